@@ -1,0 +1,192 @@
+/*  test.h - the test framework
+
+    TEST(name) { ... }               a test; it starts without a setup, and what it sets up is shut down after it
+    SETUP(NULL), SETUP(&desc)        ignis_setup with a logger that remembers instead of printing; a failure ends the test
+    CHECK(cond), CHECK_INT(a, b), CHECK_TEXT(a, b), CHECK_HAS(text, part)      a failure is counted, and the test goes on
+    REQUIRE(cond), SKIP("why")       these end the test; they work in the TEST function itself only
+    CHECK_OK(call)                   the call returns IGNIS_OK (or 0)
+    CHECK_STATUS(call, status, diagnostic)  the ignis_status call fails just so, with a message "name of the call: ..."
+    CHECK_FAILS(call, status, diagnostic)   the same for a call that returns something else; compare its value yourself
+    CHECK_MESSAGE_HAS("part")        the message of the last CHECK_STATUS or CHECK_FAILS has this part
+    test_log_count(diagnostic), test_log_text(diagnostic)   what the logger got in this test, with the last text
+
+    A test fails, too, when it leaves a failure that it did not check, or arrays alive (unless it sets test_leaks_expected).
+    CHECK may be used on any thread. Arguments choose the tests whose name has one of them as a part. */
+#ifndef TEST_H
+#define TEST_H
+
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700
+#endif
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define IGNIS_IMPLEMENTATION
+#include "../ignis.h"
+
+enum { TEST_MAX = 256 };
+
+static struct {
+    struct { const char *name; void (*run)(void); } table[TEST_MAX];
+    int count, failures, running;
+    const char *skip;
+    int log_count[IGNIS_DIAG_COUNT];
+    char log_text[IGNIS_DIAG_COUNT][4096];
+    pthread_mutex_t lock;
+} test__state;
+static __thread char test__message[16384]; /* of this thread's last failure that was checked */
+static bool test_leaks_expected;
+
+#define TEST(name)                                                                       \
+    static void test_##name(void);                                                       \
+    __attribute__((constructor)) static void test__add_##name(void) { test__add(#name, test_##name); } \
+    static void test_##name(void)
+
+#define CHECK(cond) ((cond) ? (void)0 : test__fail(__FILE__, __LINE__, #cond))
+#define CHECK_INT(a, b) test__check_int(__FILE__, __LINE__, #a " == " #b, (long long)(a), (long long)(b))
+#define CHECK_TEXT(a, b) test__check_text(__FILE__, __LINE__, #a, (a), (b), true)
+#define CHECK_HAS(text, part) test__check_text(__FILE__, __LINE__, #text, (text), (part), false)
+#define CHECK_OK(call) test__check_ok(__FILE__, __LINE__, #call, (int)(call))
+#define CHECK_STATUS(call, status, diagnostic) \
+    (CHECK_INT((call), status), test__check_failure(__FILE__, __LINE__, #call, (status), (diagnostic)))
+#define CHECK_FAILS(call, status, diagnostic) \
+    ((void)(call), test__check_failure(__FILE__, __LINE__, #call, (status), (diagnostic)))
+#define CHECK_MESSAGE_HAS(part) CHECK_HAS(test__message, part)
+#define REQUIRE(cond) do { if (!(cond)) { test__fail(__FILE__, __LINE__, #cond); return; } } while (0)
+#define SKIP(why) do { test__state.skip = (why); return; } while (0)
+#define SETUP(desc) do { if (!test__setup(__FILE__, __LINE__, (desc))) return; } while (0)
+
+static inline void test__add(const char *name, void (*run)(void))
+{
+    if (test__state.count == TEST_MAX) abort();
+    test__state.table[test__state.count].name = name;
+    test__state.table[test__state.count++].run = run;
+}
+
+static inline void test__fail(const char *file, int line, const char *what)
+{
+    pthread_mutex_lock(&test__state.lock);
+    test__state.failures++;
+    printf("%s:%d: %s: failed: %s\n", file, line, test__state.table[test__state.running].name, what);
+    fflush(stdout);
+    pthread_mutex_unlock(&test__state.lock);
+}
+
+static inline void test__check_int(const char *file, int line, const char *what, long long a, long long b)
+{
+    char text[1024];
+    if (a == b) return;
+    snprintf(text, sizeof text, "%.800s: %lld, expected %lld", what, a, b);
+    test__fail(file, line, text);
+}
+
+static inline void test__check_text(const char *file, int line, const char *what, const char *text, const char *part, bool whole)
+{
+    char report[8192];
+    if (text && (whole ? strcmp(text, part) == 0 : strstr(text, part) != NULL)) return;
+    snprintf(report, sizeof report, "%.200s is \"%.6000s\", expected \"%.1500s\"", what, text ? text : "(null)", part);
+    test__fail(file, line, report);
+}
+
+static inline void test__check_ok(const char *file, int line, const char *what, int status)
+{
+    char text[4096];
+    if (status == 0) return;
+    snprintf(text, sizeof text, "%.500s: %d: %.3000s", what, status, ignis_status_message());
+    test__fail(file, line, text);
+    ignis_status_clear();
+}
+
+/*  Compares this thread's failure with what is expected, keeps its message for CHECK_MESSAGE_HAS, and clears it. */
+static inline void test__check_failure(const char *file, int line, const char *call, ignis_status status, ignis_diagnostic diagnostic)
+{
+    ignis_status_info info;
+    char text[4096];
+    size_t length = strcspn(call, "( ");
+    ignis_status_query(&info);
+    snprintf(test__message, sizeof test__message, "%s", info.message);
+    if (info.status != status || info.diagnostic != diagnostic || strlen(info.call) != length || strncmp(info.call, call, length) != 0
+        || strncmp(info.message, call, length) != 0 || strncmp(info.message + length, ": ", 2) != 0) {
+        snprintf(text, sizeof text, "%.500s\n    expected %s %s\n    got      %s %s by %s: %.2500s", call, ignis_status_name(status),
+                 ignis_diagnostic_name(diagnostic), ignis_status_name(info.status), ignis_diagnostic_name(info.diagnostic), info.call,
+                 info.message);
+        test__fail(file, line, text);
+    }
+    ignis_status_clear();
+}
+
+static inline void test_log(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
+{
+    (void)level, (void)user_data;
+    pthread_mutex_lock(&test__state.lock);
+    test__state.log_count[diagnostic]++;
+    snprintf(test__state.log_text[diagnostic], sizeof test__state.log_text[diagnostic], "%s", message);
+    pthread_mutex_unlock(&test__state.lock);
+}
+
+static inline int test_log_count(ignis_diagnostic diagnostic) { return test__state.log_count[diagnostic]; }
+static inline const char *test_log_text(ignis_diagnostic diagnostic) { return test__state.log_text[diagnostic]; }
+
+/*  desc (or all defaults) with the framework's logger, unless it has one of its own */
+static inline ignis_desc test_desc(const ignis_desc *desc)
+{
+    ignis_desc result;
+    memset(&result, 0, sizeof result);
+    if (desc) result = *desc;
+    if (!result.logger.log_fn) result.logger.log_fn = test_log;
+    return result;
+}
+
+static inline bool test__setup(const char *file, int line, const ignis_desc *desc)
+{
+    ignis_desc with_logger = test_desc(desc);
+    ignis_status status = ignis_setup(&with_logger);
+    test__check_ok(file, line, "ignis_setup", (int)status);
+    return status == IGNIS_OK;
+}
+
+/*  Whether an environment variable is set to 1. test_is_bypass: each block is one driver allocation, so nothing is cached. */
+static inline bool test_env(const char *name) { const char *value = getenv(name); return value && strcmp(value, "1") == 0; }
+static inline bool test_is_bypass(void) { return test_env("IGNIS_MEMORY_BYPASS"); }
+static inline bool test_is_simulator(void)
+{
+    ignis_device_info info;
+    return ignis_device_query(0, &info) == IGNIS_OK && strncmp(info.name, "Ignis Simulator", 15) == 0;
+}
+
+static inline void test__run(int index)
+{
+    test__state.running = index;
+    test__state.skip = NULL;
+    test_leaks_expected = false;
+    memset(test__state.log_count, 0, sizeof test__state.log_count);
+    test__state.table[index].run();
+    if (ignis_status_last() != IGNIS_OK) test__fail(__FILE__, __LINE__, ignis_status_message());
+    CHECK_OK(ignis_shutdown());
+    if (!test_leaks_expected && test_log_count(IGNIS_DIAG_ARRAY_LEAKED)) test__fail(__FILE__, __LINE__, test_log_text(IGNIS_DIAG_ARRAY_LEAKED));
+    ignis_status_clear();
+}
+
+/*  Called by main: runs the tests that the arguments choose, and returns the exit code. */
+static inline int test_run(int argc, char **argv)
+{
+    const char *program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+    int passed = 0, failed = 0, skipped = 0, chosen, i, k;
+    pthread_mutex_init(&test__state.lock, NULL);
+    for (i = 0; i < test__state.count; i++) {
+        for (chosen = argc < 2, k = 1; k < argc; k++) chosen |= strstr(test__state.table[i].name, argv[k]) != NULL;
+        if (!chosen) continue;
+        test__state.failures = 0;
+        test__run(i);
+        if (test__state.failures) failed++;
+        else if (test__state.skip) skipped++, printf("skip: %s: %s\n", test__state.table[i].name, test__state.skip);
+        else passed++;
+        fflush(stdout);
+    }
+    printf("%s: %d passed, %d failed, %d skipped\n", program, passed, failed, skipped);
+    return failed != 0;
+}
+
+#endif /* TEST_H */
