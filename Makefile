@@ -1,0 +1,132 @@
+# Ignis. `make help` lists the targets. Needs GNU make, gcc or clang, and their C++ compiler for the simulator.
+
+HEADERS := $(wildcard ignis*.h)
+STRICT := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror
+LDLIBS := -lm -ldl -lpthread
+OUT := build/default
+
+# Where programs run: on the simulator with IGNIS_SIM=1 or without an NVIDIA driver, else on the GPU.
+LIBCUDA := $(shell /sbin/ldconfig -p 2>/dev/null | grep libcuda.so.1) \
+    $(wildcard $(addsuffix /libcuda.so.1,$(subst :, ,$(LD_LIBRARY_PATH)) /usr/local/nvidia/lib64))
+ifeq ($(IGNIS_SIM),1)
+DEVICE := simulator
+else ifeq ($(and $(wildcard /dev/nvidiactl /dev/dxg),$(strip $(LIBCUDA))),)
+DEVICE := simulator
+else
+DEVICE := GPU
+endif
+
+ifeq ($(DEVICE),simulator)
+SIMULATOR := simulator
+export IGNIS_CUDA_LIBRARY := $(CURDIR)/build/sim/libcuda.so.1
+export IGNIS_NVRTC_LIBRARY := $(CURDIR)/build/sim/libnvrtc.so
+export IGNIS_CUBLAS_LIBRARY := $(CURDIR)/build/sim/libcublasLt.so
+endif
+export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
+
+EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c))
+TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c))
+BENCHES := $(patsubst bench/%.c,$(OUT)/%,$(wildcard bench/*.c))
+
+all: ignis_kernels.h $(SIMULATOR) $(EXAMPLES) $(TESTS)
+
+help:
+	@echo "make               build the examples and the tests (and the simulator, when there is no GPU)"
+	@echo "make run           run the examples"
+	@echo "make test          run the tests"
+	@echo "make check         run the tests in every lane, and all other checks that this machine has the tools for"
+	@echo "make bench         run the benchmarks"
+	@echo "make format        format the hand-written C with clang-format"
+	@echo "make clean         remove build/"
+	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-sim (simulator), test-memcheck (GPU)"
+	@echo "Checks:            check-compile check-kernels check-docs check-format check-prototypes"
+	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
+
+simulator:
+	@$(MAKE) --no-print-directory -s -C sim
+
+ignis_kernels.h: build/embed $(wildcard kernels/*)
+	build/embed
+
+build/embed: tools/embed.c
+	@mkdir -p build
+	$(CC) -O1 $< -o $@
+
+$(OUT)/%: examples/%.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $(SANITIZE) $< -o $@ $(LDLIBS)
+
+$(OUT)/test_%: tests/test_%.c tests/test.h $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(SANITIZE) $< -o $@ $(LDLIBS)
+
+$(OUT)/%: bench/%.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
+
+run: $(SIMULATOR) $(OUT)/hello $(OUT)/custom_kernel $(OUT)/memory_contract
+	@for example in hello custom_kernel memory_contract; do \
+	    echo "== $$example, on the $(DEVICE)"; $(OUT)/$$example || exit 1; done
+
+test: $(SIMULATOR) $(TESTS)
+	@echo "tests run on the $(DEVICE)"
+	@sh tests/run.sh $(TESTS)
+
+bench: $(SIMULATOR) $(BENCHES)
+	@for bench in $(BENCHES); do echo "== $$bench, on the $(DEVICE)"; $$bench || exit 1; done
+
+# The lanes run the same tests in other ways; test-sim runs the simulator's own.
+test-asan:
+	IGNIS_SIM_SANITIZE=address IGNIS_MEMORY_BYPASS=1 $(MAKE) test IGNIS_SIM=1 OUT=build/asan SANITIZE=-fsanitize=address,undefined
+
+test-tsan:
+	IGNIS_SIM_SANITIZE=thread $(MAKE) test IGNIS_SIM=1 OUT=build/tsan SANITIZE=-fsanitize=thread
+
+test-lazy:
+	IGNIS_SIM_STREAMS=lazy IGNIS_SIM_ORDER=random:7 $(MAKE) test IGNIS_SIM=1
+
+test-streams:
+	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse $(MAKE) test IGNIS_SIM=1
+
+test-sim: simulator
+	@$(MAKE) -C sim test
+
+COMPUTE_SANITIZER := $(firstword $(shell command -v compute-sanitizer) $(wildcard /usr/local/cuda/bin/compute-sanitizer))
+test-memcheck:
+	IGNIS_MEMORY_BYPASS=1 TIME_LIMIT=1200 WRAPPER="$(COMPUTE_SANITIZER) --tool memcheck --leak-check full --error-exitcode 1" \
+	    $(MAKE) test
+
+check-compile: ignis_kernels.h
+	@sh tests/compile/run.sh
+
+check-kernels: build/embed
+	@sh tools/check_kernels.sh
+
+check-docs: $(SIMULATOR) ignis_kernels.h
+	@sh tools/check_docs.sh
+
+check-prototypes:
+	@sh tools/check_prototypes.sh
+
+FORMATTED := $(HEADERS) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/*.cpp examples/*.c examples/*.cu bench/*.[ch] \
+    tools/*.c sim/*.[ch] sim/*.cpp)
+FORMATTED := $(filter-out ignis_kernels.h,$(FORMATTED))
+check-format:
+	clang-format --dry-run -Werror $(FORMATTED)
+
+format:
+	clang-format -i $(FORMATTED)
+
+# What this machine can run of it all.
+CHECKS := check-docs check-kernels check-compile test-asan test-tsan test-lazy test-streams test-sim
+CHECKS += $(if $(shell command -v clang-format),check-format)
+CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
+ifneq ($(DEVICE),simulator)
+CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
+endif
+check: test $(CHECKS)
+
+clean:
+	rm -rf build
+
+.PHONY: all help simulator run test bench check clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
