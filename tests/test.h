@@ -9,6 +9,7 @@
     CHECK_FAILS(call, status, diagnostic)   the same for a call that returns something else; compare its value yourself
     CHECK_MESSAGE_HAS("part")        the message of the last CHECK_STATUS or CHECK_FAILS has this part
     test_log_count(diagnostic), test_log_text(diagnostic)   what the logger got in this test, with the last text
+    test_array(rows, columns)               a written f32 array
 
     A test fails, too, when it leaves a failure that it did not check, or arrays alive (unless it sets test_leaks_expected).
     CHECK may be used on any thread. Arguments choose the tests whose name has one of them as a part. */
@@ -154,6 +155,22 @@ static inline bool test_is_simulator(void)
 {
     ignis_device_info info;
     return ignis_device_query(0, &info) == IGNIS_OK && strncmp(info.name, "Ignis Simulator", 15) == 0;
+}
+
+/*  A written f32 array of rows x columns that holds 0, 1, 2, ... */
+static inline ignis_array test_array(int64_t rows, int64_t columns)
+{
+    ignis_array_desc desc;
+    ignis_array array;
+    int64_t i, count = rows * columns;
+    float *data = (float *)malloc(sizeof(float) * (size_t)(count + 1));
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(rows, columns);
+    array = ignis_array_create(&desc);
+    for (i = 0; data && i < count; i++) data[i] = (float)i;
+    CHECK_OK(ignis_array_from_host(array, data, IGNIS_F32, count));
+    free(data);
+    return array;
 }
 
 static inline void test__run(int index)
