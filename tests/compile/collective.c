@@ -1,0 +1,2 @@
+/* ignis_collective.h alone */
+#include "ignis_collective.h"

@@ -1,0 +1,4 @@
+/* ignis_kernels.h alone */
+#include "ignis_kernels.h"
+
+typedef int not_empty;

@@ -1,0 +1,168 @@
+#!/bin/bash
+# The compile matrix: each header, alone and together, in every mode, by every compiler and for every standard, with the
+# strict warnings as errors; then what an object file exports, which macros leak, and how long compiling takes.
+# Prints what failed and what was skipped. The last line: compile matrix: N combinations ok, N failed, N skipped
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+
+out=build/compile
+src=tests/compile
+rm -rf $out
+mkdir -p $out
+
+strict='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror'
+implement=-DIGNIS_IMPLEMENTATION
+with=
+if [ -e ignis_collective.h ]; then with=-DWITH_COLLECTIVE; fi
+if [ -n "${CUDA_PATH:-}" ]; then toolkit=$CUDA_PATH; else toolkit=/usr/local/cuda; fi
+PATH=$PATH:$toolkit/bin
+libs='-lm -ldl -lpthread'
+
+count=0
+skipped=0
+
+# job COMMAND... : one combination. %o stands for an output file of its own.
+job()
+{
+    count=$((count + 1))
+    echo "${*//%o/$out/$count}" >>$out/jobs
+}
+
+# has TOOL : whether it is installed; says so if not
+has()
+{
+    command -v "$1" >/dev/null && return
+    echo "skipped: $1 is not installed"
+    skipped=$((skipped + 1))
+    return 1
+}
+
+# every_mode COMPILER AND FLAGS : the modes that take one source file
+every_mode()
+{
+    job "$* -c $src/ignis.c -o %o.o"
+    job "$* -c $src/ignis.c -o %o.o $implement"
+    job "$* -c $src/ignis.c -o %o.o $implement -DIGNIS_STATIC"
+    job "$* -c $src/kernels.c -o %o.o"
+    job "$* -c $src/kernels.c -o %o.o $implement"
+    job "$* -c $src/together.c -o %o.o $with"
+    job "$* -c $src/together.c -o %o.o $with $implement"
+    job "$* -c $src/twice.c -o %o.o $with"
+    if [ -n "$with" ]; then
+        job "$* -c $src/collective.c -o %o.o"
+        job "$* -c $src/collective.c -o %o.o $implement"
+        job "$* -c $src/collective.c -o %o.o $implement -DIGNIS_STATIC"
+    fi
+}
+
+# linked USER.C COMPILER AND FLAGS : two units make a program, once with one implementation and once with one in each; both run
+linked()
+{
+    local user=$src/$1
+    shift
+    job "$* -c $src/ignis.c -o %o.o $implement && $* $user -x none %o.o -o %o $libs && %o"
+    job "$* -c $src/ignis.c -o %o.o $implement -DIGNIS_STATIC && $* $user -x none %o.o -o %o $implement -DIGNIS_STATIC $libs && %o"
+}
+
+for cc in gcc clang; do
+    has $cc || continue
+    for std in c99 c11 c17; do every_mode $cc -std=$std $strict -I.; done
+    job "$cc -O2 $strict -I. -c $src/ignis.c -o %o.o $implement"
+    job "$cc -O2 -fvisibility=hidden '-DIGNIS_API=__attribute__((visibility(\"default\")))' $strict -I. -c $src/ignis.c -o %o.o $implement"
+    linked user.c $cc -std=c99 $strict -I.
+done
+
+for cxx in g++ clang++; do
+    has $cxx || continue
+    for std in c++11 c++14 c++17 c++20; do every_mode $cxx -x c++ -std=$std $strict -I.; done
+    job "$cxx -x c++ -O2 $strict -I. -c $src/ignis.c -o %o.o $implement"
+    linked user.cpp $cxx -x c++ -std=c++11 $strict -I.
+    if has gcc; then # a C implementation for a C++ program
+        job "gcc -std=c99 $strict -I. -c $src/ignis.c -o %o.o $implement && $cxx -std=c++11 $strict -I. $src/user.cpp %o.o -o %o $libs && %o"
+    fi
+done
+
+# The host compiler's pedantic warnings are left out: nvcc's own generated code trips them.
+if has nvcc; then
+    nvcc="nvcc -x cu -I. --Werror all-warnings -Xcompiler -Wall,-Wextra,-Wconversion,-Wsign-conversion,-Wshadow,-Wundef,-Werror"
+    job "$nvcc -c $src/ignis.c -o %o.o"
+    for std in c++14 c++17 c++20; do job "$nvcc -std=$std -c $src/together.c -o %o.o $with $implement"; done
+    job "$nvcc -c $src/together.c -o %o.o $with $implement -DIGNIS_STATIC"
+    job "$nvcc -c $src/twice.c -o %o.o $with"
+    job "$nvcc $src/ignis.c -o %o -DWITH_MAIN $implement && %o"
+fi
+
+# The Windows branch compiles and links.
+if has x86_64-w64-mingw32-gcc; then
+    every_mode x86_64-w64-mingw32-gcc -std=c99 $strict -I.
+    for std in c99 c11 c17; do job "x86_64-w64-mingw32-gcc -std=$std -O2 $strict -I. $src/ignis.c -o %o.exe -DWITH_MAIN $implement"; done
+fi
+if has x86_64-w64-mingw32-g++; then
+    every_mode x86_64-w64-mingw32-g++ -x c++ -std=c++11 $strict -I.
+    for std in c++11 c++17 c++20; do job "x86_64-w64-mingw32-g++ -x c++ -std=$std -O2 $strict -I. $src/ignis.c -o %o.exe -DWITH_MAIN $implement"; done
+fi
+
+# IGNIS_LINK_CUDA binds to the toolkit's libraries.
+if [ -e $toolkit/include/cuda.h ]; then
+    link="-DIGNIS_LINK_CUDA -isystem $toolkit/include"
+    link_libs="-L$toolkit/lib64/stubs -L$toolkit/lib64 -lcuda -lnvrtc -lcublasLt $libs"
+    job "gcc -std=c99 $strict -I. $link $src/ignis.c -o %o -DWITH_MAIN $implement $link_libs"
+    job "g++ -x c++ -std=c++11 $strict -I. $link $src/ignis.c -o %o -DWITH_MAIN $implement $link_libs"
+    if has clang; then job "clang -std=c99 $strict -I. $link $src/ignis.c -o %o -DWITH_MAIN $implement $link_libs"; fi
+else
+    echo "skipped: IGNIS_LINK_CUDA: there is no CUDA toolkit in $toolkit"
+    skipped=$((skipped + 1))
+fi
+
+# one COMMAND : runs one combination; prints "ok", or the command and what it said
+one()
+{
+    local said
+    if said=$(eval "$1" 2>&1); then echo ok; else printf 'FAIL: %s\n%s\n' "$1" "$said"; fi
+}
+export -f one
+xargs -d '\n' -P "$(nproc)" -I{} bash -c 'one "$1"' one {} <$out/jobs >$out/results
+grep -v '^ok$' $out/results
+failed=$(grep -c '^FAIL: ' $out/results)
+passed=$((count - failed))
+
+# report NAME FOUND : a check that expects to find nothing
+report()
+{
+    if [ -z "$2" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'FAIL: %s:\n%s\n' "$1" "$2"
+    fi
+}
+
+# An object with the implementation exports the public functions alone, and needs nothing of CUDA.
+gcc -std=c99 -I. -c $src/together.c -o $out/symbols.o $with $implement
+report 'exported, but not a public name' "$(nm -g --defined-only $out/symbols.o | awk '$3 !~ /^ignis_[a-z]/ { print $3 }')"
+report 'private name without its prefix' "$(nm --defined-only $out/symbols.o | awk '$2 ~ /[tdbr]/ && $3 !~ /^(ignis_|__func__)/ { print $3 }')"
+report 'linked against CUDA' "$(nm -u $out/symbols.o | grep -E ' (cu|nvrtc|nccl)')"
+
+# Macros that reach a user of the declarations.
+printf '#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n' | gcc -dM -E -x c - >$out/macros.std
+gcc -dM -E -I. $src/together.c $with >$out/macros.ignis
+report 'macro without the prefix' "$(sort $out/macros.std $out/macros.std $out/macros.ignis | uniq -u | awk '$2 !~ /^IGNIS_/ { print $2 }')"
+
+# seconds COMMAND... : the least user time of three runs
+seconds()
+{
+    local TIMEFORMAT=%U
+    for _ in 1 2 3; do { time "$@" >/dev/null 2>&1; } 2>&1; done | sort -n | head -n 1
+}
+ten_times() { for _ in 1 2 3 4 5 6 7 8 9 10; do "$@"; done; }
+: >$out/empty.c
+whole=$(seconds gcc -O2 -I. -c $src/ignis.c -o $out/time.o $implement)
+declared=$(seconds ten_times gcc -I. -c $src/ignis.c -o $out/time.o)
+empty=$(seconds ten_times gcc -c $out/empty.c -o $out/time.o)
+over=$(awk "BEGIN { printf \"%.4f\", ($declared - $empty) / 10 }")
+echo "compile time (user): the implementation with gcc -O2 $whole s, the declarations $over s over an empty file"
+report 'the implementation takes 2 s or more to compile' "$(awk "BEGIN { if ($whole >= 2) print $whole }")"
+report 'the declarations take 0.05 s or more to compile' "$(awk "BEGIN { if ($over >= 0.05) print $over }")"
+
+echo "compile matrix: $passed combinations ok, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
