@@ -1,0 +1,218 @@
+/*  test_loader.c - finding the driver and NVRTC, and saying what is missing */
+#include "test.h"
+#include <unistd.h>
+
+static const char *const kernel_source = "extern \"C\" __global__ void one(float *x) { x[0] = 1.0f; }\n";
+
+static ignis_kernel compile(void)
+{
+    ignis_kernel_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.source = kernel_source;
+    desc.entry = "one";
+    return ignis_kernel_compile(&desc);
+}
+
+/*  Sets an environment variable for one test; null unsets it. */
+static char saved_value[4096];
+static bool saved_any;
+static void set_environment(const char *name, const char *value)
+{
+    const char *old = getenv(name);
+    saved_any = old != NULL;
+    snprintf(saved_value, sizeof saved_value, "%s", old ? old : "");
+    if (value) setenv(name, value, 1);
+    else unsetenv(name);
+}
+
+static void restore_environment(const char *name)
+{
+    if (saved_any) setenv(name, saved_value, 1);
+    else unsetenv(name);
+}
+
+/*  A file that is no library. */
+static void write_text_file(const char *path)
+{
+    FILE *file = fopen(path, "w");
+    REQUIRE(file);
+    fputs("this is no library\n", file);
+    fclose(file);
+}
+
+#ifdef IGNIS_LINK_CUDA
+#define NEEDS_LOADING() SKIP("the libraries are linked, not loaded")
+#else
+#define NEEDS_LOADING() (void)0
+#endif
+
+TEST(missing_driver_names_the_candidate_and_the_reason)
+{
+    ignis_desc desc = test_desc(NULL);
+    NEEDS_LOADING();
+    desc.cuda_library = "missing/libcuda.so.1";
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+    CHECK_MESSAGE_HAS("missing/libcuda.so.1");
+    CHECK_MESSAGE_HAS("cannot open shared object file");
+    CHECK_INT(test_log_count(IGNIS_DIAG_LIBRARY_MISSING), 1);
+}
+
+TEST(a_file_that_is_no_library_is_told)
+{
+    char path[] = "/tmp/ignis_test_loader_XXXXXX";
+    ignis_desc desc = test_desc(NULL);
+    int file = mkstemp(path);
+    NEEDS_LOADING();
+    REQUIRE(file >= 0);
+    close(file);
+    write_text_file(path);
+    desc.cuda_library = path;
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+    CHECK_MESSAGE_HAS(path);
+    CHECK_MESSAGE_HAS("file too short");
+    unlink(path);
+}
+
+TEST(a_library_without_the_functions_is_told)
+{
+    ignis_desc desc = test_desc(NULL);
+    NEEDS_LOADING();
+    desc.cuda_library = "libm.so.6";
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_SYMBOL);
+    CHECK_MESSAGE_HAS("libm.so.6");
+    CHECK_MESSAGE_HAS("cuInit");
+}
+
+TEST(environment_names_the_driver)
+{
+    ignis_desc desc = test_desc(NULL);
+    NEEDS_LOADING();
+    set_environment("IGNIS_CUDA_LIBRARY", "named/by/environment.so");
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+    restore_environment("IGNIS_CUDA_LIBRARY");
+    CHECK_MESSAGE_HAS("named/by/environment.so");
+}
+
+TEST(desc_goes_before_environment)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_library_info info;
+    char path[4096];
+    NEEDS_LOADING();
+    SETUP(NULL);
+    CHECK_OK(ignis_library_query(IGNIS_LIBRARY_CUDA, &info));
+    snprintf(path, sizeof path, "%s", info.path);
+    CHECK_OK(ignis_shutdown());
+    desc.cuda_library = path;
+    set_environment("IGNIS_CUDA_LIBRARY", "named/by/environment.so");
+    CHECK_OK(ignis_setup(&desc));
+    restore_environment("IGNIS_CUDA_LIBRARY");
+    CHECK_OK(ignis_library_query(IGNIS_LIBRARY_CUDA, &info));
+    CHECK_TEXT(info.path, path);
+}
+
+TEST(the_search_lists_every_place_when_there_is_no_driver)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_status status;
+    NEEDS_LOADING();
+    set_environment("IGNIS_CUDA_LIBRARY", NULL);
+    status = ignis_setup(&desc);
+    restore_environment("IGNIS_CUDA_LIBRARY");
+    if (status == IGNIS_OK) SKIP("this machine has a driver where it is searched");
+    test__check_failure(__FILE__, __LINE__, "ignis_setup(", IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+    CHECK_MESSAGE_HAS("libcuda.so.1");
+    CHECK_MESSAGE_HAS("libcuda.so");
+    CHECK_MESSAGE_HAS("IGNIS_CUDA_LIBRARY");
+}
+
+TEST(setup_works_after_failed_ones)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_array a;
+    NEEDS_LOADING();
+    desc.cuda_library = "missing/libcuda.so.1";
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+    CHECK_INT(ignis_device_current(), -1);
+    ignis_status_clear();
+    desc.cuda_library = "libm.so.6";
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_SYMBOL);
+    SETUP(NULL);
+    a = test_array(2, 3);
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_array_free(a));
+}
+
+static void check_arrays_work_without_nvrtc(const char *library, ignis_diagnostic diagnostic)
+{
+    ignis_desc desc = test_desc(NULL);
+    float data[6];
+    ignis_array a;
+    desc.nvrtc_library = library;
+    desc.cache_dir = "off";
+    CHECK_OK(ignis_setup(&desc));
+    a = test_array(2, 3);
+    CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, 6));
+    CHECK(data[5] == 5.0F);
+    CHECK_INT(compile().id, 0);
+    test__check_failure(__FILE__, __LINE__, "ignis_kernel_compile(", IGNIS_ERROR_LIBRARY, diagnostic);
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_shutdown());
+}
+
+TEST(without_nvrtc_arrays_work_and_compiling_says_how_to_get_it)
+{
+    NEEDS_LOADING();
+    check_arrays_work_without_nvrtc("missing/libnvrtc.so", IGNIS_DIAG_LIBRARY_MISSING);
+    CHECK_MESSAGE_HAS("missing/libnvrtc.so");
+    CHECK_MESSAGE_HAS("cannot open shared object file");
+    CHECK_MESSAGE_HAS("nvidia-cuda-nvrtc");
+    check_arrays_work_without_nvrtc("libm.so.6", IGNIS_DIAG_LIBRARY_SYMBOL);
+    CHECK_MESSAGE_HAS("nvrtcCreateProgram");
+}
+
+TEST(environment_names_nvrtc)
+{
+    NEEDS_LOADING();
+    set_environment("IGNIS_NVRTC_LIBRARY", "named/by/environment.so");
+    check_arrays_work_without_nvrtc(NULL, IGNIS_DIAG_LIBRARY_MISSING);
+    restore_environment("IGNIS_NVRTC_LIBRARY");
+    CHECK_MESSAGE_HAS("named/by/environment.so");
+}
+
+static void check_library(ignis_library library, int version)
+{
+    ignis_library_info info, again;
+    CHECK_OK(ignis_library_query(library, &info));
+    CHECK(info.path[0] != '\0');
+    CHECK(info.version >= version);
+    CHECK(info.functions_found > 0 && info.functions_found <= info.functions);
+    CHECK_OK(ignis_library_query(library, &again));
+    CHECK_TEXT(again.path, info.path);
+}
+
+TEST(library_query_tells_driver_and_nvrtc)
+{
+    ignis_device_info device;
+    ignis_library_info info;
+    SETUP(NULL);
+    check_library(IGNIS_LIBRARY_CUDA, 11000);
+    check_library(IGNIS_LIBRARY_NVRTC, 11000);
+    CHECK_OK(ignis_library_query(IGNIS_LIBRARY_CUDA, &info));
+    CHECK_OK(ignis_device_query(0, &device));
+    CHECK_INT(info.version, device.driver_version);
+}
+
+TEST(library_query_tells_cublaslt)
+{
+    ignis_library_info info;
+    SETUP(NULL);
+    if (ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &info) != IGNIS_OK) {
+        test__check_failure(__FILE__, __LINE__, "ignis_library_query(", IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+        CHECK_MESSAGE_HAS("libcublasLt");
+        SKIP("there is no cuBLASLt");
+    }
+    check_library(IGNIS_LIBRARY_CUBLASLT, 11000);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }

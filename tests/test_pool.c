@@ -1,0 +1,230 @@
+/*  test_pool.c - handles: stale ones stay stale, cycles cost no memory, and all host memory comes back */
+#include "test.h"
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { CYCLES = 100000 };
+#else
+enum { CYCLES = 2000000 };
+#endif
+
+/*  A host allocator that counts what is out. */
+typedef struct counter {
+    pthread_mutex_t lock;
+    int64_t blocks, bytes, calls;
+} counter;
+
+typedef union header { size_t size; double aligned_double; void *aligned_pointer; char room[16]; } header;
+
+static void *count_alloc(size_t size, void *user_data)
+{
+    counter *c = (counter *)user_data;
+    header *block = (header *)malloc(sizeof(header) + size);
+    if (!block) return NULL;
+    block->size = size;
+    pthread_mutex_lock(&c->lock);
+    c->blocks++, c->calls++, c->bytes += (int64_t)size;
+    pthread_mutex_unlock(&c->lock);
+    memset(block + 1, 0xA5, size); /* nothing may rely on zeros */
+    return block + 1;
+}
+
+static void count_free(void *ptr, void *user_data)
+{
+    counter *c = (counter *)user_data;
+    header *block = (header *)ptr - 1;
+    if (!ptr) return;
+    pthread_mutex_lock(&c->lock);
+    c->blocks--, c->bytes -= (int64_t)block->size;
+    pthread_mutex_unlock(&c->lock);
+    free(block);
+}
+
+static ignis_desc counting_desc(counter *c)
+{
+    ignis_desc desc = test_desc(NULL);
+    memset(c, 0, sizeof *c);
+    pthread_mutex_init(&c->lock, NULL);
+    desc.allocator.alloc_fn = count_alloc;
+    desc.allocator.free_fn = count_free;
+    desc.allocator.user_data = c;
+    return desc;
+}
+
+static ignis_array lazy_array(int64_t n)
+{
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(n);
+    return ignis_array_create(&desc);
+}
+
+TEST(millions_of_cycles_take_no_memory)
+{
+    counter c;
+    ignis_desc desc = counting_desc(&c);
+    int64_t bytes = 0, calls = 0;
+    uint64_t previous = 0;
+    int i, repeats = 0;
+    SETUP(&desc);
+    for (i = 0; i < CYCLES; i++) {
+        ignis_array a = lazy_array(4);
+        if (a.id == 0 || a.id == previous) repeats++;
+        previous = a.id;
+        if (ignis_array_free(a) != IGNIS_OK) repeats++;
+        if (i == 1000) bytes = c.bytes, calls = c.calls;
+    }
+    CHECK_INT(repeats, 0);
+    CHECK_INT(c.bytes, bytes);
+    CHECK(c.calls - calls <= CYCLES * INT64_C(2)); /* a bounded number of host allocations a cycle */
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(c.blocks, 0);
+    CHECK_INT(c.bytes, 0);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+TEST(a_handle_is_never_given_twice)
+{
+    enum { COUNT = 100000 };
+    uint64_t *ids = (uint64_t *)malloc(sizeof(uint64_t) * COUNT);
+    int i, live = 0, same = 0;
+    REQUIRE(ids);
+    SETUP(NULL);
+    for (i = 0; i < COUNT; i++) {
+        ignis_array a = lazy_array(1);
+        ids[i] = a.id;
+        CHECK_OK(ignis_array_free(a));
+    }
+    for (i = 0; i < COUNT; i++) {
+        ignis_array a;
+        a.id = ids[i];
+        live += ignis_array_is_live(a);
+    }
+    qsort(ids, COUNT, sizeof *ids, compare_ids);
+    for (i = 1; i < COUNT; i++) same += ids[i] == ids[i - 1];
+    CHECK_INT(live, 0);
+    CHECK_INT(same, 0);
+    free(ids);
+}
+
+TEST(many_arrays_live_at_once)
+{
+    enum { COUNT = 100000 };
+    ignis_array *arrays = (ignis_array *)malloc(sizeof(ignis_array) * COUNT);
+    int i, wrong = 0;
+    unsigned random = 1;
+    REQUIRE(arrays);
+    SETUP(NULL);
+    for (i = 0; i < COUNT; i++) arrays[i] = lazy_array(i + 1);
+    for (i = 0; i < COUNT; i++) wrong += ignis_array_numel(arrays[i]) != i + 1;
+    for (i = COUNT - 1; i > 0; i--) { /* shuffle, so that slots are freed in any order */
+        int k = (int)((random = random * 1664525U + 1013904223U) >> 8) % (i + 1);
+        ignis_array swap = arrays[i];
+        arrays[i] = arrays[k];
+        arrays[k] = swap;
+    }
+    for (i = 0; i < COUNT; i++) wrong += ignis_array_free(arrays[i]) != IGNIS_OK;
+    for (i = 0; i < COUNT; i++) wrong += ignis_array_is_live(arrays[i]);
+    CHECK_INT(wrong, 0);
+    free(arrays);
+}
+
+TEST(a_stale_handle_does_not_reach_the_next_array_of_its_slot)
+{
+    ignis_array old, next;
+    SETUP(NULL);
+    old = test_array(2, 3);
+    CHECK_OK(ignis_array_free(old));
+    next = test_array(2, 3);
+    CHECK(next.id != old.id);
+    CHECK_STATUS(ignis_array_free(old), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    CHECK_STATUS(ignis_array_zero(old), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    CHECK(ignis_array_is_live(next));
+    CHECK_OK(ignis_array_free(next));
+}
+
+TEST(handles_stay_stale_after_the_next_setup)
+{
+    ignis_array old, next;
+    ignis_kernel old_kernel;
+    ignis_kernel_desc desc;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.source = "extern \"C\" __global__ void one(float *x) { x[0] = 1.0f; }\n";
+    desc.entry = "one";
+    SETUP(NULL);
+    test_leaks_expected = true;
+    old = test_array(2, 3);
+    old_kernel = ignis_kernel_compile(&desc);
+    for (i = 0; i < 3; i++) {
+        CHECK_OK(ignis_shutdown());
+        SETUP(NULL);
+        next = test_array(2, 3);
+        CHECK(next.id != old.id);
+        CHECK(!ignis_array_is_live(old));
+        CHECK_STATUS(ignis_array_zero(old), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+        CHECK_STATUS(ignis_kernel_free(old_kernel), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+        CHECK_OK(ignis_array_free(next));
+    }
+}
+
+static void *use_on_a_thread(void *arg)
+{
+    ignis_array a = test_array(3, 3);
+    (void)arg;
+    CHECK_OK(ignis_array_free(a));
+    CHECK_STATUS(ignis_array_free(a), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    return NULL;
+}
+
+TEST(all_host_memory_comes_back_at_shutdown)
+{
+    counter c;
+    ignis_desc desc = counting_desc(&c);
+    ignis_kernel_desc kernel_desc;
+    ignis_array a, view, wide;
+    pthread_t thread;
+    memset(&kernel_desc, 0, sizeof kernel_desc);
+    kernel_desc.entry = "one";
+    SETUP(&desc);
+    test_leaks_expected = true;
+    a = test_array(4, 5);
+    view = ignis_array_slice(a, 0, 1, 2);
+    wide = ignis_array_cast(view, IGNIS_F64);
+    CHECK(ignis_array_pin(a) != NULL);
+    CHECK_OK(ignis_contract_track(a));
+    CHECK_OK(ignis_contract_track(wide));
+    CHECK_OK(ignis_array_free(a));
+    kernel_desc.source = "extern \"C\" __global__ void one(float *x) { x[0] = 1.0f; }\n";
+    CHECK(ignis_kernel_compile(&kernel_desc).id != 0);
+    kernel_desc.source = "this does not compile";
+    CHECK_FAILS(ignis_kernel_compile(&kernel_desc), IGNIS_ERROR_COMPILE, IGNIS_DIAG_COMPILE_FAILED);
+    REQUIRE(pthread_create(&thread, NULL, use_on_a_thread, NULL) == 0);
+    pthread_join(thread, NULL);
+    CHECK(c.blocks > 0);
+    CHECK_OK(ignis_shutdown()); /* view, wide and a kernel are still alive */
+    CHECK(test_log_count(IGNIS_DIAG_ARRAY_LEAKED) >= 2);
+    CHECK_INT(c.blocks, 0);
+    CHECK_INT(c.bytes, 0);
+}
+
+TEST(a_failed_setup_returns_all_host_memory)
+{
+    counter c;
+    ignis_desc desc = counting_desc(&c);
+    desc.device = 9999;
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
+    CHECK_INT(c.blocks, 0);
+    desc.device = 0;
+    desc.cuda_library = "missing/libcuda.so.1";
+#ifndef IGNIS_LINK_CUDA
+    CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+#endif
+    CHECK_INT(c.blocks, 0);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
