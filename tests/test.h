@@ -148,9 +148,11 @@ static inline bool test__setup(const char *file, int line, const ignis_desc *des
     return status == IGNIS_OK;
 }
 
-/*  Whether an environment variable is set to 1. test_is_bypass: each block is one driver allocation, so nothing is cached. */
+/*  test_env: whether a variable is set to 1. test_is_bypass: each block is one driver allocation, so nothing is cached.
+    test_is_memcheck: deliberate faults of the device would be reported as faults of the test. */
 static inline bool test_env(const char *name) { const char *value = getenv(name); return value && strcmp(value, "1") == 0; }
 static inline bool test_is_bypass(void) { return test_env("IGNIS_MEMORY_BYPASS"); }
+static inline bool test_is_memcheck(void) { const char *wrapper = getenv("WRAPPER"); return wrapper && strstr(wrapper, "compute-sanitizer"); }
 static inline bool test_is_simulator(void)
 {
     ignis_device_info info;
