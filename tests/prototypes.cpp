@@ -3,12 +3,12 @@
     Ignis declares the functions that it loads itself: ints stand for enums, void * for handles, uint64_t for device addresses.
     A prototype fits the toolkit's when it has as many parameters, each of the same size and kind. One that does not stops the
     compiler with the function's name. tools/check_prototypes.sh compiles this, and also with each of the two planted mistakes. */
+#define IGNIS_IMPLEMENTATION
+#include "../ignis.h"
+
 #include <cublasLt.h>
 #include <cuda.h>
 #include <nvrtc.h>
-
-#define IGNIS_IMPLEMENTATION
-#include "../ignis.h"
 
 #include <type_traits>
 

@@ -64,12 +64,15 @@ linked()
     job "$* -c $src/ignis.c -o %o.o $implement -DIGNIS_STATIC && $* $user -x none %o.o -o %o $implement -DIGNIS_STATIC $libs && %o"
 }
 
+posix=-D_POSIX_C_SOURCE=200809L # which the implementation asks for under strict standards
 for cc in gcc clang; do
     has $cc || continue
-    for std in c99 c11 c17; do every_mode $cc -std=$std $strict -I.; done
+    every_mode $cc $strict -I.
+    for std in c99 c11 c17; do every_mode $cc -std=$std $posix $strict -I.; done
+    job "$cc -std=c99 -I. -c $src/ignis.c -o %o.o $implement 2>&1 | grep '#error.*_POSIX_C_SOURCE'"
     job "$cc -O2 $strict -I. -c $src/ignis.c -o %o.o $implement"
     job "$cc -O2 -fvisibility=hidden '-DIGNIS_API=__attribute__((visibility(\"default\")))' $strict -I. -c $src/ignis.c -o %o.o $implement"
-    linked user.c $cc -std=c99 $strict -I.
+    linked user.c $cc $strict -I.
 done
 
 for cxx in g++ clang++; do
@@ -78,13 +81,13 @@ for cxx in g++ clang++; do
     job "$cxx -x c++ -O2 $strict -I. -c $src/ignis.c -o %o.o $implement"
     linked user.cpp $cxx -x c++ -std=c++11 $strict -I.
     if has gcc; then # a C implementation for a C++ program
-        job "gcc -std=c99 $strict -I. -c $src/ignis.c -o %o.o $implement && $cxx -std=c++11 $strict -I. $src/user.cpp %o.o -o %o $libs && %o"
+        job "gcc $strict -I. -c $src/ignis.c -o %o.o $implement && $cxx -std=c++11 $strict -I. $src/user.cpp %o.o -o %o $libs && %o"
     fi
 done
 
-# The host compiler's pedantic warnings are left out: nvcc's own generated code trips them.
+# Without -Wpedantic and -Wundef, which nvcc's generated code and the toolkit's headers trip.
 if has nvcc; then
-    nvcc="nvcc -x cu -I. --Werror all-warnings -Xcompiler -Wall,-Wextra,-Wconversion,-Wsign-conversion,-Wshadow,-Wundef,-Werror"
+    nvcc="nvcc -x cu -I. --Werror all-warnings -Xcompiler -Wall,-Wextra,-Wconversion,-Wsign-conversion,-Wshadow,-Werror"
     job "$nvcc -c $src/ignis.c -o %o.o"
     for std in c++14 c++17 c++20; do job "$nvcc -std=$std -c $src/together.c -o %o.o $with $implement"; done
     job "$nvcc -c $src/together.c -o %o.o $with $implement -DIGNIS_STATIC"
@@ -102,13 +105,14 @@ if has x86_64-w64-mingw32-g++; then
     for std in c++11 c++17 c++20; do job "x86_64-w64-mingw32-g++ -x c++ -std=$std -O2 $strict -I. $src/ignis.c -o %o.exe -DWITH_MAIN $implement"; done
 fi
 
-# IGNIS_LINK_CUDA binds to the toolkit's libraries.
+# IGNIS_LINK_CUDA binds to the toolkit's libraries. The toolkit's headers, which rename functions by macros, may come first.
 if [ -e $toolkit/include/cuda.h ]; then
     link="-DIGNIS_LINK_CUDA -isystem $toolkit/include"
     link_libs="-L$toolkit/lib64/stubs -L$toolkit/lib64 -lcuda -lnvrtc -lcublasLt $libs"
-    job "gcc -std=c99 $strict -I. $link $src/ignis.c -o %o -DWITH_MAIN $implement $link_libs"
+    job "gcc $strict -I. -isystem $toolkit/include -include cuda.h -include nvrtc.h -c $src/ignis.c -o %o.o $implement"
+    job "gcc $strict -I. $link $src/ignis.c -o %o -DWITH_MAIN $implement $link_libs"
     job "g++ -x c++ -std=c++11 $strict -I. $link $src/ignis.c -o %o -DWITH_MAIN $implement $link_libs"
-    if has clang; then job "clang -std=c99 $strict -I. $link $src/ignis.c -o %o -DWITH_MAIN $implement $link_libs"; fi
+    if has clang; then job "clang $strict -I. $link $src/ignis.c -o %o -DWITH_MAIN $implement $link_libs"; fi
 else
     echo "skipped: IGNIS_LINK_CUDA: there is no CUDA toolkit in $toolkit"
     skipped=$((skipped + 1))
@@ -138,7 +142,7 @@ report()
 }
 
 # An object with the implementation exports the public functions alone, and needs nothing of CUDA.
-gcc -std=c99 -I. -c $src/together.c -o $out/symbols.o $with $implement
+gcc -I. -c $src/together.c -o $out/symbols.o $with $implement
 report 'exported, but not a public name' "$(nm -g --defined-only $out/symbols.o | awk '$3 !~ /^ignis_[a-z]/ { print $3 }')"
 report 'private name without its prefix' "$(nm --defined-only $out/symbols.o | awk '$2 ~ /[tdbr]/ && $3 !~ /^(ignis_|__func__)/ { print $3 }')"
 report 'linked against CUDA' "$(nm -u $out/symbols.o | grep -E ' (cu|nvrtc|nccl)')"
