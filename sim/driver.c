@@ -1,0 +1,2508 @@
+/*  driver.c - the simulator's libcuda: the CUDA driver API on the CPU
+
+    A program that loads this library in place of NVIDIA's sees a few "GPUs" whose memory is ordinary memory of the process
+    and whose kernels executor.cpp runs on the CPU. The driver's rules are kept where a program can notice them: contexts and
+    their reference counts, handles that die, copies checked against live allocations, streams, events, and errors that
+    stay with a context. Things a real GPU hides (a missing wait, one byte written past a block) are made visible.
+
+    Knobs, read by cuInit:
+
+        IGNIS_SIM_DEVICES   how many devices (2)
+        IGNIS_SIM_CC        compute capability, "90" or "9.0" (90)
+        IGNIS_SIM_MEMORY    bytes of each device, with K, M or G (2G)
+        IGNIS_SIM_STREAMS   eager   work runs when it is submitted (the default)
+                            lazy    work runs only when something waits for it: finds missing waits, the same way every time
+                            thread  every stream has a worker thread
+        IGNIS_SIM_FAIL      kind:n[,kind:n...]: the n-th call (from 1) of a kind fails; n+ also fails all later ones.
+                            A kind is a name of SIM_KINDS below, "any", or the exact name of a function.
+        IGNIS_SIM_LEAKS     1: say at exit what is still alive
+
+    Inside: one lock guards everything, and is given up while work runs. A stream is a queue of operations; an operation
+    waits for earlier ones of other streams by pointing at them. The three stream modes differ only in who runs the queue.
+*/
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "sim.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SIM_API __attribute__((visibility("default")))
+
+/* >>types: what the API needs of cuda.h. `make prototypes` compiles this file with the real cuda.h in its place. */
+
+#ifndef __cuda_cuda_h__
+typedef int CUresult;
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef uint64_t cuuint64_t;
+typedef int CUdevice_attribute, CUpointer_attribute, CUfunction_attribute, CUjit_option, CUdevice_P2PAttribute;
+typedef int CUstreamCaptureStatus, CUstreamCaptureMode, CUdriverProcAddressQueryResult;
+typedef void (*CUhostFn)(void *);
+typedef struct CUuuid { char bytes[16]; } CUuuid;
+typedef struct CUDA_MEMCPY2D {
+    size_t srcXInBytes, srcY;
+    unsigned srcMemoryType;
+    const void *srcHost;
+    CUdeviceptr srcDevice;
+    void *srcArray;
+    size_t srcPitch;
+    size_t dstXInBytes, dstY;
+    unsigned dstMemoryType;
+    void *dstHost;
+    CUdeviceptr dstDevice;
+    void *dstArray;
+    size_t dstPitch;
+    size_t WidthInBytes, Height;
+} CUDA_MEMCPY2D;
+#endif
+
+/* The result codes, their names and sentences. */
+#define SIM_CODES(X) \
+    X(0, SUCCESS, "no error") \
+    X(1, ERROR_INVALID_VALUE, "invalid argument") \
+    X(2, ERROR_OUT_OF_MEMORY, "out of memory") \
+    X(3, ERROR_NOT_INITIALIZED, "initialization error") \
+    X(4, ERROR_DEINITIALIZED, "driver shutting down") \
+    X(100, ERROR_NO_DEVICE, "no CUDA-capable device is detected") \
+    X(101, ERROR_INVALID_DEVICE, "invalid device ordinal") \
+    X(200, ERROR_INVALID_IMAGE, "device kernel image is invalid") \
+    X(201, ERROR_INVALID_CONTEXT, "invalid device context") \
+    X(205, ERROR_MAP_FAILED, "mapping of buffer object failed") \
+    X(208, ERROR_ALREADY_MAPPED, "resource already mapped") \
+    X(209, ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device") \
+    X(217, ERROR_PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these two devices") \
+    X(304, ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS") \
+    X(400, ERROR_INVALID_HANDLE, "invalid resource handle") \
+    X(401, ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state") \
+    X(500, ERROR_NOT_FOUND, "named symbol not found") \
+    X(600, ERROR_NOT_READY, "device not ready") \
+    X(700, ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered") \
+    X(701, ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch") \
+    X(702, ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated") \
+    X(704, ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled") \
+    X(705, ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled") \
+    X(708, ERROR_PRIMARY_CONTEXT_ACTIVE, "cannot set while device is active in this process") \
+    X(709, ERROR_CONTEXT_IS_DESTROYED, "context is destroyed") \
+    X(710, ERROR_ASSERT, "device-side assert triggered") \
+    X(712, ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the requested memory range is already mapped") \
+    X(713, ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region") \
+    X(715, ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered") \
+    X(716, ERROR_MISALIGNED_ADDRESS, "misaligned address") \
+    X(718, ERROR_INVALID_PC, "invalid program counter") \
+    X(719, ERROR_LAUNCH_FAILED, "unspecified launch failure") \
+    X(720, ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch") \
+    X(800, ERROR_NOT_PERMITTED, "operation not permitted") \
+    X(801, ERROR_NOT_SUPPORTED, "operation not supported") \
+    X(900, ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing") \
+    X(901, ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture") \
+    X(902, ERROR_STREAM_CAPTURE_MERGE, "operation would result in a merge of separate capture sequences") \
+    X(903, ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began") \
+    X(904, ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work") \
+    X(905, ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work in another stream") \
+    X(906, ERROR_STREAM_CAPTURE_IMPLICIT, "operation would make the legacy stream depend on a capturing blocking stream") \
+    X(907, ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream") \
+    X(908, ERROR_STREAM_CAPTURE_WRONG_THREAD, "attempt to terminate a thread-local capture sequence from another thread") \
+    X(999, ERROR_UNKNOWN, "unknown error")
+
+enum {
+#define X(number, name, sentence) name = number,
+    SIM_CODES(X)
+#undef X
+    NO_CODE = -1
+};
+
+/* What calls are counted as, and the code of a call that is made to fail. "release" calls are spared by "any": a program
+   that tidies up after a failure would otherwise leak through no fault of its own. */
+#define SIM_KINDS(X) \
+    X(init, ERROR_UNKNOWN) X(query, ERROR_UNKNOWN) X(context, ERROR_OUT_OF_MEMORY) \
+    X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
+    X(launch, ERROR_LAUNCH_OUT_OF_RESOURCES) X(module, ERROR_OUT_OF_MEMORY) X(stream, ERROR_OUT_OF_MEMORY) \
+    X(event, ERROR_OUT_OF_MEMORY) X(sync, ERROR_UNKNOWN) X(graph, ERROR_OUT_OF_MEMORY) X(release, ERROR_UNKNOWN)
+
+enum {
+#define X(name, code) KIND_##name,
+    SIM_KINDS(X)
+#undef X
+    KIND_COUNT, KIND_any = KIND_COUNT
+};
+
+/* What has to hold before a function does anything. */
+enum {
+    NEEDS_NOTHING,
+    NEEDS_INIT,     /* cuInit was called, in this process */
+    NEEDS_CURRENT,  /* the thread has a current context that is alive */
+    NEEDS_HEALTHY,  /* ... and it has no lasting error */
+    NEEDS_MASK = 15,
+    UNSAFE = 16     /* not allowed while some stream captures (see capture_forbids) */
+};
+
+/* Every exported function that counts: name, kind, needs. The single list behind fault injection, call counts and
+   cuGetProcAddress. */
+#define SIM_FUNCTIONS(X) \
+    X(cuInit, init, NEEDS_NOTHING) \
+    X(cuDeviceGet, query, NEEDS_INIT) \
+    X(cuDeviceGetCount, query, NEEDS_INIT) \
+    X(cuDeviceGetName, query, NEEDS_INIT) \
+    X(cuDeviceGetAttribute, query, NEEDS_INIT) \
+    X(cuDeviceTotalMem_v2, query, NEEDS_INIT) \
+    X(cuDeviceGetUuid, query, NEEDS_INIT) \
+    X(cuDeviceGetUuid_v2, query, NEEDS_INIT) \
+    X(cuDeviceGetPCIBusId, query, NEEDS_INIT) \
+    X(cuDeviceGetByPCIBusId, query, NEEDS_INIT) \
+    X(cuDeviceCanAccessPeer, query, NEEDS_INIT) \
+    X(cuDevicePrimaryCtxRetain, context, NEEDS_INIT) \
+    X(cuDevicePrimaryCtxRelease_v2, release, NEEDS_INIT) \
+    X(cuDevicePrimaryCtxReset_v2, release, NEEDS_INIT) \
+    X(cuDevicePrimaryCtxSetFlags_v2, query, NEEDS_INIT) \
+    X(cuDevicePrimaryCtxGetState, query, NEEDS_INIT) \
+    X(cuCtxPushCurrent_v2, context, NEEDS_INIT) \
+    X(cuCtxPopCurrent_v2, release, NEEDS_INIT) \
+    X(cuCtxSetCurrent, context, NEEDS_INIT) \
+    X(cuCtxGetCurrent, query, NEEDS_INIT) \
+    X(cuCtxGetDevice, query, NEEDS_CURRENT) \
+    X(cuCtxGetStreamPriorityRange, query, NEEDS_CURRENT) \
+    X(cuCtxSynchronize, sync, NEEDS_HEALTHY) \
+    X(cuCtxEnablePeerAccess, context, NEEDS_HEALTHY) \
+    X(cuCtxDisablePeerAccess, release, NEEDS_HEALTHY) \
+    X(cuMemAlloc_v2, malloc, NEEDS_HEALTHY | UNSAFE) \
+    X(cuMemFree_v2, release, NEEDS_HEALTHY | UNSAFE) \
+    X(cuMemGetInfo_v2, query, NEEDS_HEALTHY) \
+    X(cuMemGetAddressRange_v2, query, NEEDS_HEALTHY) \
+    X(cuPointerGetAttribute, query, NEEDS_INIT) \
+    X(cuPointerGetAttributes, query, NEEDS_INIT) \
+    X(cuMemHostAlloc, hostalloc, NEEDS_HEALTHY | UNSAFE) \
+    X(cuMemAllocHost_v2, hostalloc, NEEDS_HEALTHY | UNSAFE) \
+    X(cuMemFreeHost, release, NEEDS_HEALTHY | UNSAFE) \
+    X(cuMemHostRegister_v2, hostalloc, NEEDS_HEALTHY | UNSAFE) \
+    X(cuMemHostUnregister, release, NEEDS_HEALTHY | UNSAFE) \
+    X(cuMemHostGetDevicePointer_v2, query, NEEDS_HEALTHY) \
+    X(cuMemsetD8Async, memset, NEEDS_HEALTHY) \
+    X(cuMemsetD16Async, memset, NEEDS_HEALTHY) \
+    X(cuMemsetD32Async, memset, NEEDS_HEALTHY) \
+    X(cuMemcpyHtoDAsync_v2, copy, NEEDS_HEALTHY) \
+    X(cuMemcpyDtoHAsync_v2, copy, NEEDS_HEALTHY) \
+    X(cuMemcpyDtoDAsync_v2, copy, NEEDS_HEALTHY) \
+    X(cuMemcpyAsync, copy, NEEDS_HEALTHY) \
+    X(cuMemcpyPeerAsync, copy, NEEDS_HEALTHY) \
+    X(cuMemcpy2DAsync_v2, copy, NEEDS_HEALTHY) \
+    X(cuMemcpyHtoD_v2, copy, NEEDS_HEALTHY | UNSAFE) \
+    X(cuMemcpyDtoH_v2, copy, NEEDS_HEALTHY | UNSAFE) \
+    X(cuMemcpyDtoD_v2, copy, NEEDS_HEALTHY | UNSAFE) \
+    X(cuStreamCreate, stream, NEEDS_HEALTHY) \
+    X(cuStreamCreateWithPriority, stream, NEEDS_HEALTHY) \
+    X(cuStreamDestroy_v2, release, NEEDS_HEALTHY) \
+    X(cuStreamQuery, query, NEEDS_HEALTHY) \
+    X(cuStreamSynchronize, sync, NEEDS_HEALTHY) \
+    X(cuStreamWaitEvent, sync, NEEDS_HEALTHY) \
+    X(cuStreamGetCtx, query, NEEDS_CURRENT) \
+    X(cuStreamGetId, query, NEEDS_CURRENT) \
+    X(cuStreamGetPriority, query, NEEDS_CURRENT) \
+    X(cuStreamGetFlags, query, NEEDS_CURRENT) \
+    X(cuLaunchHostFunc, launch, NEEDS_HEALTHY) \
+    X(cuEventCreate, event, NEEDS_HEALTHY) \
+    X(cuEventRecord, event, NEEDS_HEALTHY) \
+    X(cuEventRecordWithFlags, event, NEEDS_HEALTHY) \
+    X(cuEventQuery, query, NEEDS_HEALTHY) \
+    X(cuEventSynchronize, sync, NEEDS_HEALTHY) \
+    X(cuEventDestroy_v2, release, NEEDS_HEALTHY) \
+    X(cuEventElapsedTime, query, NEEDS_HEALTHY) \
+    X(cuEventElapsedTime_v2, query, NEEDS_HEALTHY) \
+    X(cuModuleLoadData, module, NEEDS_HEALTHY) \
+    X(cuModuleLoadDataEx, module, NEEDS_HEALTHY) \
+    X(cuModuleUnload, release, NEEDS_HEALTHY) \
+    X(cuModuleGetFunction, module, NEEDS_HEALTHY) \
+    X(cuModuleGetGlobal_v2, module, NEEDS_HEALTHY) \
+    X(cuFuncGetAttribute, query, NEEDS_HEALTHY) \
+    X(cuFuncSetAttribute, module, NEEDS_HEALTHY) \
+    X(cuFuncGetParamInfo, query, NEEDS_HEALTHY) \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, query, NEEDS_HEALTHY) \
+    X(cuLaunchKernel, launch, NEEDS_HEALTHY) \
+    X(cuLaunchCooperativeKernel, launch, NEEDS_HEALTHY)
+
+enum {
+#define X(name, kind, needs) F_##name,
+    SIM_FUNCTIONS(X)
+#undef X
+    FUNCTION_COUNT
+};
+
+static const struct { const char *name; int kind, needs; } functions[FUNCTION_COUNT] = {
+#define X(name, kind, needs) {#name, KIND_##kind, needs},
+    SIM_FUNCTIONS(X)
+#undef X
+};
+
+static const struct { const char *name; int code; } kinds[KIND_COUNT + 1] = {
+#define X(name, code) {#name, code},
+    SIM_KINDS(X)
+#undef X
+    {"any", ERROR_UNKNOWN}
+};
+
+/* >>state */
+
+enum {
+    MAX_DEVICES = 16,
+    MAX_DEPTH = 64,             /* contexts pushed by one thread */
+    MAX_RULES = 32,             /* of one IGNIS_SIM_FAIL */
+    REMEMBERED_BLOCKS = 256,    /* freed blocks that a message can still name */
+    LAZY_POLLS = 8,             /* lazy streams: queries answered "not ready" before one gives in and runs the work */
+    CANARY = 0xC5,
+    MAX_THREADS = 1024,
+    SHARED_DEFAULT = 48 * 1024,
+    SHARED_OPTIN = 227 * 1024,
+    SHARED_RESERVED = 1024,
+    SHARED_PER_SM = 228 * 1024,
+    THREADS_PER_SM = 2048,
+    BLOCKS_PER_SM = 32
+};
+
+static const size_t page = 4096;
+static const size_t fill_limit = (size_t)64 << 20;     /* a larger block is filled only so far, to keep it virtual */
+
+typedef enum { STREAMS_EAGER, STREAMS_LAZY, STREAMS_THREAD, STREAMS_COUNT } sim_streams;
+static const char *const stream_modes[STREAMS_COUNT] = {"eager", "lazy", "thread"};
+
+typedef struct sim_context sim_context;
+typedef struct sim_stream sim_stream;
+typedef struct sim_op sim_op;
+
+typedef enum { OBJECT_FREE, OBJECT_CONTEXT, OBJECT_STREAM, OBJECT_EVENT, OBJECT_MODULE, OBJECT_FUNCTION } sim_object_kind;
+
+/* Handles are not pointers but a table slot and its generation, so a stale or invented one is always recognised. */
+typedef struct sim_slot {
+    sim_object_kind kind;
+    uint32_t generation;
+    uint32_t next_free;
+    void *object;
+    sim_context *context;
+} sim_slot;
+
+/* A stretch of address space that blocks are cut from, never twice the same while it lasts. */
+typedef struct sim_arena {
+    uintptr_t base;
+    size_t size, cursor;
+    int file;
+} sim_arena;
+
+typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED } sim_range_kind;
+
+/* One live allocation, or registered host memory. */
+typedef struct sim_range {
+    uintptr_t start;
+    size_t size;                /* bytes asked for */
+    size_t span;                /* bytes of address space, the gap behind included; 0: not from an arena */
+    sim_range_kind kind;
+    sim_context *context;
+    sim_arena *arena;
+    unsigned long long id;
+} sim_range;
+
+struct sim_context {
+    int device;
+    CUcontext handle;
+    unsigned flags;
+    int references;
+    int active;                 /* between the first retain and the last release or a reset */
+    int error;                  /* lasting error, or 0 */
+    unsigned peers;             /* bit set of devices whose access was enabled */
+    size_t used;                /* bytes of device memory */
+    sim_arena arena;
+    sim_stream *streams;        /* all, those destroyed with work left included */
+    sim_stream *null_stream, *thread_stream;
+};
+
+typedef struct sim_function {
+    CUfunction handle;
+    struct sim_module_object *module;
+    const sim_kernel *kernel;
+    size_t max_dynamic;         /* dynamic shared memory it may ask for */
+    struct sim_function *next;
+} sim_function;
+
+typedef struct sim_module_object {
+    CUmodule handle;
+    sim_context *context;
+    sim_module *module;
+    sim_function *functions;
+} sim_module_object;
+
+typedef enum { WORK_NOTHING, WORK_COPY, WORK_FILL, WORK_KERNEL, WORK_CALL } sim_work_kind;
+
+typedef enum { SIDE_ANY, SIDE_HOST, SIDE_DEVICE } sim_side;
+
+/* `height` rows of `width` bytes. */
+typedef struct sim_copy {
+    void *dst;
+    const void *src;
+    size_t dst_pitch, src_pitch, width, height;
+    sim_side dst_side, src_side;
+} sim_copy;
+
+typedef struct sim_fill {
+    void *dst;
+    size_t count;
+    unsigned value, size;       /* `size` low bytes of `value`, `count` times */
+} sim_fill;
+
+/* What an operation does. `storage` is its own copy of arguments or source bytes. */
+typedef struct sim_work {
+    sim_work_kind kind;
+    void *storage;
+    sim_copy copy;
+    sim_fill fill;
+    const sim_kernel *kernel;
+    sim_launch launch;
+    CUhostFn call;
+    void *call_data;
+} sim_work;
+
+/* Work in a stream. Alive while queued and while an event or another operation points at it. */
+struct sim_op {
+    int references, done, polls;
+    int64_t time;               /* nanoseconds, when it was done */
+    sim_stream *stream;         /* valid until done */
+    sim_op *next;
+    sim_op **waits;             /* of other streams, to be done first */
+    int wait_count;
+    sim_work work;
+};
+
+struct sim_stream {
+    CUstream handle;
+    sim_context *context;
+    sim_stream *next;
+    unsigned flags;
+    int priority;
+    unsigned long long id;
+    int busy;                   /* some thread is running the head */
+    int dead;                   /* destroyed; goes when its queue is empty */
+    int worker;                 /* has a thread */
+    sim_op *head, *tail;
+};
+
+typedef struct sim_event {
+    CUevent handle;
+    sim_context *context;
+    unsigned flags;
+    sim_op *op;                 /* the last record, or NULL */
+} sim_event;
+
+typedef struct sim_rule { int kind, function; long n, seen; int onwards; } sim_rule;
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;       /* some operation was submitted or done, or a stream destroyed */
+    atomic_int forked;          /* we are the child of a process that may have used the simulator */
+    int ready;
+    int device_count, cc, streams;
+    size_t memory;
+    unsigned long long next_id;
+    sim_context contexts[MAX_DEVICES];
+    sim_arena host_arena;       /* pinned memory */
+    sim_range **ranges;         /* sorted by address */
+    size_t range_count, range_room;
+    struct { uintptr_t start; size_t size; } freed[REMEMBERED_BLOCKS];
+    unsigned freed_count;
+    sim_slot *slots;
+    uint32_t slot_count, slot_room, slot_free;
+    long calls[FUNCTION_COUNT];
+    sim_rule rules[MAX_RULES];
+    int rule_count;
+    void (*poison)(const volatile void *, size_t), (*unpoison)(const volatile void *, size_t);
+} sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
+
+static _Thread_local struct {
+    sim_context *stack[MAX_DEPTH];
+    int depth;
+    int in_callback;            /* inside a host function, where the driver must not be called */
+} thread;
+
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void say(const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    fprintf(stderr, "ignis simulator: %s\n", line);
+}
+
+static const char *code_name(int code)
+{
+    switch (code) {
+#define X(number, name, sentence) case number: return "CUDA_" #name;
+        SIM_CODES(X)
+#undef X
+        default: return NULL;
+    }
+}
+
+static const char *code_sentence(int code)
+{
+    switch (code) {
+#define X(number, name, sentence) case number: return sentence;
+        SIM_CODES(X)
+#undef X
+        default: return NULL;
+    }
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+/* >>faults: calls that are made to fail */
+
+static int find_name(const char *name, size_t length, int *kind, int *function)
+{
+    *kind = *function = -1;
+    for (int i = 0; i <= KIND_COUNT; i++)
+        if (strlen(kinds[i].name) == length && !memcmp(kinds[i].name, name, length)) *kind = i;
+    for (int i = 0; i < FUNCTION_COUNT; i++)
+        if (strlen(functions[i].name) == length && !memcmp(functions[i].name, name, length)) *function = i;
+    return *kind >= 0 || *function >= 0;
+}
+
+static int read_rule(const char **text, sim_rule *rule)
+{
+    const char *colon = strchr(*text, ':');
+    if (!colon || !find_name(*text, (size_t)(colon - *text), &rule->kind, &rule->function)) return 0;
+    char *end;
+    rule->n = strtol(colon + 1, &end, 10);
+    rule->seen = 0;
+    rule->onwards = *end == '+';
+    end += rule->onwards;
+    if (rule->n < 1 || (*end && *end != ',')) return 0;
+    *text = *end ? end + 1 : end;
+    return 1;
+}
+
+static int set_rules(const char *spec)
+{
+    sim_rule rules[MAX_RULES];
+    int count = 0;
+    while (spec && *spec)
+        if (count == MAX_RULES || !read_rule(&spec, &rules[count++])) return 0;
+    memcpy(sim.rules, rules, sizeof rules[0] * (size_t)count);
+    sim.rule_count = count;
+    return 1;
+}
+
+static int rule_matches(const sim_rule *rule, int function)
+{
+    if (rule->function >= 0) return rule->function == function;
+    return rule->kind == functions[function].kind || (rule->kind == KIND_any && functions[function].kind != KIND_release);
+}
+
+/* Count a call; the code it is to fail with, or 0. */
+static int count_call(int function)
+{
+    int code = SUCCESS;
+    sim.calls[function]++;
+    for (int i = 0; i < sim.rule_count; i++) {
+        sim_rule *rule = &sim.rules[i];
+        if (!rule_matches(rule, function)) continue;
+        rule->seen++;
+        if (rule->seen == rule->n || (rule->onwards && rule->seen > rule->n)) code = kinds[functions[function].kind].code;
+    }
+    return code;
+}
+
+/* >>entry: what every function does first and last */
+
+static sim_context *current(void) { return thread.depth ? thread.stack[thread.depth - 1] : NULL; }
+
+static int check_needs(int needs)
+{
+    sim_context *context = current();
+    if (needs == NEEDS_NOTHING) return SUCCESS;
+    if (!sim.ready) return ERROR_NOT_INITIALIZED;
+    if (thread.in_callback) return ERROR_NOT_PERMITTED;
+    if (needs == NEEDS_INIT) return SUCCESS;
+    if (!context) return ERROR_INVALID_CONTEXT;
+    if (!context->active) return ERROR_CONTEXT_IS_DESTROYED;
+    return needs == NEEDS_HEALTHY ? context->error : SUCCESS;
+}
+
+/* Takes the lock when it succeeds. */
+static int begin(int function)
+{
+    if (atomic_load(&sim.forked)) return ERROR_NOT_INITIALIZED;
+    pthread_mutex_lock(&sim.lock);
+    int code = count_call(function);
+    if (!code) code = check_needs(functions[function].needs & NEEDS_MASK);
+    if (code) pthread_mutex_unlock(&sim.lock);
+    return code;
+}
+
+static CUresult leave(int code)
+{
+    pthread_mutex_unlock(&sim.lock);
+    return (CUresult)code;
+}
+
+#define BEGIN(name) do { int code_ = begin(F_##name); if (code_) return (CUresult)code_; } while (0)
+#define REQUIRE(condition, code) do { if (!(condition)) return leave(code); } while (0)
+
+/* >>handles */
+
+enum { SLOT_BITS = 24 };
+static const uint64_t handle_mark = (uint64_t)1 << 62;     /* no valid address: a program that looks inside crashes at once */
+
+static uint32_t slot_take(void)
+{
+    if (sim.slot_free) {
+        uint32_t slot = sim.slot_free;
+        sim.slot_free = sim.slots[slot].next_free;
+        return slot;
+    }
+    if (sim.slot_count >= sim.slot_room) {
+        uint32_t room = sim.slot_room ? sim.slot_room * 2 : 256;
+        sim_slot *slots = room < (1u << SLOT_BITS) ? realloc(sim.slots, room * sizeof *slots) : NULL;
+        if (!slots) return 0;
+        sim.slots = slots;
+        sim.slot_room = room;
+    }
+    if (!sim.slot_count) memset(&sim.slots[sim.slot_count++], 0, sizeof(sim_slot));    /* slot 0 stays empty */
+    memset(&sim.slots[sim.slot_count], 0, sizeof(sim_slot));
+    return sim.slot_count++;
+}
+
+static void *handle_new(sim_object_kind kind, void *object, sim_context *context)
+{
+    uint32_t index = slot_take();
+    if (!index) return NULL;
+    sim_slot *slot = &sim.slots[index];
+    slot->kind = kind;
+    slot->object = object;
+    slot->context = context;
+    uint64_t value = handle_mark | (((uint64_t)slot->generation << SLOT_BITS | index) << 4);
+    return (void *)(uintptr_t)value;
+}
+
+static sim_slot *handle_slot(const void *handle)
+{
+    uint64_t value = (uint64_t)(uintptr_t)handle;
+    uint64_t body = (value & ~handle_mark) >> 4;
+    uint32_t index = (uint32_t)(body & ((1u << SLOT_BITS) - 1));
+    if (!(value & handle_mark) || (value & 15) || !index || index >= sim.slot_count) return NULL;
+    return sim.slots[index].generation == (uint32_t)(body >> SLOT_BITS) ? &sim.slots[index] : NULL;
+}
+
+static void *handle_get(sim_object_kind kind, const void *handle)
+{
+    sim_slot *slot = handle_slot(handle);
+    return slot && slot->kind == kind ? slot->object : NULL;
+}
+
+static void handle_drop(const void *handle)
+{
+    sim_slot *slot = handle_slot(handle);
+    slot->kind = OBJECT_FREE;
+    slot->generation++;
+    slot->object = NULL;
+    slot->next_free = sim.slot_free;
+    sim.slot_free = (uint32_t)(slot - sim.slots);
+}
+
+static long count_objects(sim_object_kind kind)
+{
+    long count = 0;
+    for (uint32_t i = 1; i < sim.slot_count; i++) count += sim.slots[i].kind == kind;
+    return count;
+}
+
+/* >>ranges: which addresses are whose */
+
+/* Index of the first range that starts behind `address`. */
+static size_t range_after(uintptr_t address)
+{
+    size_t low = 0, high = sim.range_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (sim.ranges[middle]->start > address) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+static sim_range *range_at(uintptr_t address)
+{
+    size_t after = range_after(address);
+    sim_range *range = after ? sim.ranges[after - 1] : NULL;
+    return range && address - range->start < range->size ? range : NULL;
+}
+
+static sim_range *range_starting(CUdeviceptr address, sim_range_kind kind)
+{
+    sim_range *range = range_at((uintptr_t)address);
+    return range && range->start == address && range->kind == kind ? range : NULL;
+}
+
+static int range_insert(sim_range *range)
+{
+    if (sim.range_count == sim.range_room) {
+        size_t room = sim.range_room ? sim.range_room * 2 : 256;
+        sim_range **ranges = realloc(sim.ranges, room * sizeof *ranges);
+        if (!ranges) return 0;
+        sim.ranges = ranges;
+        sim.range_room = room;
+    }
+    size_t at = range_after(range->start);
+    memmove(sim.ranges + at + 1, sim.ranges + at, (sim.range_count - at) * sizeof *sim.ranges);
+    sim.ranges[at] = range;
+    sim.range_count++;
+    return 1;
+}
+
+static void range_remove(sim_range *range)
+{
+    size_t at = range_after(range->start) - 1;
+    sim.range_count--;
+    memmove(sim.ranges + at, sim.ranges + at + 1, (sim.range_count - at) * sizeof *sim.ranges);
+}
+
+static sim_arena *arena_at(uintptr_t address)
+{
+    if (address - sim.host_arena.base < sim.host_arena.size) return &sim.host_arena;
+    for (int i = 0; i < sim.device_count; i++)
+        if (address - sim.contexts[i].arena.base < sim.contexts[i].arena.size) return &sim.contexts[i].arena;
+    return NULL;
+}
+
+/* Is `bytes` at `pointer` memory that a copy may touch? `out` gets its range, NULL for ordinary host memory. */
+static int check_span(const void *pointer, size_t bytes, sim_side side, sim_range **out)
+{
+    uintptr_t address = (uintptr_t)pointer;
+    sim_range *range = range_at(address);
+    *out = range;
+    if (!range) {
+        int plain = address && !arena_at(address);
+        return plain && side != SIDE_DEVICE ? SUCCESS : ERROR_INVALID_VALUE;
+    }
+    if (side == SIDE_HOST && range->kind == RANGE_DEVICE) return ERROR_INVALID_VALUE;
+    return bytes <= range->size - (address - range->start) ? SUCCESS : ERROR_INVALID_VALUE;
+}
+
+/* >>blocks: memory with a gap behind each block, so that running over its end shows */
+
+static int arena_open(sim_arena *arena, const char *name, size_t at_least)
+{
+    if (arena->base) return 1;
+    /* Much more address space than memory: an address is used again only when all of it was used once. A terabyte for
+       all devices together is what ThreadSanitizer leaves room for. */
+    size_t size = ((size_t)1 << 40) / (size_t)(sim.device_count + 1 < 4 ? 4 : sim.device_count + 1) & ~(page - 1);
+    if (size < at_least) size = at_least;
+    int file = memfd_create(name, MFD_CLOEXEC);
+    for (; file >= 0 && size >= page; size = size / 2 & ~(page - 1)) {
+        if (ftruncate(file, (off_t)size)) continue;
+        void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
+        if (base == MAP_FAILED) continue;
+        *arena = (sim_arena){.base = (uintptr_t)base, .size = size, .file = file};
+        return 1;
+    }
+    if (file >= 0) close(file);
+    return 0;
+}
+
+/* First fit between live blocks: only once the arena was used up. */
+static uintptr_t arena_gap(const sim_arena *arena, size_t span)
+{
+    uintptr_t start = arena->base, end = arena->base + arena->size;
+    for (size_t i = range_after(start) ? range_after(start) - 1 : 0; i < sim.range_count; i++) {
+        const sim_range *range = sim.ranges[i];
+        if (range->start < start) continue;
+        if (range->start >= end || range->start - start >= span) break;
+        start = range->start + range->span;
+    }
+    size_t next = range_after(start);
+    uintptr_t limit = next < sim.range_count && sim.ranges[next]->start < end ? sim.ranges[next]->start : end;
+    return limit - start >= span ? start : 0;
+}
+
+static uintptr_t arena_take(sim_arena *arena, size_t span)
+{
+    if (span > arena->size - arena->cursor) return arena_gap(arena, span);
+    uintptr_t start = arena->base + arena->cursor;
+    arena->cursor += span;
+    return start;
+}
+
+static void poison(uintptr_t start, size_t bytes)
+{
+    if (sim.poison && bytes) sim.poison((const void *)start, bytes);
+}
+
+static void unpoison(uintptr_t start, size_t bytes)
+{
+    if (sim.unpoison && bytes) sim.unpoison((const void *)start, bytes);
+}
+
+/* Make the block usable: filled with a pattern that is NaN in every float type, a canary up to the page's end.
+   Called without the lock; nobody else knows the block yet. */
+static int block_open(const sim_range *range)
+{
+    void *start = (void *)range->start;
+    size_t usable = range->span - page;
+    if (mprotect(start, usable, PROT_READ | PROT_WRITE)) return 0;
+    unpoison(range->start, usable);
+    memset(start, 0xFF, range->size < fill_limit ? range->size : fill_limit);
+    memset((char *)start + range->size, CANARY, usable - range->size);
+    poison(range->start + range->size, range->span - range->size);
+    return 1;
+}
+
+/* Bytes changed between the block's end and its page's end; `first` gets the distance of the first. */
+static size_t block_overrun(const sim_range *range, size_t *first)
+{
+    const unsigned char *end = (const unsigned char *)range->start + range->size;
+    size_t slack = range->span - page - range->size, changed = 0;
+    for (size_t i = slack; i-- > 0;)
+        if (end[i] != CANARY) changed++, *first = i;
+    return changed;
+}
+
+static void block_close(const sim_range *range)
+{
+    size_t usable = range->span - page;
+    /* Poisoning all of a large block would keep an eighth of it resident for ever; the mapping catches the rest. */
+    poison(range->start, usable < 16 * page ? usable : 16 * page);
+    madvise((void *)range->start, usable, MADV_REMOVE);
+    mprotect((void *)range->start, usable, PROT_NONE);
+}
+
+static sim_range *range_new(uintptr_t start, size_t size, sim_range_kind kind, sim_context *context)
+{
+    sim_range *range = calloc(1, sizeof *range);
+    if (!range) return NULL;
+    range->start = start;
+    range->size = size;
+    range->kind = kind;
+    range->context = context;
+    range->id = ++sim.next_id;
+    if (range_insert(range)) return range;
+    free(range);
+    return NULL;
+}
+
+static void range_delete(sim_range *range)
+{
+    range_remove(range);
+    free(range);
+}
+
+/* Lock held; given up while the block is filled. */
+static sim_range *block_new(sim_arena *arena, size_t size, sim_range_kind kind, sim_context *context)
+{
+    size_t span = round_up(size, page) + page;
+    uintptr_t start = size < arena->size ? arena_take(arena, span) : 0;
+    sim_range *range = start ? range_new(start, size, kind, context) : NULL;
+    if (!range) return NULL;
+    range->span = span;
+    range->arena = arena;
+    pthread_mutex_unlock(&sim.lock);
+    int opened = block_open(range);
+    pthread_mutex_lock(&sim.lock);
+    if (opened) return range;
+    range_delete(range);
+    return NULL;
+}
+
+static void context_fail(sim_context *context, int code, const char *text);
+
+/* Returns the code of a damaged canary. */
+static int block_delete(sim_range *range)
+{
+    size_t first = 0, changed;
+    int code = SUCCESS;
+    unpoison(range->start, range->span);
+    changed = block_overrun(range, &first);
+    if (changed) {
+        char text[256];
+        snprintf(text, sizeof text, "%zu byte(s) were written behind the end of a block of %zu bytes at %#lx, the first %zu behind its end",
+                 changed, range->size, (unsigned long)range->start, first);
+        code = ERROR_ILLEGAL_ADDRESS;
+        context_fail(range->context, code, text);
+    }
+    block_close(range);
+    unsigned at = sim.freed_count++ % REMEMBERED_BLOCKS;
+    sim.freed[at].start = range->start;
+    sim.freed[at].size = range->size;
+    range_delete(range);
+    return code;
+}
+
+static size_t charged(size_t size) { return round_up(size, 512); }
+
+/* >>streams: queues of operations */
+
+static void op_release(sim_op *op)
+{
+    if (!op || --op->references) return;
+    for (int i = 0; i < op->wait_count; i++) op_release(op->waits[i]);
+    free(op->waits);
+    free(op->work.storage);
+    free(op);
+}
+
+static int op_wait_for(sim_op *op, sim_op *earlier)
+{
+    if (!earlier || earlier->done) return SUCCESS;
+    sim_op **waits = realloc(op->waits, (size_t)(op->wait_count + 1) * sizeof *waits);
+    if (!waits) return ERROR_OUT_OF_MEMORY;
+    op->waits = waits;
+    waits[op->wait_count++] = earlier;
+    earlier->references++;
+    return SUCCESS;
+}
+
+/* The next operation that has to be done before `op`, or NULL. */
+static sim_op *op_blocker(sim_op *op)
+{
+    while (op->wait_count) {
+        sim_op *last = op->waits[op->wait_count - 1];
+        if (!last->done) return last;
+        op->wait_count--;
+        op_release(last);
+    }
+    return NULL;
+}
+
+static void context_fail(sim_context *context, int code, const char *text)
+{
+    if (context->error) return;
+    context->error = code;
+    say("device %d: %s (%d): %s", context->device, code_name(code) ? code_name(code) : "error", code, text);
+}
+
+static void do_copy(const sim_copy *copy)
+{
+    for (size_t i = 0; i < copy->height; i++)
+        memmove((char *)copy->dst + i * copy->dst_pitch, (const char *)copy->src + i * copy->src_pitch, copy->width);
+}
+
+static void do_fill(const sim_fill *fill)
+{
+    if (fill->size == 1) memset(fill->dst, (int)fill->value, fill->count);
+    else if (fill->size == 2) for (size_t i = 0; i < fill->count; i++) ((uint16_t *)fill->dst)[i] = (uint16_t)fill->value;
+    else for (size_t i = 0; i < fill->count; i++) ((uint32_t *)fill->dst)[i] = fill->value;
+}
+
+static size_t extent(size_t pitch, size_t width, size_t height) { return (height - 1) * pitch + width; }
+
+/* A block may have been freed between submission and now, by way of another device's context. */
+static int work_check(const sim_work *work)
+{
+    sim_range *range;
+    const sim_copy *copy = &work->copy;
+    if (work->kind == WORK_FILL) return check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_ANY, &range);
+    if (work->kind != WORK_COPY) return SUCCESS;
+    int code = check_span(copy->dst, extent(copy->dst_pitch, copy->width, copy->height), SIDE_ANY, &range);
+    return code ? code : check_span(copy->src, extent(copy->src_pitch, copy->width, copy->height), SIDE_ANY, &range);
+}
+
+/* Called without the lock. */
+static int work_run(const sim_work *work, char *text, size_t text_size)
+{
+    switch (work->kind) {
+        case WORK_NOTHING: break;
+        case WORK_COPY: do_copy(&work->copy); break;
+        case WORK_FILL: do_fill(&work->fill); break;
+        case WORK_KERNEL: return sim_execute(work->kernel, &work->launch, work->storage, text, text_size);
+        case WORK_CALL:
+            thread.in_callback++;
+            work->call(work->call_data);
+            thread.in_callback--;
+            break;
+    }
+    return SUCCESS;
+}
+
+static void stream_free(sim_stream *stream)
+{
+    sim_stream **link = &stream->context->streams;
+    while (*link != stream) link = &(*link)->next;
+    *link = stream->next;
+    free(stream);
+}
+
+/* Run the first operation of the queue. The lock is given up meanwhile; the stream may be gone afterwards. */
+static void stream_step(sim_stream *stream)
+{
+    sim_op *op = stream->head;
+    sim_context *context = stream->context;
+    char text[768] = "";
+    int code = context->error;
+    stream->busy = 1;
+    if (!code) {
+        if (work_check(&op->work)) {
+            context_fail(context, ERROR_ILLEGAL_ADDRESS, "a copy's memory was freed before the copy ran");
+        } else {
+            pthread_mutex_unlock(&sim.lock);
+            code = work_run(&op->work, text, sizeof text);
+            pthread_mutex_lock(&sim.lock);
+            if (code) context_fail(context, code, text);
+        }
+    }
+    stream->busy = 0;
+    stream->head = op->next;
+    if (!stream->head) stream->tail = NULL;
+    op->time = now();
+    op->done = 1;
+    op_release(op);
+    if (stream->dead && !stream->head && !stream->worker) stream_free(stream);
+    pthread_cond_broadcast(&sim.moved);
+}
+
+static void *stream_worker(void *argument)
+{
+    sim_stream *stream = argument;
+    pthread_mutex_lock(&sim.lock);
+    for (;;) {
+        if (stream->head && !op_blocker(stream->head)) stream_step(stream);
+        else if (stream->dead && !stream->head) break;
+        else pthread_cond_wait(&sim.moved, &sim.lock);
+    }
+    stream_free(stream);
+    pthread_mutex_unlock(&sim.lock);
+    return NULL;
+}
+
+/* Return once `op` is done; without worker threads, by running what it needs, in order. */
+static void op_finish(sim_op *op)
+{
+    op->references++;
+    while (!op->done) {
+        sim_stream *stream = op->stream;
+        sim_op *blocker;
+        while (!stream->busy && (blocker = op_blocker(stream->head))) stream = blocker->stream;
+        if (stream->busy || sim.streams == STREAMS_THREAD) pthread_cond_wait(&sim.moved, &sim.lock);
+        else stream_step(stream);
+    }
+    op_release(op);
+}
+
+/* The legacy rule: work in the NULL stream comes after all earlier work of blocking streams, and theirs after its. */
+static int op_wait_legacy(sim_op *op, sim_stream *stream)
+{
+    sim_context *context = stream->context;
+    int code = SUCCESS;
+    if (stream->flags & 1) return SUCCESS;
+    if (stream != context->null_stream) return op_wait_for(op, context->null_stream->tail);
+    for (sim_stream *other = context->streams; other && !code; other = other->next)
+        if (other != stream && !(other->flags & 1)) code = op_wait_for(op, other->tail);
+    return code;
+}
+
+static int stream_start_worker(sim_stream *stream)
+{
+    pthread_t id;
+    pthread_attr_t attributes;
+    if (sim.streams != STREAMS_THREAD || stream->worker) return SUCCESS;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    stream->worker = !pthread_create(&id, &attributes, stream_worker, stream);
+    pthread_attr_destroy(&attributes);
+    return stream->worker ? SUCCESS : ERROR_OPERATING_SYSTEM;
+}
+
+/* Queue work behind the stream's earlier work, and behind `after` of another stream. Takes over work.storage, also when it
+   fails. `out`, if given, gets a reference. */
+static int submit(sim_stream *stream, sim_work work, sim_op *after, sim_op **out)
+{
+    sim_op *op = calloc(1, sizeof *op);
+    if (!op) {
+        free(work.storage);
+        return ERROR_OUT_OF_MEMORY;
+    }
+    op->references = 1;
+    op->stream = stream;
+    op->work = work;
+    int code = op_wait_legacy(op, stream);
+    if (!code) code = op_wait_for(op, after);
+    if (!code) code = stream_start_worker(stream);
+    if (code) {
+        op_release(op);
+        return code;
+    }
+    if (stream->tail) stream->tail->next = op;
+    else stream->head = op;
+    stream->tail = op;
+    op->references += out != NULL;
+    if (out) *out = op;
+    pthread_cond_broadcast(&sim.moved);
+    if (sim.streams == STREAMS_EAGER) op_finish(op);
+    return SUCCESS;
+}
+
+static int submit_and_wait(sim_stream *stream, sim_work work)
+{
+    sim_op *op;
+    sim_context *context = stream->context;
+    int code = submit(stream, work, NULL, &op);
+    if (code) return code;
+    op_finish(op);
+    op_release(op);
+    return context->error;
+}
+
+static int stream_finish(sim_stream *stream)
+{
+    sim_context *context = stream->context;
+    if (stream == context->null_stream) return submit_and_wait(stream, (sim_work){.kind = WORK_NOTHING});
+    if (stream->tail) op_finish(stream->tail);
+    return context->error;
+}
+
+/* Wait for everything that was submitted to a context before this call. */
+static int context_finish(sim_context *context)
+{
+    int count = 0, room = 0;
+    for (sim_stream *stream = context->streams; stream; stream = stream->next) room++;
+    sim_op **tails = malloc((size_t)(room + 1) * sizeof *tails);
+    if (!tails) return ERROR_OUT_OF_MEMORY;
+    for (sim_stream *stream = context->streams; stream; stream = stream->next)
+        if (stream->tail) tails[count++] = stream->tail, stream->tail->references++;
+    for (int i = 0; i < count; i++) {
+        op_finish(tails[i]);
+        op_release(tails[i]);
+    }
+    free(tails);
+    return context->error;
+}
+
+static sim_stream *stream_new(sim_context *context, unsigned flags, int priority)
+{
+    sim_stream *stream = calloc(1, sizeof *stream);
+    if (!stream) return NULL;
+    stream->context = context;
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->id = ++sim.next_id;
+    stream->next = context->streams;
+    context->streams = stream;
+    return stream;
+}
+
+static void stream_destroy(sim_stream *stream)
+{
+    if (stream->handle) handle_drop(stream->handle);
+    stream->dead = 1;
+    if (stream->worker) pthread_cond_broadcast(&sim.moved);
+    else if (!stream->head) stream_free(stream);
+}
+
+/* 0 and 1 are the legacy stream, 2 the per-thread stream (here one for all threads, and blocking as the real ones are). */
+static sim_stream *stream_get(CUstream handle)
+{
+    if ((uintptr_t)handle <= 1) return current()->null_stream;
+    if ((uintptr_t)handle == 2) return current()->thread_stream;
+    return handle_get(OBJECT_STREAM, handle);
+}
+
+/* The stream of a handle, or the code to return. */
+static int stream_find(CUstream handle, sim_stream **out)
+{
+    *out = stream_get(handle);
+    return *out ? (*out)->context->error : ERROR_INVALID_HANDLE;
+}
+
+/* Has `op` been done? With lazy streams nothing would ever change for a loop of queries, so in the end one runs the work. */
+static int op_query(sim_op *op)
+{
+    if (!op || op->done) return SUCCESS;
+    if (sim.streams != STREAMS_LAZY || ++op->polls <= LAZY_POLLS) return ERROR_NOT_READY;
+    sim_context *context = op->stream->context;
+    op_finish(op);
+    return context->error;
+}
+
+/* >>contexts */
+
+static int context_open(sim_context *context)
+{
+    char name[64];
+    snprintf(name, sizeof name, "ignis-sim-device-%d", context->device);
+    if (!arena_open(&context->arena, name, 2 * sim.memory) || !arena_open(&sim.host_arena, "ignis-sim-pinned", page))
+        return ERROR_OUT_OF_MEMORY;
+    if (!context->handle) context->handle = handle_new(OBJECT_CONTEXT, context, NULL);
+    if (!context->handle) return ERROR_OUT_OF_MEMORY;
+    context->null_stream = stream_new(context, 0, 0);
+    context->thread_stream = stream_new(context, 0, 0);
+    if (!context->null_stream || !context->thread_stream) return ERROR_OUT_OF_MEMORY;
+    context->active = 1;
+    return SUCCESS;
+}
+
+static void event_delete(sim_event *event)
+{
+    handle_drop(event->handle);
+    op_release(event->op);
+    free(event);
+}
+
+static void module_delete(sim_module_object *module)
+{
+    while (module->functions) {
+        sim_function *function = module->functions;
+        module->functions = function->next;
+        handle_drop(function->handle);
+        free(function);
+    }
+    handle_drop(module->handle);
+    sim_module_unload(module->module);
+    free(module);
+}
+
+static void context_drop_objects(sim_context *context)
+{
+    for (uint32_t i = 1; i < sim.slot_count; i++) {
+        sim_slot *slot = &sim.slots[i];
+        if (slot->context != context) continue;
+        if (slot->kind == OBJECT_STREAM) stream_destroy(slot->object);
+        else if (slot->kind == OBJECT_EVENT) event_delete(slot->object);
+        else if (slot->kind == OBJECT_MODULE) module_delete(slot->object);
+    }
+}
+
+/* Everything made in the context goes, as when its last user releases it. */
+static void context_close(sim_context *context)
+{
+    if (!context->active) return;
+    context->active = 0;
+    context_finish(context);
+    context_drop_objects(context);
+    for (size_t i = sim.range_count; i-- > 0;) {
+        sim_range *range = sim.ranges[i];
+        if (range->context != context) continue;
+        if (range->arena) block_delete(range);
+        else range_delete(range);
+    }
+    stream_destroy(context->null_stream);
+    stream_destroy(context->thread_stream);
+    context->null_stream = context->thread_stream = NULL;
+    context->error = SUCCESS;
+    context->used = 0;
+    context->peers = 0;
+}
+
+/* >>init */
+
+static int is_device(CUdevice device) { return device >= 0 && device < sim.device_count; }
+
+static int read_size(const char *text, size_t *out)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (*end == 'K' || *end == 'k') value *= 1024, end++;
+    else if (*end == 'M' || *end == 'm') value *= 1024 * 1024, end++;
+    else if (*end == 'G' || *end == 'g') value *= 1024.0 * 1024 * 1024, end++;
+    *out = value > 0 ? (size_t)value : 0;
+    return !*end && value >= 1;
+}
+
+static int read_cc(const char *text, int *out)
+{
+    int major = 0, minor = 0;
+    char rest;
+    if (sscanf(text, "%d.%d%c", &major, &minor, &rest) == 2) *out = major * 10 + minor;
+    else if (sscanf(text, "%d%c", &major, &rest) == 1) *out = major;
+    else return 0;
+    return *out >= 50 && *out < 200;
+}
+
+static int read_devices(const char *text, int *out)
+{
+    char rest;
+    return sscanf(text, "%d%c", out, &rest) == 1 && *out >= 0 && *out <= MAX_DEVICES;
+}
+
+static int read_streams(const char *text, int *out)
+{
+    for (int i = 0; i < STREAMS_COUNT; i++)
+        if (!strcmp(text, stream_modes[i])) return *out = i, 1;
+    return 0;
+}
+
+static const char *knob(const char *name, const char *fallback)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : fallback;
+}
+
+/* A misspelt setting must not pass for the default. */
+static int setting(const char *name, int understood)
+{
+    if (!understood) say("%s=%s is not understood", name, getenv(name));
+    return understood;
+}
+
+static int read_settings(void)
+{
+    return setting("IGNIS_SIM_DEVICES", read_devices(knob("IGNIS_SIM_DEVICES", "2"), &sim.device_count))
+        && setting("IGNIS_SIM_CC", read_cc(knob("IGNIS_SIM_CC", "90"), &sim.cc))
+        && setting("IGNIS_SIM_MEMORY", read_size(knob("IGNIS_SIM_MEMORY", "2G"), &sim.memory))
+        && setting("IGNIS_SIM_STREAMS", read_streams(knob("IGNIS_SIM_STREAMS", "eager"), &sim.streams))
+        && (sim.rule_count || setting("IGNIS_SIM_FAIL", set_rules(getenv("IGNIS_SIM_FAIL"))));
+}
+
+static void introduce(void)
+{
+    static const char *const shown[] = {"IGNIS_SIM_STREAMS", "IGNIS_SIM_FAIL"};
+    char lane[256] = "";
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        const char *value = knob(shown[i], NULL);
+        size_t used = strlen(lane);
+        if (value) snprintf(lane + used, sizeof lane - used, ", %s=%s", shown[i], value);
+    }
+    say("%d simulated GPU(s) on the CPU, no real device: sm_%d, %zu MiB each%s", sim.device_count, sim.cc, sim.memory >> 20, lane);
+}
+
+static void fork_prepare(void) { pthread_mutex_lock(&sim.lock); }
+static void fork_parent(void) { pthread_mutex_unlock(&sim.lock); }
+
+/* Streams' workers and locks held by other threads do not survive a fork; the real driver does not either. */
+static void fork_child(void)
+{
+    atomic_store(&sim.forked, 1);
+    pthread_mutex_unlock(&sim.lock);
+}
+
+static long live_count(const char *kind);
+
+static void report_leaks(void)
+{
+    static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module"};
+    if (atomic_load(&sim.forked)) return;
+    pthread_mutex_lock(&sim.lock);
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+        if (live_count(watched[i])) say("at exit, still alive: %ld %s", live_count(watched[i]), watched[i]);
+    pthread_mutex_unlock(&sim.lock);
+}
+
+SIM_API CUresult cuInit(unsigned int flags)
+{
+    BEGIN(cuInit);
+    REQUIRE(!flags, ERROR_INVALID_VALUE);
+    if (sim.ready) return leave(sim.device_count ? SUCCESS : ERROR_NO_DEVICE);
+    REQUIRE(read_settings(), ERROR_INVALID_VALUE);
+    for (int i = 0; i < sim.device_count; i++) sim.contexts[i].device = i;
+    *(void **)&sim.poison = dlsym(RTLD_DEFAULT, "__asan_poison_memory_region");
+    *(void **)&sim.unpoison = dlsym(RTLD_DEFAULT, "__asan_unpoison_memory_region");
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+    if (!strcmp(knob("IGNIS_SIM_LEAKS", "0"), "1")) atexit(report_leaks);
+    introduce();
+    sim.ready = 1;
+    return leave(sim.device_count ? SUCCESS : ERROR_NO_DEVICE);
+}
+
+SIM_API CUresult cuDriverGetVersion(int *version)
+{
+    if (!version) return (CUresult)ERROR_INVALID_VALUE;
+    *version = 13000;
+    return (CUresult)SUCCESS;
+}
+
+SIM_API CUresult cuGetErrorName(CUresult error, const char **text)
+{
+    if (!text) return (CUresult)ERROR_INVALID_VALUE;
+    *text = code_name((int)error);
+    return (CUresult)(*text ? SUCCESS : ERROR_INVALID_VALUE);
+}
+
+SIM_API CUresult cuGetErrorString(CUresult error, const char **text)
+{
+    if (!text) return (CUresult)ERROR_INVALID_VALUE;
+    *text = code_sentence((int)error);
+    return (CUresult)(*text ? SUCCESS : ERROR_INVALID_VALUE);
+}
+
+/* >>devices */
+
+SIM_API CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    BEGIN(cuDeviceGet);
+    REQUIRE(device, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(ordinal), ERROR_INVALID_DEVICE);
+    *device = ordinal;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuDeviceGetCount(int *count)
+{
+    BEGIN(cuDeviceGetCount);
+    REQUIRE(count, ERROR_INVALID_VALUE);
+    *count = sim.device_count;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuDeviceGetName(char *name, int length, CUdevice device)
+{
+    BEGIN(cuDeviceGetName);
+    REQUIRE(name && length > 0, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    snprintf(name, (size_t)length, "Ignis Simulator (CPU)");
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    BEGIN(cuDeviceTotalMem_v2);
+    REQUIRE(bytes, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    *bytes = sim.memory;
+    return leave(SUCCESS);
+}
+
+static int device_uuid(CUuuid *uuid, CUdevice device)
+{
+    if (!uuid) return ERROR_INVALID_VALUE;
+    if (!is_device(device)) return ERROR_INVALID_DEVICE;
+    memcpy(uuid->bytes, "IgnisSimulator", 14);
+    uuid->bytes[14] = (char)sim.cc;
+    uuid->bytes[15] = (char)device;
+    return SUCCESS;
+}
+
+SIM_API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+    BEGIN(cuDeviceGetUuid);
+    return leave(device_uuid(uuid, device));
+}
+
+SIM_API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+{
+    BEGIN(cuDeviceGetUuid_v2);
+    return leave(device_uuid(uuid, device));
+}
+
+SIM_API CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
+{
+    BEGIN(cuDeviceGetPCIBusId);
+    REQUIRE(id && length > 0, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned)device + 1);
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
+{
+    unsigned domain = 0, bus = 0;
+    BEGIN(cuDeviceGetByPCIBusId);
+    REQUIRE(device && id, ERROR_INVALID_VALUE);
+    REQUIRE(sscanf(id, "%x:%x:", &domain, &bus) == 2, ERROR_INVALID_VALUE);
+    REQUIRE(!domain && is_device((int)bus - 1), ERROR_INVALID_DEVICE);
+    *device = (int)bus - 1;
+    return leave(SUCCESS);
+}
+
+/* Attributes `first` to `last`: sizes as an H200 has them, abilities as the simulator has them. */
+static const struct { int first, last, value; } attributes[] = {
+    {1, 1, MAX_THREADS}, {2, 3, 1024}, {4, 4, 64},      /* threads of a block: all, x and y, z */
+    {5, 5, 0x7FFFFFFF}, {6, 7, 65535},                  /* blocks of a grid: x, y and z */
+    {8, 8, SHARED_DEFAULT}, {9, 9, 65536},              /* shared memory of a block, constant memory */
+    {10, 10, 32}, {11, 11, 0x7FFFFFFF}, {12, 12, 65536},/* warp size, pitch, registers of a block */
+    {13, 13, 1980000}, {14, 14, 512}, {15, 15, 1},      /* clock in kHz, texture alignment, copies overlap */
+    {16, 16, 132}, {17, 18, 0}, {19, 19, 1}, {20, 20, 0},/* SMs; time limit, integrated; maps host memory; compute mode */
+    {21, 29, 0}, {30, 30, 512}, {31, 31, 1}, {32, 32, 0},/* textures; surface alignment; concurrent kernels; ECC */
+    {34, 35, 0}, {36, 36, 3201000}, {37, 37, 6144},     /* PCI device, TCC; memory clock in kHz, bus width */
+    {38, 38, 60 << 20}, {39, 39, THREADS_PER_SM},       /* L2 bytes, threads of an SM */
+    {40, 40, 3}, {41, 41, 1}, {42, 50, 0}, {51, 51, 32},/* copy engines, unified addresses; textures, PCI domain; pitch */
+    {52, 74, 0}, {77, 77, 0}, {78, 80, 1},              /* textures and surfaces; priorities, L1 caches */
+    {81, 81, SHARED_PER_SM}, {82, 82, 65536},           /* shared memory and registers of an SM */
+    {83, 86, 0}, {87, 87, 2}, {88, 89, 0}, {90, 91, 1}, /* managed memory, boards; float to double; pageable; preemption */
+    {92, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},   /* stream memory operations, cooperative launch; shared memory */
+    {99, 99, 1}, {100, 105, 0}, {106, 106, BLOCKS_PER_SM}, /* host registration; virtual memory; blocks of an SM */
+    {107, 110, 0}, {111, 111, SHARED_RESERVED},         /* compression, L2 policy, RDMA; reserved shared memory */
+    {112, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
+};
+
+static int attribute_value(int attribute, CUdevice device, int *out)
+{
+    switch (attribute) {
+        case 33: *out = device + 1; return SUCCESS;         /* PCI bus */
+        case 75: *out = sim.cc / 10; return SUCCESS;
+        case 76: *out = sim.cc % 10; return SUCCESS;
+        default: break;
+    }
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
+        if (attribute >= attributes[i].first && attribute <= attributes[i].last) return *out = attributes[i].value, SUCCESS;
+    return ERROR_INVALID_VALUE;
+}
+
+SIM_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    BEGIN(cuDeviceGetAttribute);
+    REQUIRE(value, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    return leave(attribute_value((int)attribute, device, value));
+}
+
+SIM_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    BEGIN(cuDeviceCanAccessPeer);
+    REQUIRE(can, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(device) && is_device(peer), ERROR_INVALID_DEVICE);
+    *can = device != peer;
+    return leave(SUCCESS);
+}
+
+/* >>primary contexts */
+
+SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
+{
+    BEGIN(cuDevicePrimaryCtxRetain);
+    REQUIRE(out, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    sim_context *context = &sim.contexts[device];
+    int code = context->active ? SUCCESS : context_open(context);
+    if (!code) context->references++, *out = context->handle;
+    return leave(code);
+}
+
+SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    BEGIN(cuDevicePrimaryCtxRelease_v2);
+    REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    sim_context *context = &sim.contexts[device];
+    REQUIRE(context->references, ERROR_INVALID_CONTEXT);
+    if (!--context->references) context_close(context);
+    return leave(SUCCESS);
+}
+
+/* The references stay: whoever retained the context still has to release it. */
+SIM_API CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    BEGIN(cuDevicePrimaryCtxReset_v2);
+    REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    context_close(&sim.contexts[device]);
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
+{
+    BEGIN(cuDevicePrimaryCtxSetFlags_v2);
+    REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    sim.contexts[device].flags = flags;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
+    BEGIN(cuDevicePrimaryCtxGetState);
+    REQUIRE(flags && active, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    *flags = sim.contexts[device].flags;
+    *active = sim.contexts[device].active;
+    return leave(SUCCESS);
+}
+
+/* >>current context */
+
+SIM_API CUresult cuCtxPushCurrent_v2(CUcontext handle)
+{
+    BEGIN(cuCtxPushCurrent_v2);
+    sim_context *context = handle_get(OBJECT_CONTEXT, handle);
+    REQUIRE(context && thread.depth < MAX_DEPTH, ERROR_INVALID_CONTEXT);
+    thread.stack[thread.depth++] = context;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuCtxPopCurrent_v2(CUcontext *out)
+{
+    BEGIN(cuCtxPopCurrent_v2);
+    REQUIRE(thread.depth, ERROR_INVALID_CONTEXT);
+    if (out) *out = current()->handle;
+    thread.depth--;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuCtxSetCurrent(CUcontext handle)
+{
+    BEGIN(cuCtxSetCurrent);
+    sim_context *context = handle_get(OBJECT_CONTEXT, handle);
+    REQUIRE(context || !handle, ERROR_INVALID_CONTEXT);
+    if (thread.depth) thread.depth--;
+    if (context) thread.stack[thread.depth++] = context;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuCtxGetCurrent(CUcontext *out)
+{
+    BEGIN(cuCtxGetCurrent);
+    REQUIRE(out, ERROR_INVALID_VALUE);
+    *out = current() ? current()->handle : NULL;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuCtxGetDevice(CUdevice *device)
+{
+    BEGIN(cuCtxGetDevice);
+    REQUIRE(device, ERROR_INVALID_VALUE);
+    *device = current()->device;
+    return leave(SUCCESS);
+}
+
+enum { PRIORITY_LEAST = 0, PRIORITY_GREATEST = -5 };
+
+SIM_API CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    BEGIN(cuCtxGetStreamPriorityRange);
+    if (least) *least = PRIORITY_LEAST;
+    if (greatest) *greatest = PRIORITY_GREATEST;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuCtxSynchronize(void)
+{
+    BEGIN(cuCtxSynchronize);
+    return leave(context_finish(current()));
+}
+
+SIM_API CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
+{
+    BEGIN(cuCtxEnablePeerAccess);
+    sim_context *peer = handle_get(OBJECT_CONTEXT, handle);
+    REQUIRE(!flags, ERROR_INVALID_VALUE);
+    REQUIRE(peer && peer->active, ERROR_INVALID_CONTEXT);
+    REQUIRE(peer != current(), ERROR_INVALID_DEVICE);
+    REQUIRE(!(current()->peers & 1u << peer->device), ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    current()->peers |= 1u << peer->device;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuCtxDisablePeerAccess(CUcontext handle)
+{
+    BEGIN(cuCtxDisablePeerAccess);
+    sim_context *peer = handle_get(OBJECT_CONTEXT, handle);
+    REQUIRE(peer, ERROR_INVALID_CONTEXT);
+    REQUIRE(current()->peers & 1u << peer->device, ERROR_PEER_ACCESS_NOT_ENABLED);
+    current()->peers &= ~(1u << peer->device);
+    return leave(SUCCESS);
+}
+
+/* >>memory */
+
+SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
+{
+    BEGIN(cuMemAlloc_v2);
+    sim_context *context = current();
+    REQUIRE(out && bytes, ERROR_INVALID_VALUE);
+    REQUIRE(bytes <= sim.memory && charged(bytes) <= sim.memory - context->used, ERROR_OUT_OF_MEMORY);
+    context->used += charged(bytes);
+    sim_range *range = block_new(&context->arena, bytes, RANGE_DEVICE, context);
+    if (range) *out = range->start;
+    else context->used -= charged(bytes);
+    return leave(range ? SUCCESS : ERROR_OUT_OF_MEMORY);
+}
+
+/* Waits for the device first: the block may be in use by queued work. */
+SIM_API CUresult cuMemFree_v2(CUdeviceptr address)
+{
+    BEGIN(cuMemFree_v2);
+    sim_range *range = range_starting(address, RANGE_DEVICE);
+    REQUIRE(range, ERROR_INVALID_VALUE);
+    int code = context_finish(range->context);
+    REQUIRE(!code, code);
+    range = range_starting(address, RANGE_DEVICE);      /* another thread may have been faster */
+    REQUIRE(range, ERROR_INVALID_VALUE);
+    range->context->used -= charged(range->size);
+    return leave(block_delete(range));
+}
+
+SIM_API CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+    BEGIN(cuMemGetInfo_v2);
+    REQUIRE(available && total, ERROR_INVALID_VALUE);
+    *available = sim.memory - current()->used;
+    *total = sim.memory;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+    BEGIN(cuMemGetAddressRange_v2);
+    sim_range *range = range_at((uintptr_t)address);
+    REQUIRE(range, ERROR_NOT_FOUND);
+    if (base) *base = range->start;
+    if (size) *size = range->size;
+    return leave(SUCCESS);
+}
+
+/* Values of CUpointer_attribute. */
+enum {
+    POINTER_CONTEXT = 1, POINTER_MEMORY_TYPE, POINTER_DEVICE_POINTER, POINTER_HOST_POINTER, POINTER_SYNC_MEMOPS = 6,
+    POINTER_BUFFER_ID, POINTER_IS_MANAGED, POINTER_DEVICE_ORDINAL, POINTER_IPC_CAPABLE, POINTER_RANGE_START,
+    POINTER_RANGE_SIZE, POINTER_MAPPED
+};
+
+/* Write an attribute of `range`; of NULL, the value that says "not ours". */
+static int pointer_attribute(void *data, int attribute, sim_range *range, CUdeviceptr address)
+{
+    int device = range && range->kind == RANGE_DEVICE;
+    CUdeviceptr known = range ? address : 0;
+    switch (attribute) {
+        case POINTER_CONTEXT: *(CUcontext *)data = range ? range->context->handle : NULL; break;
+        case POINTER_MEMORY_TYPE: *(unsigned *)data = range ? (device ? 2u : 1u) : 0u; break;
+        case POINTER_DEVICE_POINTER: *(CUdeviceptr *)data = known; break;
+        case POINTER_HOST_POINTER: *(void **)data = device ? NULL : (void *)(uintptr_t)known; break;
+        case POINTER_SYNC_MEMOPS:
+        case POINTER_IS_MANAGED: *(unsigned *)data = 0; break;
+        case POINTER_BUFFER_ID: *(unsigned long long *)data = range ? range->id : 0; break;
+        case POINTER_DEVICE_ORDINAL: *(int *)data = range ? range->context->device : -2; break;
+        case POINTER_IPC_CAPABLE: *(int *)data = 0; break;
+        case POINTER_RANGE_START: *(CUdeviceptr *)data = range ? range->start : 0; break;
+        case POINTER_RANGE_SIZE: *(size_t *)data = range ? range->size : 0; break;
+        case POINTER_MAPPED: *(int *)data = range != NULL; break;
+        default: return ERROR_INVALID_VALUE;
+    }
+    return device || attribute != POINTER_HOST_POINTER || range ? SUCCESS : ERROR_INVALID_VALUE;
+}
+
+SIM_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    BEGIN(cuPointerGetAttribute);
+    sim_range *range = range_at((uintptr_t)address);
+    REQUIRE(data && range, ERROR_INVALID_VALUE);
+    REQUIRE((int)attribute != POINTER_HOST_POINTER || range->kind != RANGE_DEVICE, ERROR_INVALID_VALUE);
+    return leave(pointer_attribute(data, (int)attribute, range, address));
+}
+
+SIM_API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *which, void **data, CUdeviceptr address)
+{
+    int code = SUCCESS;
+    BEGIN(cuPointerGetAttributes);
+    REQUIRE(which && data, ERROR_INVALID_VALUE);
+    sim_range *range = range_at((uintptr_t)address);
+    for (unsigned i = 0; i < count && !code; i++) {
+        code = pointer_attribute(data[i], (int)which[i], range, address);
+        if ((int)which[i] == POINTER_HOST_POINTER) code = SUCCESS;
+    }
+    return leave(code);
+}
+
+static int host_alloc(void **out, size_t bytes)
+{
+    if (!out || !bytes) return ERROR_INVALID_VALUE;
+    sim_range *range = block_new(&sim.host_arena, bytes, RANGE_PINNED, current());
+    if (range) *out = (void *)range->start;
+    return range ? SUCCESS : ERROR_OUT_OF_MEMORY;
+}
+
+SIM_API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
+{
+    BEGIN(cuMemHostAlloc);
+    REQUIRE(flags < 8, ERROR_INVALID_VALUE);
+    return leave(host_alloc(out, bytes));
+}
+
+SIM_API CUresult cuMemAllocHost_v2(void **out, size_t bytes)
+{
+    BEGIN(cuMemAllocHost_v2);
+    return leave(host_alloc(out, bytes));
+}
+
+/* Pinned memory may be in use by queued work of any device. */
+static void finish_everything(void)
+{
+    for (int i = 0; i < sim.device_count; i++)
+        if (sim.contexts[i].active) context_finish(&sim.contexts[i]);
+}
+
+SIM_API CUresult cuMemFreeHost(void *pointer)
+{
+    BEGIN(cuMemFreeHost);
+    REQUIRE(range_starting((uintptr_t)pointer, RANGE_PINNED), ERROR_INVALID_VALUE);
+    finish_everything();
+    sim_range *range = range_starting((uintptr_t)pointer, RANGE_PINNED);
+    REQUIRE(range, ERROR_INVALID_VALUE);
+    return leave(block_delete(range));
+}
+
+SIM_API CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
+{
+    BEGIN(cuMemHostRegister_v2);
+    uintptr_t start = (uintptr_t)pointer;
+    REQUIRE(pointer && bytes && flags < 16, ERROR_INVALID_VALUE);
+    size_t next = range_after(start);
+    int overlaps = range_at(start) || (next < sim.range_count && sim.ranges[next]->start - start < bytes);
+    REQUIRE(!overlaps, ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    REQUIRE(!arena_at(start), ERROR_INVALID_VALUE);
+    return leave(range_new(start, bytes, RANGE_REGISTERED, current()) ? SUCCESS : ERROR_OUT_OF_MEMORY);
+}
+
+SIM_API CUresult cuMemHostUnregister(void *pointer)
+{
+    BEGIN(cuMemHostUnregister);
+    REQUIRE(range_starting((uintptr_t)pointer, RANGE_REGISTERED), ERROR_HOST_MEMORY_NOT_REGISTERED);
+    finish_everything();
+    sim_range *range = range_starting((uintptr_t)pointer, RANGE_REGISTERED);
+    REQUIRE(range, ERROR_HOST_MEMORY_NOT_REGISTERED);
+    range_delete(range);
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *pointer, unsigned int flags)
+{
+    BEGIN(cuMemHostGetDevicePointer_v2);
+    sim_range *range = range_at((uintptr_t)pointer);
+    REQUIRE(out && !flags && range && range->kind != RANGE_DEVICE, ERROR_INVALID_VALUE);
+    *out = (CUdeviceptr)(uintptr_t)pointer;
+    return leave(SUCCESS);
+}
+
+/* >>copies and fills */
+
+static int submit_fill(CUdeviceptr dst, unsigned value, unsigned size, size_t count, CUstream handle)
+{
+    sim_stream *stream;
+    sim_range *range;
+    int code = stream_find(handle, &stream);
+    if (code || !count) return code;
+    if (dst % size || count > SIZE_MAX / size) return ERROR_INVALID_VALUE;
+    code = check_span((void *)(uintptr_t)dst, count * size, SIDE_DEVICE, &range);
+    if (code) return code;
+    sim_work work = {.kind = WORK_FILL};
+    work.fill = (sim_fill){.dst = (void *)(uintptr_t)dst, .count = count, .value = value, .size = size};
+    return submit(stream, work, NULL, NULL);
+}
+
+SIM_API CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream)
+{
+    BEGIN(cuMemsetD8Async);
+    return leave(submit_fill(dst, value, 1, count, stream));
+}
+
+SIM_API CUresult cuMemsetD16Async(CUdeviceptr dst, unsigned short value, size_t count, CUstream stream)
+{
+    BEGIN(cuMemsetD16Async);
+    return leave(submit_fill(dst, value, 2, count, stream));
+}
+
+SIM_API CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t count, CUstream stream)
+{
+    BEGIN(cuMemsetD32Async);
+    return leave(submit_fill(dst, value, 4, count, stream));
+}
+
+/* Take the source bytes now: what the real driver promises for pageable memory. */
+static int stage(sim_work *work)
+{
+    sim_copy *copy = &work->copy;
+    char *bytes = work->storage = malloc(copy->width * copy->height);
+    if (!bytes) return ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < copy->height; i++)
+        memcpy(bytes + i * copy->width, (const char *)copy->src + i * copy->src_pitch, copy->width);
+    copy->src = bytes;
+    copy->src_pitch = copy->width;
+    return SUCCESS;
+}
+
+/* Pinned memory is read and written when the copy runs. A pageable source is read during the call, and a copy to a pageable
+   destination is finished when the call returns. */
+static int submit_copy(sim_copy copy, CUstream handle, int synchronous)
+{
+    sim_stream *stream;
+    sim_range *to = NULL, *from = NULL;
+    int code = stream_find(handle, &stream);
+    if (code || !copy.width || !copy.height) return code;
+    code = check_span(copy.dst, extent(copy.dst_pitch, copy.width, copy.height), copy.dst_side, &to);
+    if (!code) code = check_span(copy.src, extent(copy.src_pitch, copy.width, copy.height), copy.src_side, &from);
+    if (code) return code;
+    sim_work work = {.kind = WORK_COPY, .copy = copy};
+    if (synchronous || !to) return submit_and_wait(stream, work);
+    if (!from && sim.streams != STREAMS_EAGER) code = stage(&work);
+    return code ? code : submit(stream, work, NULL, NULL);
+}
+
+static sim_copy plain_copy(CUdeviceptr dst, sim_side dst_side, CUdeviceptr src, sim_side src_side, size_t bytes)
+{
+    return (sim_copy){.dst = (void *)(uintptr_t)dst, .src = (const void *)(uintptr_t)src, .width = bytes, .height = 1,
+                      .dst_side = dst_side, .src_side = src_side};
+}
+
+SIM_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
+{
+    BEGIN(cuMemcpyHtoDAsync_v2);
+    return leave(submit_copy(plain_copy(dst, SIDE_DEVICE, (uintptr_t)src, SIDE_HOST, bytes), stream, 0));
+}
+
+SIM_API CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
+{
+    BEGIN(cuMemcpyDtoHAsync_v2);
+    return leave(submit_copy(plain_copy((uintptr_t)dst, SIDE_HOST, src, SIDE_DEVICE, bytes), stream, 0));
+}
+
+SIM_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+{
+    BEGIN(cuMemcpyDtoDAsync_v2);
+    return leave(submit_copy(plain_copy(dst, SIDE_DEVICE, src, SIDE_DEVICE, bytes), stream, 0));
+}
+
+SIM_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+{
+    BEGIN(cuMemcpyAsync);
+    return leave(submit_copy(plain_copy(dst, SIDE_ANY, src, SIDE_ANY, bytes), stream, 0));
+}
+
+/* Does the address lie in a block of that context? */
+static int owned_by(CUdeviceptr address, CUcontext handle)
+{
+    sim_range *range = range_at((uintptr_t)address);
+    return range && range->context == handle_get(OBJECT_CONTEXT, handle);
+}
+
+SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes,
+                                   CUstream stream)
+{
+    BEGIN(cuMemcpyPeerAsync);
+    REQUIRE(handle_get(OBJECT_CONTEXT, dst_context) && handle_get(OBJECT_CONTEXT, src_context), ERROR_INVALID_CONTEXT);
+    REQUIRE(!bytes || (owned_by(dst, dst_context) && owned_by(src, src_context)), ERROR_INVALID_VALUE);
+    return leave(submit_copy(plain_copy(dst, SIDE_DEVICE, src, SIDE_DEVICE, bytes), stream, 0));
+}
+
+SIM_API CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes)
+{
+    BEGIN(cuMemcpyHtoD_v2);
+    return leave(submit_copy(plain_copy(dst, SIDE_DEVICE, (uintptr_t)src, SIDE_HOST, bytes), NULL, 1));
+}
+
+SIM_API CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t bytes)
+{
+    BEGIN(cuMemcpyDtoH_v2);
+    return leave(submit_copy(plain_copy((uintptr_t)dst, SIDE_HOST, src, SIDE_DEVICE, bytes), NULL, 1));
+}
+
+/* Asynchronous to the host even in its plain form. */
+SIM_API CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+{
+    BEGIN(cuMemcpyDtoD_v2);
+    return leave(submit_copy(plain_copy(dst, SIDE_DEVICE, src, SIDE_DEVICE, bytes), NULL, 0));
+}
+
+/* Pointer and side of one end of a 2-D copy; 0 for arrays, which the simulator has not. */
+static int end_of_2d(unsigned type, const void *host, CUdeviceptr device, uintptr_t *address, sim_side *side)
+{
+    static const sim_side sides[] = {SIDE_ANY, SIDE_HOST, SIDE_DEVICE, SIDE_ANY, SIDE_ANY};
+    if (type < 1 || type > 4 || type == 3) return 0;
+    *address = type == 1 ? (uintptr_t)host : (uintptr_t)device;
+    *side = sides[type];
+    return 1;
+}
+
+SIM_API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
+{
+    BEGIN(cuMemcpy2DAsync_v2);
+    uintptr_t dst, src;
+    sim_side dst_side, src_side;
+    REQUIRE(copy && end_of_2d((unsigned)copy->dstMemoryType, copy->dstHost, copy->dstDevice, &dst, &dst_side)
+            && end_of_2d((unsigned)copy->srcMemoryType, copy->srcHost, copy->srcDevice, &src, &src_side), ERROR_INVALID_VALUE);
+    size_t dst_pitch = copy->dstPitch ? copy->dstPitch : copy->WidthInBytes + copy->dstXInBytes;
+    size_t src_pitch = copy->srcPitch ? copy->srcPitch : copy->WidthInBytes + copy->srcXInBytes;
+    REQUIRE(dst_pitch >= copy->WidthInBytes + copy->dstXInBytes && src_pitch >= copy->WidthInBytes + copy->srcXInBytes,
+            ERROR_INVALID_VALUE);
+    sim_copy rows = {
+        .dst = (void *)(dst + copy->dstY * dst_pitch + copy->dstXInBytes), .dst_pitch = dst_pitch, .dst_side = dst_side,
+        .src = (void *)(src + copy->srcY * src_pitch + copy->srcXInBytes), .src_pitch = src_pitch, .src_side = src_side,
+        .width = copy->WidthInBytes, .height = copy->Height
+    };
+    return leave(submit_copy(rows, stream, 0));
+}
+
+/* >>stream functions */
+
+static int stream_create(CUstream *out, unsigned flags, int priority)
+{
+    if (!out || flags > 1) return ERROR_INVALID_VALUE;
+    if (priority > PRIORITY_LEAST) priority = PRIORITY_LEAST;
+    if (priority < PRIORITY_GREATEST) priority = PRIORITY_GREATEST;
+    sim_stream *stream = stream_new(current(), flags, priority);
+    if (!stream) return ERROR_OUT_OF_MEMORY;
+    stream->handle = handle_new(OBJECT_STREAM, stream, stream->context);
+    if (!stream->handle) return stream_free(stream), ERROR_OUT_OF_MEMORY;
+    *out = stream->handle;
+    return SUCCESS;
+}
+
+SIM_API CUresult cuStreamCreate(CUstream *out, unsigned int flags)
+{
+    BEGIN(cuStreamCreate);
+    return leave(stream_create(out, flags, 0));
+}
+
+SIM_API CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
+{
+    BEGIN(cuStreamCreateWithPriority);
+    return leave(stream_create(out, flags, priority));
+}
+
+/* Returns at once; queued work still runs. */
+SIM_API CUresult cuStreamDestroy_v2(CUstream handle)
+{
+    BEGIN(cuStreamDestroy_v2);
+    sim_stream *stream = handle_get(OBJECT_STREAM, handle);
+    REQUIRE(stream, ERROR_INVALID_HANDLE);
+    stream_destroy(stream);
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuStreamQuery(CUstream handle)
+{
+    sim_stream *stream;
+    BEGIN(cuStreamQuery);
+    int code = stream_find(handle, &stream);
+    return leave(code ? code : op_query(stream->tail));
+}
+
+SIM_API CUresult cuStreamSynchronize(CUstream handle)
+{
+    sim_stream *stream;
+    BEGIN(cuStreamSynchronize);
+    int code = stream_find(handle, &stream);
+    return leave(code ? code : stream_finish(stream));
+}
+
+SIM_API CUresult cuStreamGetCtx(CUstream handle, CUcontext *out)
+{
+    BEGIN(cuStreamGetCtx);
+    sim_stream *stream = stream_get(handle);
+    REQUIRE(out, ERROR_INVALID_VALUE);
+    REQUIRE(stream, ERROR_INVALID_HANDLE);
+    *out = stream->context->handle;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuStreamGetId(CUstream handle, unsigned long long *out)
+{
+    BEGIN(cuStreamGetId);
+    sim_stream *stream = stream_get(handle);
+    REQUIRE(out, ERROR_INVALID_VALUE);
+    REQUIRE(stream, ERROR_INVALID_HANDLE);
+    *out = stream->id;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuStreamGetPriority(CUstream handle, int *out)
+{
+    BEGIN(cuStreamGetPriority);
+    sim_stream *stream = stream_get(handle);
+    REQUIRE(out, ERROR_INVALID_VALUE);
+    REQUIRE(stream, ERROR_INVALID_HANDLE);
+    *out = stream->priority;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuStreamGetFlags(CUstream handle, unsigned int *out)
+{
+    BEGIN(cuStreamGetFlags);
+    sim_stream *stream = stream_get(handle);
+    REQUIRE(out, ERROR_INVALID_VALUE);
+    REQUIRE(stream, ERROR_INVALID_HANDLE);
+    *out = stream->flags;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuLaunchHostFunc(CUstream handle, CUhostFn call, void *data)
+{
+    sim_stream *stream;
+    BEGIN(cuLaunchHostFunc);
+    REQUIRE(call, ERROR_INVALID_VALUE);
+    int code = stream_find(handle, &stream);
+    return leave(code ? code : submit(stream, (sim_work){.kind = WORK_CALL, .call = call, .call_data = data}, NULL, NULL));
+}
+
+/* >>events */
+
+enum { EVENT_DISABLE_TIMING = 2 };
+
+SIM_API CUresult cuEventCreate(CUevent *out, unsigned int flags)
+{
+    BEGIN(cuEventCreate);
+    REQUIRE(out && flags < 8, ERROR_INVALID_VALUE);
+    REQUIRE(!(flags & 4) || flags & EVENT_DISABLE_TIMING, ERROR_INVALID_VALUE);     /* events between processes have no time */
+    sim_event *event = calloc(1, sizeof *event);
+    REQUIRE(event, ERROR_OUT_OF_MEMORY);
+    event->context = current();
+    event->flags = flags;
+    event->handle = handle_new(OBJECT_EVENT, event, event->context);
+    if (!event->handle) return free(event), leave(ERROR_OUT_OF_MEMORY);
+    *out = event->handle;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuEventDestroy_v2(CUevent handle)
+{
+    BEGIN(cuEventDestroy_v2);
+    sim_event *event = handle_get(OBJECT_EVENT, handle);
+    REQUIRE(event, ERROR_INVALID_HANDLE);
+    event_delete(event);
+    return leave(SUCCESS);
+}
+
+static int event_record(CUevent handle, CUstream stream_handle)
+{
+    sim_stream *stream;
+    sim_op *op;
+    sim_event *event = handle_get(OBJECT_EVENT, handle);
+    int code = stream_find(stream_handle, &stream);
+    if (code) return code;
+    if (!event || event->context != stream->context) return ERROR_INVALID_HANDLE;
+    code = submit(stream, (sim_work){.kind = WORK_NOTHING}, NULL, &op);
+    if (code) return code;
+    event = handle_get(OBJECT_EVENT, handle);       /* the lock may have been given up */
+    if (event) {
+        sim_op *before = event->op;
+        event->op = op;
+        op = before;
+    }
+    op_release(op);
+    return SUCCESS;
+}
+
+SIM_API CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    BEGIN(cuEventRecord);
+    return leave(event_record(event, stream));
+}
+
+SIM_API CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
+{
+    BEGIN(cuEventRecordWithFlags);
+    REQUIRE(flags < 2, ERROR_INVALID_VALUE);
+    return leave(event_record(event, stream));
+}
+
+SIM_API CUresult cuEventQuery(CUevent handle)
+{
+    BEGIN(cuEventQuery);
+    sim_event *event = handle_get(OBJECT_EVENT, handle);
+    REQUIRE(event, ERROR_INVALID_HANDLE);
+    return leave(op_query(event->op));
+}
+
+SIM_API CUresult cuEventSynchronize(CUevent handle)
+{
+    BEGIN(cuEventSynchronize);
+    sim_event *event = handle_get(OBJECT_EVENT, handle);
+    REQUIRE(event, ERROR_INVALID_HANDLE);
+    sim_context *context = event->context;
+    if (event->op) op_finish(event->op);
+    return leave(context->error);
+}
+
+SIM_API CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags)
+{
+    sim_stream *stream;
+    BEGIN(cuStreamWaitEvent);
+    sim_event *event = handle_get(OBJECT_EVENT, handle);
+    int code = stream_find(stream_handle, &stream);
+    REQUIRE(!code, code);
+    REQUIRE(event, ERROR_INVALID_HANDLE);
+    REQUIRE(flags < 2, ERROR_INVALID_VALUE);
+    if (!event->op || event->op->done) return leave(SUCCESS);
+    return leave(submit(stream, (sim_work){.kind = WORK_NOTHING}, event->op, NULL));
+}
+
+static int elapsed(float *milliseconds, CUevent first, CUevent last)
+{
+    sim_event *from = handle_get(OBJECT_EVENT, first), *to = handle_get(OBJECT_EVENT, last);
+    if (!milliseconds) return ERROR_INVALID_VALUE;
+    if (!from || !to || (from->flags | to->flags) & EVENT_DISABLE_TIMING || !from->op || !to->op) return ERROR_INVALID_HANDLE;
+    if (!from->op->done || !to->op->done) return ERROR_NOT_READY;
+    *milliseconds = (float)((double)(to->op->time - from->op->time) * 1e-6);
+    return SUCCESS;
+}
+
+SIM_API CUresult cuEventElapsedTime(float *milliseconds, CUevent first, CUevent last)
+{
+    BEGIN(cuEventElapsedTime);
+    return leave(elapsed(milliseconds, first, last));
+}
+
+SIM_API CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent first, CUevent last)
+{
+    BEGIN(cuEventElapsedTime_v2);
+    return leave(elapsed(milliseconds, first, last));
+}
+
+/* >>modules and functions */
+
+static int module_load(CUmodule *out, const void *image)
+{
+    sim_module *loaded;
+    sim_context *context = current();
+    if (!out || !image) return ERROR_INVALID_VALUE;
+    pthread_mutex_unlock(&sim.lock);        /* loading takes a while */
+    int code = sim_module_load(image, &loaded);
+    pthread_mutex_lock(&sim.lock);
+    if (code) return code;
+    sim_module_object *module = calloc(1, sizeof *module);
+    if (module) module->handle = handle_new(OBJECT_MODULE, module, context);
+    if (!module || !module->handle) {
+        free(module);
+        sim_module_unload(loaded);
+        return ERROR_OUT_OF_MEMORY;
+    }
+    module->module = loaded;
+    module->context = context;
+    *out = module->handle;
+    return SUCCESS;
+}
+
+SIM_API CUresult cuModuleLoadData(CUmodule *out, const void *image)
+{
+    BEGIN(cuModuleLoadData);
+    return leave(module_load(out, image));
+}
+
+/* The options steer the PTX compiler, which is not needed here. */
+SIM_API CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options, void **values)
+{
+    BEGIN(cuModuleLoadDataEx);
+    REQUIRE(!count || (options && values), ERROR_INVALID_VALUE);
+    return leave(module_load(out, image));
+}
+
+SIM_API CUresult cuModuleUnload(CUmodule handle)
+{
+    BEGIN(cuModuleUnload);
+    sim_module_object *module = handle_get(OBJECT_MODULE, handle);
+    REQUIRE(module, ERROR_INVALID_HANDLE);
+    int code = context_finish(module->context);
+    module = handle_get(OBJECT_MODULE, handle);
+    REQUIRE(module, ERROR_INVALID_HANDLE);
+    module_delete(module);
+    return leave(code);
+}
+
+SIM_API CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
+{
+    BEGIN(cuModuleGetFunction);
+    sim_module_object *module = handle_get(OBJECT_MODULE, handle);
+    REQUIRE(out && name, ERROR_INVALID_VALUE);
+    REQUIRE(module, ERROR_INVALID_HANDLE);
+    const sim_kernel *kernel = sim_module_kernel(module->module, name);
+    REQUIRE(kernel, ERROR_NOT_FOUND);
+    sim_function *function = module->functions;
+    while (function && function->kernel != kernel) function = function->next;
+    if (!function) {
+        function = calloc(1, sizeof *function);
+        REQUIRE(function, ERROR_OUT_OF_MEMORY);
+        *function = (sim_function){.module = module, .kernel = kernel, .next = module->functions};
+        function->max_dynamic = SHARED_DEFAULT > kernel->static_shared ? SHARED_DEFAULT - kernel->static_shared : 0;
+        function->handle = handle_new(OBJECT_FUNCTION, function, module->context);
+        if (!function->handle) return free(function), leave(ERROR_OUT_OF_MEMORY);
+        module->functions = function;
+    }
+    *out = function->handle;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule handle, const char *name)
+{
+    void *pointer;
+    size_t size;
+    BEGIN(cuModuleGetGlobal_v2);
+    sim_module_object *module = handle_get(OBJECT_MODULE, handle);
+    REQUIRE(module, ERROR_INVALID_HANDLE);
+    REQUIRE(name, ERROR_INVALID_VALUE);
+    int code = sim_module_global(module->module, name, &pointer, &size);
+    if (!code && address) *address = (CUdeviceptr)(uintptr_t)pointer;
+    if (!code && bytes) *bytes = size;
+    return leave(code);
+}
+
+/* Values of CUfunction_attribute. */
+enum {
+    FUNC_MAX_THREADS, FUNC_STATIC_SHARED, FUNC_CONST, FUNC_LOCAL, FUNC_REGISTERS, FUNC_PTX_VERSION, FUNC_BINARY_VERSION,
+    FUNC_CACHE_MODE, FUNC_MAX_DYNAMIC, FUNC_CARVEOUT, FUNC_ATTRIBUTE_COUNT = 16
+};
+
+SIM_API CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
+{
+    BEGIN(cuFuncGetAttribute);
+    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
+    REQUIRE(value && (int)attribute >= 0 && (int)attribute < FUNC_ATTRIBUTE_COUNT, ERROR_INVALID_VALUE);
+    REQUIRE(function, ERROR_INVALID_HANDLE);
+    switch ((int)attribute) {
+        case FUNC_MAX_THREADS: *value = function->kernel->max_threads; break;
+        case FUNC_STATIC_SHARED: *value = (int)function->kernel->static_shared; break;
+        case FUNC_REGISTERS: *value = 32; break;
+        case FUNC_PTX_VERSION:
+        case FUNC_BINARY_VERSION: *value = sim.cc; break;
+        case FUNC_MAX_DYNAMIC: *value = (int)function->max_dynamic; break;
+        case FUNC_CARVEOUT: *value = -1; break;
+        default: *value = 0; break;
+    }
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
+{
+    BEGIN(cuFuncSetAttribute);
+    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
+    REQUIRE(function, ERROR_INVALID_HANDLE);
+    if ((int)attribute == FUNC_CARVEOUT) return leave(SUCCESS);     /* a hint about a cache that is not there */
+    REQUIRE((int)attribute == FUNC_MAX_DYNAMIC, ERROR_INVALID_VALUE);
+    REQUIRE(value >= 0 && (size_t)value + function->kernel->static_shared <= SHARED_OPTIN, ERROR_INVALID_VALUE);
+    function->max_dynamic = (size_t)value;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *size)
+{
+    BEGIN(cuFuncGetParamInfo);
+    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
+    REQUIRE(function, ERROR_INVALID_HANDLE);
+    REQUIRE(offset && index < (size_t)function->kernel->param_count, ERROR_INVALID_VALUE);
+    *offset = function->kernel->param_offsets[index];
+    if (size) *size = function->kernel->param_sizes[index];
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle, int block_size, size_t dynamic)
+{
+    BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
+    REQUIRE(function, ERROR_INVALID_HANDLE);
+    REQUIRE(blocks && block_size > 0, ERROR_INVALID_VALUE);
+    size_t by_threads = THREADS_PER_SM / round_up((size_t)block_size, 32);
+    size_t by_shared = SHARED_PER_SM / (function->kernel->static_shared + dynamic + SHARED_RESERVED);
+    size_t fit = by_threads < by_shared ? by_threads : by_shared;
+    if (block_size > function->kernel->max_threads || dynamic > function->max_dynamic) fit = 0;
+    *blocks = (int)(fit < BLOCKS_PER_SM ? fit : BLOCKS_PER_SM);
+    return leave(SUCCESS);
+}
+
+/* >>launch */
+
+static int check_launch(const sim_function *function, const sim_launch *launch)
+{
+    const unsigned *grid = launch->grid, *block = launch->block;
+    unsigned long long threads = (unsigned long long)block[0] * block[1] * block[2];
+    if (!grid[0] || !grid[1] || !grid[2] || !threads) return ERROR_INVALID_VALUE;
+    if (grid[0] > 0x7FFFFFFF || grid[1] > 65535 || grid[2] > 65535) return ERROR_INVALID_VALUE;
+    if (block[0] > 1024 || block[1] > 1024 || block[2] > 64 || threads > MAX_THREADS) return ERROR_INVALID_VALUE;
+    if (threads > (unsigned)function->kernel->max_threads) return ERROR_INVALID_VALUE;
+    return launch->dynamic_shared <= function->max_dynamic ? SUCCESS : ERROR_INVALID_VALUE;
+}
+
+/* The packed buffer that `extra` describes: pairs of a tag and a value, ended by 0. */
+static const char *packed_arguments(void **extra, size_t *bytes)
+{
+    const char *buffer = NULL;
+    *bytes = 0;
+    for (; extra && extra[0]; extra += 2) {
+        if ((uintptr_t)extra[0] == 1) buffer = extra[1];
+        else if ((uintptr_t)extra[0] == 2) *bytes = *(const size_t *)extra[1];
+        else return NULL;
+    }
+    return buffer;
+}
+
+/* A copy of the arguments, with a table of pointers to them in front: the caller's may change once the call returns. */
+static int copy_arguments(const sim_kernel *kernel, void **params, void **extra, void **out)
+{
+    size_t count = (size_t)kernel->param_count, last = count ? count - 1 : 0;
+    size_t bytes = count ? kernel->param_offsets[last] + kernel->param_sizes[last] : 0, given = 0;
+    const char *packed = params ? NULL : packed_arguments(extra, &given);
+    if (count && !params && (!packed || given < bytes)) return ERROR_INVALID_VALUE;
+    size_t front = round_up(count * sizeof(void *), 64);    /* parameters may be aligned up to that */
+    char *storage = aligned_alloc(64, round_up(front + bytes + 1, 64));
+    if (!storage) return ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        char *to = ((char **)storage)[i] = storage + front + kernel->param_offsets[i];
+        const void *from = params ? params[i] : packed + kernel->param_offsets[i];
+        if (from) memcpy(to, from, kernel->param_sizes[i]);
+        else return free(storage), ERROR_INVALID_VALUE;
+    }
+    *out = storage;
+    return SUCCESS;
+}
+
+SIM_API CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
+                                CUstream stream_handle, void **params, void **extra)
+{
+    sim_stream *stream;
+    BEGIN(cuLaunchKernel);
+    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
+    REQUIRE(function, ERROR_INVALID_HANDLE);
+    int code = stream_find(stream_handle, &stream);
+    REQUIRE(!code, code);
+    REQUIRE(stream->context == function->module->context, ERROR_INVALID_HANDLE);
+    REQUIRE(!(params && extra), ERROR_INVALID_VALUE);
+    sim_work work = {.kind = WORK_KERNEL, .kernel = function->kernel};
+    work.launch = (sim_launch){.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .dynamic_shared = shared,
+                               .warp_size = 32, .device = stream->context->device};
+    code = check_launch(function, &work.launch);
+    if (!code) code = copy_arguments(function->kernel, params, extra, &work.storage);
+    return leave(code ? code : submit(stream, work, NULL, NULL));
+}
+
+/* Blocks run one after the other, so a kernel that waits for all of its grid could not end. */
+SIM_API CUresult cuLaunchCooperativeKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                           unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                                           unsigned int shared, CUstream stream, void **params)
+{
+    BEGIN(cuLaunchCooperativeKernel);
+    (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z, (void)shared, (void)stream, (void)params;
+    REQUIRE(handle_get(OBJECT_FUNCTION, handle), ERROR_INVALID_HANDLE);
+    return leave(ERROR_NOT_SUPPORTED);
+}
+
+/* >>symbols */
+
+static void *function_address(const char *name, size_t length, const char *suffix)
+{
+    static const struct { const char *name; void *address; } table[] = {
+#define X(name, kind, needs) {#name, (void *)name},
+        SIM_FUNCTIONS(X)
+#undef X
+        {"cuDriverGetVersion", (void *)cuDriverGetVersion},
+        {"cuGetErrorName", (void *)cuGetErrorName},
+        {"cuGetErrorString", (void *)cuGetErrorString}
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (!strncmp(table[i].name, name, length) && !strcmp(table[i].name + length, suffix)) return table[i].address;
+    return NULL;
+}
+
+/* Asked for base names, as the real one; the newest version is given. */
+SIM_API CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version, cuuint64_t flags,
+                                     CUdriverProcAddressQueryResult *status)
+{
+    static const char *const suffixes[] = {"_v3", "_v2", ""};
+    (void)version, (void)flags;
+    if (!symbol || !out) return (CUresult)ERROR_INVALID_VALUE;
+    *out = !strcmp(symbol, "cuGetProcAddress") ? (void *)cuGetProcAddress_v2 : NULL;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && !*out; i++)
+        *out = function_address(symbol, strlen(symbol), suffixes[i]);
+    if (status) *status = *out ? 0 : 1;
+    return (CUresult)(*out ? SUCCESS : ERROR_NOT_FOUND);
+}
+
+/* >>for the executor */
+
+static void describe_freed(uintptr_t address, char *what, size_t size)
+{
+    unsigned count = sim.freed_count < REMEMBERED_BLOCKS ? sim.freed_count : REMEMBERED_BLOCKS;
+    for (unsigned i = 0; i < count; i++)
+        if (address - sim.freed[i].start < sim.freed[i].size) {
+            snprintf(what, size, "%zu bytes into a block of %zu bytes that was freed", (size_t)(address - sim.freed[i].start),
+                     sim.freed[i].size);
+            return;
+        }
+}
+
+static void describe(uintptr_t address, char *what, size_t size)
+{
+    size_t after = range_after(address);
+    sim_range *range = after ? sim.ranges[after - 1] : NULL;
+    snprintf(what, size, "device memory that belongs to no block");
+    describe_freed(address, what, size);
+    if (!range || !range->arena || address - range->start >= range->span) return;
+    size_t offset = address - range->start;
+    if (offset < range->size) snprintf(what, size, "%zu bytes into a block of %zu bytes", offset, range->size);
+    else snprintf(what, size, "%zu bytes behind the end of a block of %zu bytes", offset - range->size, range->size);
+}
+
+/* Called from a signal handler too, where the lock may be held by the thread that crashed: so not waited for for ever. */
+int sim_address_describe(const void *address, char *what, size_t what_size)
+{
+    int locked = 0;
+    for (int i = 0; i < 1000 && !locked; i++) {
+        locked = !pthread_mutex_trylock(&sim.lock);
+        if (!locked) usleep(100);
+    }
+    int inside = arena_at((uintptr_t)address) != NULL;
+    if (locked) {
+        if (inside) describe((uintptr_t)address, what, what_size);
+        pthread_mutex_unlock(&sim.lock);
+    } else if (inside) {
+        snprintf(what, what_size, "device memory");
+    }
+    return inside;
+}
+
+/* >>control functions for tests, found with dlsym */
+
+/* Replace the calls that are made to fail and start counting anew. NULL or "": none. -1: not understood, nothing changed. */
+SIM_API int ignis_sim_fail(const char *spec)
+{
+    pthread_mutex_lock(&sim.lock);
+    int understood = set_rules(spec);
+    pthread_mutex_unlock(&sim.lock);
+    return understood ? 0 : -1;
+}
+
+static long live_ranges(sim_range_kind kind, int bytes)
+{
+    long sum = 0;
+    for (size_t i = 0; i < sim.range_count; i++)
+        if (sim.ranges[i]->kind == kind) sum += bytes ? (long)sim.ranges[i]->size : 1;
+    return sum;
+}
+
+static long live_count(const char *kind)
+{
+    long references = 0;
+    for (int i = 0; i < sim.device_count; i++) references += sim.contexts[i].references;
+    if (!strcmp(kind, "context")) return references;
+    if (!strcmp(kind, "malloc")) return live_ranges(RANGE_DEVICE, 0);
+    if (!strcmp(kind, "bytes")) return live_ranges(RANGE_DEVICE, 1);
+    if (!strcmp(kind, "hostalloc")) return live_ranges(RANGE_PINNED, 0) + live_ranges(RANGE_REGISTERED, 0);
+    if (!strcmp(kind, "stream")) return count_objects(OBJECT_STREAM);
+    if (!strcmp(kind, "event")) return count_objects(OBJECT_EVENT);
+    if (!strcmp(kind, "module")) return count_objects(OBJECT_MODULE);
+    return -1;
+}
+
+/* How many of a kind are alive: context (references), malloc, bytes, hostalloc, stream, event, module. -1: no such kind. */
+SIM_API long ignis_sim_live(const char *kind)
+{
+    pthread_mutex_lock(&sim.lock);
+    long count = live_count(kind);
+    pthread_mutex_unlock(&sim.lock);
+    return count;
+}
+
+/* How many calls of a kind or of a function there were, failed ones included. -1: no such name. */
+SIM_API long ignis_sim_calls(const char *name)
+{
+    sim_rule rule = {0};
+    long sum = 0;
+    if (!find_name(name, strlen(name), &rule.kind, &rule.function)) return -1;
+    pthread_mutex_lock(&sim.lock);
+    for (int i = 0; i < FUNCTION_COUNT; i++)
+        if (rule_matches(&rule, i)) sum += sim.calls[i];
+    pthread_mutex_unlock(&sim.lock);
+    return sum;
+}
