@@ -3,7 +3,8 @@
 HEADERS := $(wildcard ignis*.h)
 STRICT := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror
 LDLIBS := -lm -ldl -lpthread
-OUT := build/default
+LANE := default
+OUT := build/$(LANE)
 
 # Where programs run: on the simulator with IGNIS_SIM=1 or without an NVIDIA driver, else on the GPU.
 LIBCUDA := $(shell /sbin/ldconfig -p 2>/dev/null | grep libcuda.so.1) \
@@ -54,11 +55,11 @@ build/embed: tools/embed.c
 
 $(OUT)/%: examples/%.c $(HEADERS)
 	@mkdir -p $(OUT)
-	$(CC) -O1 -g -I. $(SANITIZE) $< -o $@ $(LDLIBS)
+	$(CC) -O1 -g -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
 $(OUT)/test_%: tests/test_%.c tests/test.h $(HEADERS)
 	@mkdir -p $(OUT)
-	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(SANITIZE) $< -o $@ $(LDLIBS)
+	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
 $(OUT)/%: bench/%.c $(HEADERS)
 	@mkdir -p $(OUT)
@@ -77,10 +78,10 @@ bench: $(SIMULATOR) $(BENCHES)
 
 # The lanes run the same tests in other ways; test-sim runs the simulator's own.
 test-asan:
-	IGNIS_SIM_SANITIZE=address IGNIS_MEMORY_BYPASS=1 $(MAKE) test IGNIS_SIM=1 OUT=build/asan SANITIZE=-fsanitize=address,undefined
+	IGNIS_SIM_SANITIZE=address IGNIS_MEMORY_BYPASS=1 $(MAKE) test IGNIS_SIM=1 LANE=asan LANE_CFLAGS=-fsanitize=address,undefined
 
 test-tsan:
-	IGNIS_SIM_SANITIZE=thread $(MAKE) test IGNIS_SIM=1 OUT=build/tsan SANITIZE=-fsanitize=thread
+	IGNIS_SIM_SANITIZE=thread $(MAKE) test IGNIS_SIM=1 LANE=tsan LANE_CFLAGS=-fsanitize=thread
 
 test-lazy:
 	IGNIS_SIM_STREAMS=lazy IGNIS_SIM_ORDER=random:7 $(MAKE) test IGNIS_SIM=1

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Checks what the documentation says:
+#   - every public function of the headers has a comment with Returns:, Errors:, Ownership: and Threads:, which names it
+#     (adjacent declarations share one; _suffix is enough of a name there);
+#   - the README's program compiles by the README's command lines and prints the README's output;
+#   - the examples in the headers' manuals, between "---- begin example NAME" and "---- end example", compile and run:
+#     each is a whole program.
+# The programs run where the environment says: on the GPU, or on the simulator.
+
+out=build/docs
+rm -rf $out
+mkdir -p $out
+failed=0
+fail() { echo "FAIL: $*" && failed=1; }
+
+headers=
+for header in ignis.h ignis_collective.h; do if [ -e $header ]; then headers="$headers $header"; fi; done
+
+# ---- the comments above declarations
+awk '
+    FNR == 1 { text = ""; grouped = 0 }
+    /^#ifdef IGNIS_IMPLEMENTATION/ { nextfile }
+    /^\/\*/ { comment = 1; text = ""; grouped = 0 }
+    comment { text = text $0 "\n"; if (/\*\//) comment = 0; next }
+    /^IGNIS_API / {
+        name = $0; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
+        suffix = name; sub(/.*_/, "_", suffix)
+        count++
+        if (text == "") { print FILENAME ":" FNR ": " name " has no comment"; bad = 1 }
+        else {
+            if (text !~ name "[^a-z0-9_]" && text !~ "[ ,]" suffix "[^a-z0-9_]") { print FILENAME ":" FNR ": the comment does not name " name; bad = 1 }
+            if (!grouped) for (i = split("Returns Errors Ownership Threads", part, " "); i > 0; i--)
+                if (text !~ "\n    " part[i] ": ") { print FILENAME ":" FNR ": the comment of " name " has no " part[i] ":"; bad = 1 }
+        }
+        grouped = 1; next
+    }
+    !/^ / { text = ""; grouped = 0 }
+    END { print count " functions are documented"; exit bad }
+' $headers || fail 'comments above declarations'
+
+# ---- the README: its first C block is hello.c, each sh block that compiles it is run, and its output is the text block that follows
+awk -v out=$out '
+    /^```/ { if (open) { open = 0; close(file) } else { open = 1; file = out "/readme." substr($0, 4) "." ++blocks[substr($0, 4)] }; next }
+    open { print >file }
+' README.md
+mkdir $out/project
+cp $headers ignis_kernels.h $out/project
+cp $out/readme.c.1 $out/project/hello.c
+cp $out/readme.c.1 $out/project/hello.cu
+for block in "$out"/readme.sh.*; do
+    if ! grep -q 'hello\.c' "$block"; then continue; fi
+    if ! command -v "$(awk '{ print $1; exit }' "$block")" >/dev/null; then
+        echo "skipped: $(head -n 1 "$block")"
+    elif ! (cd $out/project && rm -f hello && sh -e "../${block##*/}") >$out/printed; then
+        fail "README.md: $(head -n 1 "$block")"
+    elif ! diff $out/readme.text.1 $out/printed; then
+        fail "README.md: $(head -n 1 "$block"): the output differs from the one shown"
+    fi
+done
+
+# ---- the manuals
+awk -v out=$out '
+    /^ *---- begin example / { file = out "/manual_" $NF ".c"; next }
+    /^ *---- end example/ { close(file); file = ""; next }
+    file { sub(/^    /, ""); print >file }
+' $headers
+examples=0
+for program in "$out"/manual_*.c; do
+    if ! [ -e "$program" ]; then continue; fi
+    examples=$((examples + 1))
+    ${CC:-cc} -Wall -Wextra -Werror -I. "$program" -o "${program%.c}" -lm -ldl -lpthread || fail "$program does not compile"
+    "${program%.c}" >"${program%.c}.log" 2>&1 || { cat "${program%.c}.log" && fail "$program: status $?"; }
+done
+echo "$examples examples of the manuals compile and run"
+exit $failed
