@@ -1,24 +1,26 @@
 /*  fault.h - counts the driver and NVRTC calls that Ignis makes, and makes chosen ones fail without performing them
 
-    Include it before test.h. fault_arm(name, at, code) lets the at-th call of that function (null: of any) fail; with
-    fault.all every later one fails too. Counts are kept by function name. */
+    Include it before test.h. fault_arm(prefix, at, code) lets the at-th call of the functions whose names start so fail; with
+    fault.all every later one fails too. Counts are kept by function name. host_alloc and host_free are a host allocator
+    that counts what is out and can fail, too: ignis_allocator = {host_alloc, host_free, &counter}. */
 #ifndef FAULT_H
 #define FAULT_H
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { FAULT_NAMES = 256 };
 
 static struct {
     pthread_mutex_t lock;
-    const char *name; /* the function that is to fail; null: any */
+    const char *prefix; /* of the functions that are to fail */
     int at, code, seen;
     bool all;
     const char *failed;        /* the first function that was made to fail; null: none was */
     struct { const char *name; int done, failed; } table[FAULT_NAMES];
-} fault = {PTHREAD_MUTEX_INITIALIZER, NULL, 0, 0, 0, false, NULL, {{NULL, 0, 0}}};
+} fault = {PTHREAD_MUTEX_INITIALIZER, "", 0, 0, 0, false, NULL, {{NULL, 0, 0}}};
 
 static inline int fault__find(const char *name)
 {
@@ -33,7 +35,7 @@ static inline int fault_take(const char *name)
 {
     int code = 0;
     pthread_mutex_lock(&fault.lock);
-    if (fault.at && (!fault.name || strcmp(fault.name, name) == 0)) {
+    if (fault.at && strncmp(name, fault.prefix, strlen(fault.prefix)) == 0) {
         fault.seen++;
         if (fault.seen == fault.at || (fault.all && fault.seen > fault.at)) {
             code = strncmp(name, "nvrtc", 5) == 0 ? 11 : fault.code; /* NVRTC_ERROR_INTERNAL_ERROR */
@@ -58,18 +60,65 @@ static inline int fault_note(const char *name, int result)
 static __thread int fault__code;
 #define IGNIS_CALL_HOOK(name, call) ((fault__code = fault_take(name)) != 0 ? fault__code : fault_note(name, (int)(call)))
 
-static inline void fault_arm(const char *name, int at, int code)
+static inline void fault_arm(const char *prefix, int at, int code)
 {
     pthread_mutex_lock(&fault.lock);
-    fault.name = name, fault.at = at, fault.code = code, fault.seen = 0, fault.all = false, fault.failed = NULL;
+    fault.prefix = prefix, fault.at = at, fault.code = code, fault.seen = 0, fault.all = false, fault.failed = NULL;
     pthread_mutex_unlock(&fault.lock);
 }
 
-static inline void fault_disarm(void) { fault_arm(NULL, 0, 0); }
+static inline void fault_disarm(void) { fault_arm("", 0, 0); }
 
 /*  How often a function succeeded, and how often it was made to fail, since fault_reset_counts. */
 static inline int fault_count(const char *name) { return fault.table[fault__find(name)].done; }
 static inline int fault_failed(const char *name) { return fault.table[fault__find(name)].failed; }
 static inline void fault_reset_counts(void) { memset(fault.table, 0, sizeof fault.table); }
+
+typedef struct host_counter {
+    pthread_mutex_t lock;
+    long long blocks, bytes, calls; /* out now, out now, allocations so far */
+    long long fail_at;              /* the allocation that fails; 0: none */
+    bool all, failed;               /* every later one fails, too; one failed */
+} host_counter;
+
+typedef union host__header {
+    size_t size;
+    double aligned_double;
+    void *aligned_pointer;
+    char room[16];
+} host__header;
+
+static inline void *host_alloc(size_t size, void *user_data)
+{
+    host_counter *c = (host_counter *)user_data;
+    host__header *block = NULL;
+    pthread_mutex_lock(&c->lock);
+    c->calls++;
+    if (c->fail_at && (c->calls == c->fail_at || (c->all && c->calls > c->fail_at))) c->failed = true;
+    else block = (host__header *)malloc(sizeof *block + size);
+    if (block) c->blocks++, c->bytes += (long long)size;
+    pthread_mutex_unlock(&c->lock);
+    if (!block) return NULL;
+    block->size = size;
+    memset(block + 1, 0xA5, size); /* nothing may rely on zeros */
+    return block + 1;
+}
+
+static inline void host_free(void *ptr, void *user_data)
+{
+    host_counter *c = (host_counter *)user_data;
+    host__header *block = (host__header *)ptr - 1;
+    if (!ptr) return;
+    pthread_mutex_lock(&c->lock);
+    c->blocks--, c->bytes -= (long long)block->size;
+    pthread_mutex_unlock(&c->lock);
+    free(block);
+}
+
+static inline void host_counter_init(host_counter *c)
+{
+    memset(c, 0, sizeof *c);
+    pthread_mutex_init(&c->lock, NULL);
+}
 
 #endif /* FAULT_H */

@@ -1,4 +1,5 @@
 /*  test_pool.c - handles: stale ones stay stale, cycles cost no memory, and all host memory comes back */
+#include "fault.h"
 #include "test.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -7,45 +8,12 @@ enum { CYCLES = 100000 };
 enum { CYCLES = 2000000 };
 #endif
 
-/*  A host allocator that counts what is out. */
-typedef struct counter {
-    pthread_mutex_t lock;
-    int64_t blocks, bytes, calls;
-} counter;
-
-typedef union header { size_t size; double aligned_double; void *aligned_pointer; char room[16]; } header;
-
-static void *count_alloc(size_t size, void *user_data)
-{
-    counter *c = (counter *)user_data;
-    header *block = (header *)malloc(sizeof(header) + size);
-    if (!block) return NULL;
-    block->size = size;
-    pthread_mutex_lock(&c->lock);
-    c->blocks++, c->calls++, c->bytes += (int64_t)size;
-    pthread_mutex_unlock(&c->lock);
-    memset(block + 1, 0xA5, size); /* nothing may rely on zeros */
-    return block + 1;
-}
-
-static void count_free(void *ptr, void *user_data)
-{
-    counter *c = (counter *)user_data;
-    header *block = (header *)ptr - 1;
-    if (!ptr) return;
-    pthread_mutex_lock(&c->lock);
-    c->blocks--, c->bytes -= (int64_t)block->size;
-    pthread_mutex_unlock(&c->lock);
-    free(block);
-}
-
-static ignis_desc counting_desc(counter *c)
+static ignis_desc counting_desc(host_counter *c)
 {
     ignis_desc desc = test_desc(NULL);
-    memset(c, 0, sizeof *c);
-    pthread_mutex_init(&c->lock, NULL);
-    desc.allocator.alloc_fn = count_alloc;
-    desc.allocator.free_fn = count_free;
+    host_counter_init(c);
+    desc.allocator.alloc_fn = host_alloc;
+    desc.allocator.free_fn = host_free;
     desc.allocator.user_data = c;
     return desc;
 }
@@ -60,9 +28,9 @@ static ignis_array lazy_array(int64_t n)
 
 TEST(millions_of_cycles_take_no_memory)
 {
-    counter c;
+    host_counter c;
     ignis_desc desc = counting_desc(&c);
-    int64_t bytes = 0, calls = 0;
+    long long bytes = 0, calls = 0;
     uint64_t previous = 0;
     int i, repeats = 0;
     SETUP(&desc);
@@ -75,7 +43,7 @@ TEST(millions_of_cycles_take_no_memory)
     }
     CHECK_INT(repeats, 0);
     CHECK_INT(c.bytes, bytes);
-    CHECK(c.calls - calls <= CYCLES * INT64_C(2)); /* a bounded number of host allocations a cycle */
+    CHECK(c.calls - calls <= CYCLES * 2LL); /* a bounded number of host allocations a cycle */
     CHECK_OK(ignis_shutdown());
     CHECK_INT(c.blocks, 0);
     CHECK_INT(c.bytes, 0);
@@ -183,7 +151,7 @@ static void *use_on_a_thread(void *arg)
 
 TEST(all_host_memory_comes_back_at_shutdown)
 {
-    counter c;
+    host_counter c;
     ignis_desc desc = counting_desc(&c);
     ignis_kernel_desc kernel_desc;
     ignis_array a, view, wide;
@@ -214,7 +182,7 @@ TEST(all_host_memory_comes_back_at_shutdown)
 
 TEST(a_failed_setup_returns_all_host_memory)
 {
-    counter c;
+    host_counter c;
     ignis_desc desc = counting_desc(&c);
     desc.device = 9999;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
