@@ -41,26 +41,29 @@ __device__ inline ignis_pack<D, N> map_pack(Op op, const ignis_pack<S, N> &...sr
     return result;
 }
 
-/*  One tile in packs of N elements. Neighbouring threads take neighbouring packs, so that a warp's accesses lie together.
-    Only the first count elements of the tile exist, unless it is whole. */
+/*  This thread's share of a tile, in packs of N elements. Pointers are at the thread's first pack; the packs of its neighbours
+    come before its next one, so that a warp's accesses lie together. Unless the tile is whole, only the first left elements
+    from the pointers on exist. */
 template <int N, bool whole, typename Op, typename D, typename... S>
-__device__ inline void map_tile(int count, Op op, D *dst, const S *...src)
+__device__ inline void map_share(int left, Op op, D *dst, const S *...src)
 {
-    constexpr int packs = TILE / THREADS / N;
+    constexpr int step = THREADS * N;
+    constexpr int packs = TILE / step;
     constexpr int in_flight = packs < IGNIS_PACKS_IN_FLIGHT ? packs : IGNIS_PACKS_IN_FLIGHT;
 
-    for (int p = 0; p < packs; p += in_flight) {
+#pragma unroll 1
+    for (int round = 0; round < packs / in_flight; round++) {
         ignis_pack<D, N> result[in_flight];
 #pragma unroll
-        for (int i = 0; i < in_flight; i++) {
-            const int at = ((p + i) * THREADS + (int)threadIdx.x) * N;
-            if (whole || at < count) result[i] = map_pack<D, N>(op, IGNIS_LOAD<N>(src + at)...);
-        }
+        for (int i = 0; i < in_flight; i++)
+            if (whole || i * step < left) result[i] = map_pack<D, N>(op, IGNIS_LOAD<N>(src + i * step)...);
 #pragma unroll
-        for (int i = 0; i < in_flight; i++) {
-            const int at = ((p + i) * THREADS + (int)threadIdx.x) * N;
-            if (whole || at < count) IGNIS_STORE(dst + at, result[i]);
-        }
+        for (int i = 0; i < in_flight; i++)
+            if (whole || i * step < left) IGNIS_STORE(dst + i * step, result[i]);
+
+        left -= in_flight * step;
+        dst += in_flight * step;
+        ((src += in_flight * step), ...);
     }
 }
 
@@ -69,11 +72,17 @@ template <typename Op, typename D, typename... S> __device__ inline void map(lon
 {
     constexpr int N = IGNIS_PACK_BYTES / largest_size<D, S...>();
     const long long first = (long long)blockIdx.x * TILE;
-    const int count = (int)min(n - first, (long long)TILE);
+    const bool whole = first + TILE <= n;
     const bool aligned = ignis_is_aligned(dst, N * sizeof(D)) && (ignis_is_aligned(src, N * sizeof(S)) && ...);
 
-    if (count == TILE && aligned) map_tile<N, true>(count, op, dst + first, src + first...);
-    else map_tile<1, false>(count, op, dst + first, src + first...);
+    if (whole && aligned) {
+        const long long at = first + threadIdx.x * N;
+        map_share<N, true>(TILE, op, dst + at, (src + at)...);
+    } else {
+        const long long at = first + threadIdx.x;
+        const int left = (int)min(n - at, (long long)TILE);
+        map_share<1, false>(left, op, dst + at, (src + at)...);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_fill(T *dst, T value, long long n)
