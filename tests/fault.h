@@ -6,6 +6,9 @@
 #ifndef FAULT_H
 #define FAULT_H
 
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700
+#endif
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -18,14 +21,18 @@ static struct {
     const char *prefix; /* of the functions that are to fail */
     int at, code, seen;
     bool all;
-    const char *failed;        /* the first function that was made to fail; null: none was */
-    struct { const char *name; int done, failed; } table[FAULT_NAMES];
+    const char *failed; /* the first function that was made to fail; null: none was */
+    struct {
+        const char *name;
+        int done, failed;
+    } table[FAULT_NAMES];
 } fault = {PTHREAD_MUTEX_INITIALIZER, "", 0, 0, 0, false, NULL, {{NULL, 0, 0}}};
 
 static inline int fault__find(const char *name)
 {
     int i = 0;
-    while (i < FAULT_NAMES - 1 && fault.table[i].name && strcmp(fault.table[i].name, name) != 0) i++;
+    while (i < FAULT_NAMES - 1 && fault.table[i].name && strcmp(fault.table[i].name, name) != 0)
+        i++;
     fault.table[i].name = name;
     return i;
 }
@@ -39,7 +46,8 @@ static inline int fault_take(const char *name)
         fault.seen++;
         if (fault.seen == fault.at || (fault.all && fault.seen > fault.at)) {
             code = strncmp(name, "nvrtc", 5) == 0 ? 11 : fault.code; /* NVRTC_ERROR_INTERNAL_ERROR */
-            if (!fault.failed) fault.failed = name;
+            if (!fault.failed)
+                fault.failed = name;
             fault.table[fault__find(name)].failed++;
         }
     }
@@ -94,11 +102,15 @@ static inline void *host_alloc(size_t size, void *user_data)
     host__header *block = NULL;
     pthread_mutex_lock(&c->lock);
     c->calls++;
-    if (c->fail_at && (c->calls == c->fail_at || (c->all && c->calls > c->fail_at))) c->failed = true;
-    else block = (host__header *)malloc(sizeof *block + size);
-    if (block) c->blocks++, c->bytes += (long long)size;
+    if (c->fail_at && (c->calls == c->fail_at || (c->all && c->calls > c->fail_at)))
+        c->failed = true;
+    else
+        block = (host__header *)malloc(sizeof *block + size);
+    if (block)
+        c->blocks++, c->bytes += (long long)size;
     pthread_mutex_unlock(&c->lock);
-    if (!block) return NULL;
+    if (!block)
+        return NULL;
     block->size = size;
     memset(block + 1, 0xA5, size); /* nothing may rely on zeros */
     return block + 1;
@@ -108,7 +120,8 @@ static inline void host_free(void *ptr, void *user_data)
 {
     host_counter *c = (host_counter *)user_data;
     host__header *block = (host__header *)ptr - 1;
-    if (!ptr) return;
+    if (!ptr)
+        return;
     pthread_mutex_lock(&c->lock);
     c->blocks--, c->bytes -= (long long)block->size;
     pthread_mutex_unlock(&c->lock);

@@ -30,7 +30,10 @@
 enum { TEST_MAX = 256 };
 
 static struct {
-    struct { const char *name; void (*run)(void); } table[TEST_MAX];
+    struct {
+        const char *name;
+        void (*run)(void);
+    } table[TEST_MAX];
     int count, failures, running;
     const char *skip;
     int log_count[IGNIS_DIAG_COUNT];
@@ -40,8 +43,8 @@ static struct {
 static __thread char test__message[16384]; /* of this thread's last failure that was checked */
 static bool test_leaks_expected;
 
-#define TEST(name)                                                                       \
-    static void test_##name(void);                                                       \
+#define TEST(name)                                                                                     \
+    static void test_##name(void);                                                                     \
     __attribute__((constructor)) static void test__add_##name(void) { test__add(#name, test_##name); } \
     static void test_##name(void)
 
@@ -52,16 +55,30 @@ static bool test_leaks_expected;
 #define CHECK_OK(call) test__check_ok(__FILE__, __LINE__, #call, (int)(call))
 #define CHECK_STATUS(call, status, diagnostic) \
     (CHECK_INT((call), status), test__check_failure(__FILE__, __LINE__, #call, (status), (diagnostic)))
-#define CHECK_FAILS(call, status, diagnostic) \
-    ((void)(call), test__check_failure(__FILE__, __LINE__, #call, (status), (diagnostic)))
+#define CHECK_FAILS(call, status, diagnostic) ((void)(call), test__check_failure(__FILE__, __LINE__, #call, (status), (diagnostic)))
 #define CHECK_MESSAGE_HAS(part) CHECK_HAS(test__message, part)
-#define REQUIRE(cond) do { if (!(cond)) { test__fail(__FILE__, __LINE__, #cond); return; } } while (0)
-#define SKIP(why) do { test__state.skip = (why); return; } while (0)
-#define SETUP(desc) do { if (!test__setup(__FILE__, __LINE__, (desc))) return; } while (0)
+#define REQUIRE(cond)                              \
+    do {                                           \
+        if (!(cond)) {                             \
+            test__fail(__FILE__, __LINE__, #cond); \
+            return;                                \
+        }                                          \
+    } while (0)
+#define SKIP(why)                 \
+    do {                          \
+        test__state.skip = (why); \
+        return;                   \
+    } while (0)
+#define SETUP(desc)                                   \
+    do {                                              \
+        if (!test__setup(__FILE__, __LINE__, (desc))) \
+            return;                                   \
+    } while (0)
 
 static inline void test__add(const char *name, void (*run)(void))
 {
-    if (test__state.count == TEST_MAX) abort();
+    if (test__state.count == TEST_MAX)
+        abort();
     test__state.table[test__state.count].name = name;
     test__state.table[test__state.count++].run = run;
 }
@@ -78,7 +95,8 @@ static inline void test__fail(const char *file, int line, const char *what)
 static inline void test__check_int(const char *file, int line, const char *what, long long a, long long b)
 {
     char text[1024];
-    if (a == b) return;
+    if (a == b)
+        return;
     snprintf(text, sizeof text, "%.800s: %lld, expected %lld", what, a, b);
     test__fail(file, line, text);
 }
@@ -86,7 +104,8 @@ static inline void test__check_int(const char *file, int line, const char *what,
 static inline void test__check_text(const char *file, int line, const char *what, const char *text, const char *part, bool whole)
 {
     char report[8192];
-    if (text && (whole ? strcmp(text, part) == 0 : strstr(text, part) != NULL)) return;
+    if (text && (whole ? strcmp(text, part) == 0 : strstr(text, part) != NULL))
+        return;
     snprintf(report, sizeof report, "%.200s is \"%.6000s\", expected \"%.1500s\"", what, text ? text : "(null)", part);
     test__fail(file, line, report);
 }
@@ -94,7 +113,8 @@ static inline void test__check_text(const char *file, int line, const char *what
 static inline void test__check_ok(const char *file, int line, const char *what, int status)
 {
     char text[4096];
-    if (status == 0) return;
+    if (status == 0)
+        return;
     snprintf(text, sizeof text, "%.500s: %d: %.3000s", what, status, ignis_status_message());
     test__fail(file, line, text);
     ignis_status_clear();
@@ -135,8 +155,10 @@ static inline ignis_desc test_desc(const ignis_desc *desc)
 {
     ignis_desc result;
     memset(&result, 0, sizeof result);
-    if (desc) result = *desc;
-    if (!result.logger.log_fn) result.logger.log_fn = test_log;
+    if (desc)
+        result = *desc;
+    if (!result.logger.log_fn)
+        result.logger.log_fn = test_log;
     return result;
 }
 
@@ -150,9 +172,17 @@ static inline bool test__setup(const char *file, int line, const ignis_desc *des
 
 /*  test_env: whether a variable is set to 1. test_is_bypass: each block is one driver allocation, so nothing is cached.
     test_is_memcheck: deliberate faults of the device would be reported as faults of the test. */
-static inline bool test_env(const char *name) { const char *value = getenv(name); return value && strcmp(value, "1") == 0; }
+static inline bool test_env(const char *name)
+{
+    const char *value = getenv(name);
+    return value && strcmp(value, "1") == 0;
+}
 static inline bool test_is_bypass(void) { return test_env("IGNIS_MEMORY_BYPASS"); }
-static inline bool test_is_memcheck(void) { const char *wrapper = getenv("WRAPPER"); return wrapper && strstr(wrapper, "compute-sanitizer"); }
+static inline bool test_is_memcheck(void)
+{
+    const char *wrapper = getenv("WRAPPER");
+    return wrapper && strstr(wrapper, "compute-sanitizer");
+}
 static inline bool test_is_simulator(void)
 {
     ignis_device_info info;
@@ -169,7 +199,8 @@ static inline ignis_array test_array(int64_t rows, int64_t columns)
     memset(&desc, 0, sizeof desc);
     desc.shape = IGNIS_SHAPE(rows, columns);
     array = ignis_array_create(&desc);
-    for (i = 0; data && i < count; i++) data[i] = (float)i;
+    for (i = 0; data && i < count; i++)
+        data[i] = (float)i;
     CHECK_OK(ignis_array_from_host(array, data, IGNIS_F32, count));
     free(data);
     return array;
@@ -182,9 +213,11 @@ static inline void test__run(int index)
     test_leaks_expected = false;
     memset(test__state.log_count, 0, sizeof test__state.log_count);
     test__state.table[index].run();
-    if (ignis_status_last() != IGNIS_OK) test__fail(__FILE__, __LINE__, ignis_status_message());
+    if (ignis_status_last() != IGNIS_OK)
+        test__fail(__FILE__, __LINE__, ignis_status_message());
     CHECK_OK(ignis_shutdown());
-    if (!test_leaks_expected && test_log_count(IGNIS_DIAG_ARRAY_LEAKED)) test__fail(__FILE__, __LINE__, test_log_text(IGNIS_DIAG_ARRAY_LEAKED));
+    if (!test_leaks_expected && test_log_count(IGNIS_DIAG_ARRAY_LEAKED))
+        test__fail(__FILE__, __LINE__, test_log_text(IGNIS_DIAG_ARRAY_LEAKED));
     ignis_status_clear();
 }
 
@@ -195,13 +228,18 @@ static inline int test_run(int argc, char **argv)
     int passed = 0, failed = 0, skipped = 0, chosen, i, k;
     pthread_mutex_init(&test__state.lock, NULL);
     for (i = 0; i < test__state.count; i++) {
-        for (chosen = argc < 2, k = 1; k < argc; k++) chosen |= strstr(test__state.table[i].name, argv[k]) != NULL;
-        if (!chosen) continue;
+        for (chosen = argc < 2, k = 1; k < argc; k++)
+            chosen |= strstr(test__state.table[i].name, argv[k]) != NULL;
+        if (!chosen)
+            continue;
         test__state.failures = 0;
         test__run(i);
-        if (test__state.failures) failed++;
-        else if (test__state.skip) skipped++, printf("skip: %s: %s\n", test__state.table[i].name, test__state.skip);
-        else passed++;
+        if (test__state.failures)
+            failed++;
+        else if (test__state.skip)
+            skipped++, printf("skip: %s: %s\n", test__state.table[i].name, test__state.skip);
+        else
+            passed++;
         fflush(stdout);
     }
     printf("%s: %d passed, %d failed, %d skipped\n", program, passed, failed, skipped);

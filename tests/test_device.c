@@ -21,7 +21,8 @@ static void load_driver(void)
     void *library;
     CHECK_OK(ignis_library_query(IGNIS_LIBRARY_CUDA, &info));
     library = dlopen(strcmp(info.path, "linked") == 0 ? "libcuda.so.1" : info.path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) test__fail(__FILE__, __LINE__, "the driver cannot be opened");
+    if (!library)
+        test__fail(__FILE__, __LINE__, "the driver cannot be opened");
     load_symbol(library, "cuStreamCreate", &driver.stream_create);
     load_symbol(library, "cuStreamDestroy_v2", &driver.stream_destroy);
 }
@@ -30,7 +31,8 @@ static void load_driver(void)
 static void *new_stream(void)
 {
     void *stream = NULL;
-    if (!driver.stream_create) load_driver();
+    if (!driver.stream_create)
+        load_driver();
     CHECK_OK(ignis_device_use(ignis_device_current()));
     CHECK_INT(driver.stream_create(&stream, 1), 0);
     return stream;
@@ -48,7 +50,8 @@ static void check_values(ignis_array a, int64_t count, float first, float step)
     int64_t i, wrong = 0;
     REQUIRE(data);
     CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, count));
-    for (i = 0; i < count; i++) wrong += data[i] != first + step * (float)i;
+    for (i = 0; i < count; i++)
+        wrong += data[i] != first + step * (float)i;
     CHECK_INT(wrong, 0);
     free(data);
 }
@@ -90,7 +93,8 @@ TEST(threads_start_with_the_device_of_the_setup)
     ignis_array a;
     SETUP(NULL);
     CHECK_INT(ignis_device_current(), 0);
-    if (ignis_device_count() < 2) SKIP("needs 2 devices");
+    if (ignis_device_count() < 2)
+        SKIP("needs 2 devices");
     CHECK_OK(ignis_shutdown());
     desc.device = 1;
     SETUP(&desc);
@@ -109,7 +113,8 @@ TEST(desc_names_the_device_of_an_array)
     memset(&desc, 0, sizeof desc);
     desc.shape = IGNIS_SHAPE(2);
     SETUP(NULL);
-    if (ignis_device_count() < 2) SKIP("needs 2 devices");
+    if (ignis_device_count() < 2)
+        SKIP("needs 2 devices");
     CHECK_OK(ignis_device_use(1));
     desc.device = IGNIS_DEVICE_0;
     a = ignis_array_create(&desc);
@@ -134,7 +139,8 @@ TEST(each_thread_has_its_own_device)
 {
     pthread_t thread;
     SETUP(NULL);
-    if (ignis_device_count() < 2) SKIP("needs 2 devices");
+    if (ignis_device_count() < 2)
+        SKIP("needs 2 devices");
     CHECK_OK(ignis_device_use(1));
     REQUIRE(pthread_create(&thread, NULL, use_device_0, NULL) == 0);
     pthread_join(thread, NULL);
@@ -145,7 +151,8 @@ TEST(copies_go_between_devices)
 {
     ignis_array a, b;
     SETUP(NULL);
-    if (ignis_device_count() < 2) SKIP("needs 2 devices");
+    if (ignis_device_count() < 2)
+        SKIP("needs 2 devices");
     a = test_array(64, 64);
     CHECK_OK(ignis_device_use(1));
     b = test_array(64, 64);
@@ -169,7 +176,8 @@ TEST(own_stream_is_the_same_for_all_threads_of_a_device)
     CHECK(ignis_stream_current() == own);
     CHECK_OK(ignis_stream_use(NULL));
     CHECK(ignis_stream_current() == own);
-    if (ignis_device_count() < 2) SKIP("the second half needs 2 devices");
+    if (ignis_device_count() < 2)
+        SKIP("the second half needs 2 devices");
     CHECK_OK(ignis_device_use(1));
     CHECK(ignis_stream_current() != own);
     CHECK_OK(ignis_device_use(0));
@@ -264,7 +272,8 @@ TEST(streams_of_another_device_are_refused)
 {
     void *stream, *own;
     SETUP(NULL);
-    if (ignis_device_count() < 2) SKIP("needs 2 devices");
+    if (ignis_device_count() < 2)
+        SKIP("needs 2 devices");
     CHECK_OK(ignis_device_use(1));
     stream = new_stream();
     CHECK_OK(ignis_device_use(0));
@@ -370,7 +379,8 @@ TEST(a_faulting_kernel_is_reported_and_setup_recovers)
     ignis_array a;
     ignis_status_info info;
     ignis_status status;
-    if (test_is_memcheck()) SKIP("the fault is meant, and the checker would report it");
+    if (test_is_memcheck())
+        SKIP("the fault is meant, and the checker would report it");
     memset(&desc, 0, sizeof desc);
     memset(&launch, 0, sizeof launch);
     desc.source = "extern \"C\" __global__ void fault(int *p) { p[threadIdx.x] = 1; }\n";
@@ -382,7 +392,8 @@ TEST(a_faulting_kernel_is_reported_and_setup_recovers)
     kernel = ignis_kernel_compile(&desc);
     REQUIRE(kernel.id);
     status = ignis_kernel_launch(kernel, &launch, &arg, 1); /* the fault may show here or later */
-    if (status == IGNIS_OK) status = ignis_synchronize();
+    if (status == IGNIS_OK)
+        status = ignis_synchronize();
     CHECK(status == IGNIS_ERROR_CUDA || status == IGNIS_ERROR_DEVICE);
     ignis_status_query(&info);
     CHECK(info.driver_error != 0);

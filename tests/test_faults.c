@@ -17,7 +17,12 @@ static const char *const source = "extern \"C\" __global__ void twice(float *x, 
 static char cache_dir[] = "/tmp/ignis_test_faults_XXXXXX";
 
 /*  What a run ended with: the first failure of the thread, in texts that outlive it. */
-static struct { ignis_status status; ignis_diagnostic diagnostic; char message[4096]; bool values_wrong; } result;
+static struct {
+    ignis_status status;
+    ignis_diagnostic diagnostic;
+    char message[4096];
+    bool values_wrong;
+} result;
 
 static void keep_result(bool complete, const double *values, int64_t count)
 {
@@ -27,7 +32,8 @@ static void keep_result(bool complete, const double *values, int64_t count)
     result.diagnostic = info.diagnostic;
     snprintf(result.message, sizeof result.message, "%s", info.message);
     result.values_wrong = !complete;
-    for (i = 0; i < count; i++) result.values_wrong |= values[i] != 2.0 * (double)((i + 12) % 24);
+    for (i = 0; i < count; i++)
+        result.values_wrong |= values[i] != 2.0 * (double)((i + 12) % 24);
     ignis_status_clear();
 }
 
@@ -57,7 +63,8 @@ static void run_scenario(const char *cache, host_counter *counter)
     kernel_desc.entry = "twice";
     launch.grid[0] = 1;
     launch.block[0] = 32;
-    for (i = 0; i < 24; i++) data[i] = (float)i, back[i] = -1.0;
+    for (i = 0; i < 24; i++)
+        data[i] = (float)i, back[i] = -1.0;
 
     if (ignis_setup(&desc) != IGNIS_OK) {
         keep_result(false, back, 24);
@@ -77,7 +84,8 @@ static void run_scenario(const char *cache, host_counter *counter)
     view = ignis_array_slice(a, 0, 2, 2);
     ignis_array_write_rows(copy, view, 0);
     wide = ignis_array_cast(copy, IGNIS_F64);
-    if (ignis_array_to_host(wide, back, IGNIS_F64, 24) == IGNIS_OK) complete = ignis_status_last() == IGNIS_OK;
+    if (ignis_array_to_host(wide, back, IGNIS_F64, 24) == IGNIS_OK)
+        complete = ignis_status_last() == IGNIS_OK;
     ignis_contract_acquire(a, IGNIS_OWNER_NVCCL);
     ignis_contract_release(a, IGNIS_OWNER_NVCCL);
     ignis_array_unpin(a);
@@ -106,8 +114,10 @@ static void check_balance(void)
     for (i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         int left = fault_count(pairs[i][0]) - fault_count(pairs[i][1]), lost = fault_failed(pairs[i][1]);
         char text[256];
-        if (left >= 0 && left <= lost) continue;
-        snprintf(text, sizeof text, "%d of %s are left (%s failed in this run)", left, pairs[i][0], fault.failed ? fault.failed : "nothing");
+        if (left >= 0 && left <= lost)
+            continue;
+        snprintf(text, sizeof text, "%d of %s are left (%s failed in this run)", left, pairs[i][0],
+                 fault.failed ? fault.failed : "nothing");
         test__fail(__FILE__, __LINE__, text);
     }
 }
@@ -117,17 +127,25 @@ static void check_run(const host_counter *counter, const char *what, long long a
     char text[8192];
     const char *wrong = NULL;
     bool failed = result.status != IGNIS_OK;
-    if (failed && !fault.failed && !counter->failed) wrong = "failed with no cause: an earlier run has left something";
-    else if (!failed && result.values_wrong) wrong = "gave wrong values and no failure";
-    else if (failed && fault.failed && !sticky && !strstr(result.message, fault.failed)) wrong = "its message does not name the function";
-    else if (failed && fault.failed && !sticky && !strstr(result.message, "_ERROR_")) wrong = "its message does not name the error";
-    else if (failed && counter->failed && result.diagnostic != IGNIS_DIAG_HOST_MEMORY) wrong = "is not HOST_MEMORY";
-    else if (failed && !strstr(result.message, ": ")) wrong = "its message does not name the call";
+    if (failed && !fault.failed && !counter->failed)
+        wrong = "failed with no cause: an earlier run has left something";
+    else if (!failed && result.values_wrong)
+        wrong = "gave wrong values and no failure";
+    else if (failed && fault.failed && !sticky && !strstr(result.message, fault.failed))
+        wrong = "its message does not name the function";
+    else if (failed && fault.failed && !sticky && !strstr(result.message, "_ERROR_"))
+        wrong = "its message does not name the error";
+    else if (failed && counter->failed && result.diagnostic != IGNIS_DIAG_HOST_MEMORY)
+        wrong = "is not HOST_MEMORY";
+    else if (failed && !strstr(result.message, ": "))
+        wrong = "its message does not name the call";
     else if (failed && fault.failed && result.status != IGNIS_ERROR_CUDA && result.status != IGNIS_ERROR_MEMORY
              && result.status != IGNIS_ERROR_DEVICE && result.status != IGNIS_ERROR_LIBRARY && result.status != IGNIS_ERROR_COMPILE)
         wrong = "has a status that does not fit";
-    else if (counter->blocks != 0 || counter->bytes != 0) wrong = "left host memory";
-    if (!wrong) return;
+    else if (counter->blocks != 0 || counter->bytes != 0)
+        wrong = "left host memory";
+    if (!wrong)
+        return;
     snprintf(text, sizeof text, "%s %lld (%s): %s: %s %s: %s", what, at, fault.failed ? fault.failed : "-", wrong,
              ignis_status_name(result.status), ignis_diagnostic_name(result.diagnostic), result.message);
     test__fail(__FILE__, __LINE__, text);
@@ -150,7 +168,8 @@ static int sweep_calls(const char *prefix, int code, bool sticky, const char *ca
         check_run(&counter, "call", at, sticky);
         check_balance();
         fault_disarm();
-        if (!hit) break;
+        if (!hit)
+            break;
     }
     return at - 1;
 }
@@ -178,7 +197,8 @@ static void remove_cache(void)
         snprintf(path, sizeof path, "%s/%.255s", cache_dir, entry->d_name);
         unlink(path);
     }
-    if (dir) closedir(dir);
+    if (dir)
+        closedir(dir);
     rmdir(cache_dir);
 }
 
@@ -236,7 +256,8 @@ static void sweep_host_memory(bool all)
         run_scenario(cache_dir, &counter);
         check_run(&counter, "host allocation", at, false);
         check_balance();
-        if (!counter.failed) break;
+        if (!counter.failed)
+            break;
     }
     printf("    %d host allocations\n", at - 1);
     CHECK(at > 5 && at < LIMIT);
@@ -261,7 +282,8 @@ TEST(scenario_still_works)
 int main(int argc, char **argv)
 {
     int code;
-    if (!mkdtemp(cache_dir)) return 2;
+    if (!mkdtemp(cache_dir))
+        return 2;
     code = test_run(argc, argv);
     remove_cache();
     return code;

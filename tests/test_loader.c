@@ -21,14 +21,18 @@ static void set_environment(const char *name, const char *value)
     const char *old = getenv(name);
     saved_any = old != NULL;
     snprintf(saved_value, sizeof saved_value, "%s", old ? old : "");
-    if (value) setenv(name, value, 1);
-    else unsetenv(name);
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
 }
 
 static void restore_environment(const char *name)
 {
-    if (saved_any) setenv(name, saved_value, 1);
-    else unsetenv(name);
+    if (saved_any)
+        setenv(name, saved_value, 1);
+    else
+        unsetenv(name);
 }
 
 /*  A file that is no library. */
@@ -119,7 +123,8 @@ TEST(the_search_lists_every_place_when_there_is_no_driver)
     set_environment("IGNIS_CUDA_LIBRARY", NULL);
     status = ignis_setup(&desc);
     restore_environment("IGNIS_CUDA_LIBRARY");
-    if (status == IGNIS_OK) SKIP("this machine has a driver where it is searched");
+    if (status == IGNIS_OK)
+        SKIP("this machine has a driver where it is searched");
     test__check_failure(__FILE__, __LINE__, "ignis_setup(", IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
     CHECK_MESSAGE_HAS("libcuda.so.1");
     CHECK_MESSAGE_HAS("libcuda.so");

@@ -6,8 +6,9 @@
 enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
 static const int64_t MIB = 1024 * 1024;
 
-#define NEEDS_CACHE() \
-    if (test_is_bypass()) SKIP("IGNIS_MEMORY_BYPASS=1: nothing is cached")
+#define NEEDS_CACHE()     \
+    if (test_is_bypass()) \
+    SKIP("IGNIS_MEMORY_BYPASS=1: nothing is cached")
 
 static ignis_memory_info memory(void)
 {
@@ -158,7 +159,8 @@ TEST(devices_have_their_own_memory)
     ignis_memory_info other;
     ignis_array a;
     SETUP(NULL);
-    if (ignis_device_count() < 2) SKIP("needs 2 devices");
+    if (ignis_device_count() < 2)
+        SKIP("needs 2 devices");
     CHECK_OK(ignis_device_use(1));
     a = block(MIB);
     CHECK_OK(ignis_memory_query(1, &other));
@@ -208,8 +210,10 @@ TEST(large_blocks_are_split_and_joined_again)
     CHECK_OK(ignis_array_free(block(64 * MIB)));
     before = memory();
     CHECK(before.largest_free >= 64 * MIB);
-    for (i = 0; i < PARTS; i++) parts[i] = block(8 * MIB);
-    for (i = 0; i < PARTS; i++) CHECK_OK(ignis_array_free(parts[order[i]]));
+    for (i = 0; i < PARTS; i++)
+        parts[i] = block(8 * MIB);
+    for (i = 0; i < PARTS; i++)
+        CHECK_OK(ignis_array_free(parts[order[i]]));
     CHECK_INT(memory().largest_free, before.largest_free);
     CHECK_OK(ignis_array_free(block(64 * MIB)));
     CHECK_INT(memory().driver_allocations, before.driver_allocations);
@@ -260,7 +264,8 @@ TEST(trim_leaves_live_arrays_alone)
     CHECK_INT(memory().live_blocks, 1);
     memset(out, 0, sizeof out);
     CHECK_OK(ignis_array_to_host_raw(a, out, (int64_t)sizeof out));
-    for (i = 0; i < sizeof out; i++) CHECK_INT(out[i], 7);
+    for (i = 0; i < sizeof out; i++)
+        CHECK_INT(out[i], 7);
     CHECK_OK(ignis_array_free(a));
     check_nothing_is_held();
 }
@@ -274,7 +279,8 @@ TEST(blocks_are_aligned)
         arrays[i] = block(1 + 37 * i * i);
         CHECK_INT((uintptr_t)ignis_array_device_ptr(arrays[i]) % 256, 0);
     }
-    for (i = 0; i < 20; i++) CHECK_OK(ignis_array_free(arrays[i]));
+    for (i = 0; i < 20; i++)
+        CHECK_OK(ignis_array_free(arrays[i]));
 }
 
 /*  Random arrays come and go; each keeps its own pattern all its life, and the figures add up. */
@@ -282,7 +288,11 @@ TEST(soak)
 {
     enum { SLOTS = 48, ROUNDS = 3000, LARGEST = 1 << 17 };
     static unsigned char data[LARGEST];
-    struct { ignis_array array; int64_t size; unsigned char seed; } slots[SLOTS];
+    struct {
+        ignis_array array;
+        int64_t size;
+        unsigned char seed;
+    } slots[SLOTS];
     int64_t sum = 0, count = 0, wrong = 0, i;
     unsigned random = 12345;
     int round;
@@ -292,7 +302,8 @@ TEST(soak)
         int k = (int)((random = random * 1664525U + 1013904223U) >> 16) % SLOTS;
         if (slots[k].array.id) {
             CHECK_OK(ignis_array_to_host_raw(slots[k].array, data, slots[k].size));
-            for (i = 0; i < slots[k].size; i++) wrong += data[i] != (unsigned char)(slots[k].seed + i);
+            for (i = 0; i < slots[k].size; i++)
+                wrong += data[i] != (unsigned char)(slots[k].seed + i);
             CHECK_OK(ignis_array_free(slots[k].array));
             slots[k].array = IGNIS_NO_ARRAY;
             sum -= slots[k].size, count--;
@@ -301,7 +312,8 @@ TEST(soak)
             slots[k].size = 1 + (int64_t)((random >> 8) % (1U << (random >> 28) << 2)) % LARGEST;
             slots[k].seed = (unsigned char)random;
             slots[k].array = lazy_array(slots[k].size);
-            for (i = 0; i < slots[k].size; i++) data[i] = (unsigned char)(slots[k].seed + i);
+            for (i = 0; i < slots[k].size; i++)
+                data[i] = (unsigned char)(slots[k].seed + i);
             CHECK_OK(ignis_array_from_host_raw(slots[k].array, data, slots[k].size));
             sum += slots[k].size, count++;
         }
@@ -312,11 +324,13 @@ TEST(soak)
             CHECK(info.reserved_bytes >= info.live_bytes && info.live_peak >= info.live_bytes);
             CHECK_INT(info.driver_allocations - info.driver_frees, info.segments);
         }
-        if (round % 1000 == 999) CHECK(ignis_memory_trim(0) >= 0);
+        if (round % 1000 == 999)
+            CHECK(ignis_memory_trim(0) >= 0);
     }
     CHECK_INT(wrong, 0);
     for (round = 0; round < SLOTS; round++)
-        if (slots[round].array.id) CHECK_OK(ignis_array_free(slots[round].array));
+        if (slots[round].array.id)
+            CHECK_OK(ignis_array_free(slots[round].array));
     check_nothing_is_held();
 }
 
@@ -376,7 +390,8 @@ TEST(the_limit_is_kept_and_its_failure_says_all)
     CHECK_INT(memory().limit, 64 * MIB);
     while (count < MOST) {
         arrays[count] = lazy_array(10 * MIB);
-        if (ignis_array_to_device(arrays[count++]) != IGNIS_OK) break;
+        if (ignis_array_to_device(arrays[count++]) != IGNIS_OK)
+            break;
     }
     CHECK_INT(count, MOST); /* six fit, the seventh does not */
     test__check_failure(__FILE__, __LINE__, "ignis_array_to_device(", IGNIS_ERROR_MEMORY, IGNIS_DIAG_DEVICE_MEMORY);
@@ -389,7 +404,8 @@ TEST(the_limit_is_kept_and_its_failure_says_all)
     CHECK(memory().reserved_bytes <= 64 * MIB);
     CHECK_OK(ignis_array_free(arrays[0]));
     CHECK_OK(ignis_array_to_device(arrays[MOST - 1])); /* the array survived its failure */
-    for (i = 1; i < count; i++) CHECK_OK(ignis_array_free(arrays[i]));
+    for (i = 1; i < count; i++)
+        CHECK_OK(ignis_array_free(arrays[i]));
     check_nothing_is_held();
 }
 
@@ -448,7 +464,8 @@ TEST(a_lasting_out_of_memory_is_reported_and_survived)
 TEST(more_than_the_device_has_is_refused)
 {
     ignis_array a;
-    if (test_is_memcheck()) SKIP("the checker would report the refusal of the driver");
+    if (test_is_memcheck())
+        SKIP("the checker would report the refusal of the driver");
     SETUP(NULL);
     a = lazy_array(INT64_C(1) << 46);
     REQUIRE(a.id);

@@ -36,10 +36,13 @@ TEST(millions_of_cycles_take_no_memory)
     SETUP(&desc);
     for (i = 0; i < CYCLES; i++) {
         ignis_array a = lazy_array(4);
-        if (a.id == 0 || a.id == previous) repeats++;
+        if (a.id == 0 || a.id == previous)
+            repeats++;
         previous = a.id;
-        if (ignis_array_free(a) != IGNIS_OK) repeats++;
-        if (i == 1000) bytes = c.bytes, calls = c.calls;
+        if (ignis_array_free(a) != IGNIS_OK)
+            repeats++;
+        if (i == 1000)
+            bytes = c.bytes, calls = c.calls;
     }
     CHECK_INT(repeats, 0);
     CHECK_INT(c.bytes, bytes);
@@ -73,7 +76,8 @@ TEST(a_handle_is_never_given_twice)
         live += ignis_array_is_live(a);
     }
     qsort(ids, COUNT, sizeof *ids, compare_ids);
-    for (i = 1; i < COUNT; i++) same += ids[i] == ids[i - 1];
+    for (i = 1; i < COUNT; i++)
+        same += ids[i] == ids[i - 1];
     CHECK_INT(live, 0);
     CHECK_INT(same, 0);
     free(ids);
@@ -87,16 +91,20 @@ TEST(many_arrays_live_at_once)
     unsigned random = 1;
     REQUIRE(arrays);
     SETUP(NULL);
-    for (i = 0; i < COUNT; i++) arrays[i] = lazy_array(i + 1);
-    for (i = 0; i < COUNT; i++) wrong += ignis_array_numel(arrays[i]) != i + 1;
+    for (i = 0; i < COUNT; i++)
+        arrays[i] = lazy_array(i + 1);
+    for (i = 0; i < COUNT; i++)
+        wrong += ignis_array_numel(arrays[i]) != i + 1;
     for (i = COUNT - 1; i > 0; i--) { /* shuffle, so that slots are freed in any order */
         int k = (int)((random = random * 1664525U + 1013904223U) >> 8) % (i + 1);
         ignis_array swap = arrays[i];
         arrays[i] = arrays[k];
         arrays[k] = swap;
     }
-    for (i = 0; i < COUNT; i++) wrong += ignis_array_free(arrays[i]) != IGNIS_OK;
-    for (i = 0; i < COUNT; i++) wrong += ignis_array_is_live(arrays[i]);
+    for (i = 0; i < COUNT; i++)
+        wrong += ignis_array_free(arrays[i]) != IGNIS_OK;
+    for (i = 0; i < COUNT; i++)
+        wrong += ignis_array_is_live(arrays[i]);
     CHECK_INT(wrong, 0);
     free(arrays);
 }

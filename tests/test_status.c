@@ -30,7 +30,8 @@ TEST(every_status_has_a_name)
     CHECK_TEXT(ignis_status_name(IGNIS_ERROR_MISMATCH), "IGNIS_ERROR_MISMATCH");
     for (i = 1; i < IGNIS_STATUS_COUNT; i++) {
         CHECK(strncmp(ignis_status_name((ignis_status)i), "IGNIS_ERROR_", 12) == 0);
-        for (k = 0; k < i; k++) CHECK(strcmp(ignis_status_name((ignis_status)i), ignis_status_name((ignis_status)k)) != 0);
+        for (k = 0; k < i; k++)
+            CHECK(strcmp(ignis_status_name((ignis_status)i), ignis_status_name((ignis_status)k)) != 0);
     }
     CHECK_TEXT(ignis_status_name(IGNIS_STATUS_COUNT), "unknown status");
     CHECK_TEXT(ignis_status_name((ignis_status)-1), "unknown status");
@@ -59,15 +60,20 @@ TEST(every_diagnostic_has_a_name_and_a_rule)
 TEST(diagnostic_numbers_stay)
 {
     static const char *const names[] = {
-        "NOT_SETUP", "FORKED", "ALREADY_SETUP", "NULL_ARGUMENT", "BAD_ENUM", "BAD_NUMBER", "COUNT_MISMATCH", "SHAPE_RANK", "SHAPE_DIM",
-        "SHAPE_OVERFLOW", "SHAPE_DIFFERS", "SLICE_RANGE", "SLICE_STRIDED", "ROWS_OVERFLOW", "DTYPE_DIFFERS", "ARRAY_FREED", "KERNEL_FREED",
-        "WRONG_KIND", "FREE_BY_OTHER", "FREE_REFERENCED", "DOUBLE_ACQUIRE", "RELEASE_BY_OTHER", "TRANSFER_REFERENCED", "OWNER_DIFFERS",
-        "REF_COUNT_ZERO", "REF_COUNT_OVERFLOW", "PIN_TWICE", "PIN_MISSING", "ARRAY_LEAKED", "HOST_MEMORY", "DEVICE_MEMORY", "PINNED_MEMORY",
-        "LIBRARY_MISSING", "LIBRARY_SYMBOL", "DEVICE_NONE", "DEVICE_RANGE", "DEVICE_DIFFERS", "DEVICE_LOST", "COMPILE_FAILED",
-        "ENTRY_MISSING", "ARG_COUNT", "ARG_SIZE", "LAUNCH_SIZE", "CUDA_CALL", "STREAM_INVALID", "UNSUPPORTED", "CACHE_IO"};
+        "NOT_SETUP",          "FORKED",           "ALREADY_SETUP",       "NULL_ARGUMENT",  "BAD_ENUM",
+        "BAD_NUMBER",         "COUNT_MISMATCH",   "SHAPE_RANK",          "SHAPE_DIM",      "SHAPE_OVERFLOW",
+        "SHAPE_DIFFERS",      "SLICE_RANGE",      "SLICE_STRIDED",       "ROWS_OVERFLOW",  "DTYPE_DIFFERS",
+        "ARRAY_FREED",        "KERNEL_FREED",     "WRONG_KIND",          "FREE_BY_OTHER",  "FREE_REFERENCED",
+        "DOUBLE_ACQUIRE",     "RELEASE_BY_OTHER", "TRANSFER_REFERENCED", "OWNER_DIFFERS",  "REF_COUNT_ZERO",
+        "REF_COUNT_OVERFLOW", "PIN_TWICE",        "PIN_MISSING",         "ARRAY_LEAKED",   "HOST_MEMORY",
+        "DEVICE_MEMORY",      "PINNED_MEMORY",    "LIBRARY_MISSING",     "LIBRARY_SYMBOL", "DEVICE_NONE",
+        "DEVICE_RANGE",       "DEVICE_DIFFERS",   "DEVICE_LOST",         "COMPILE_FAILED", "ENTRY_MISSING",
+        "ARG_COUNT",          "ARG_SIZE",         "LAUNCH_SIZE",         "CUDA_CALL",      "STREAM_INVALID",
+        "UNSUPPORTED",        "CACHE_IO"};
     int i, count = (int)(sizeof names / sizeof names[0]);
     CHECK(count < IGNIS_DIAG_COUNT);
-    for (i = 0; i < count; i++) CHECK_TEXT(ignis_diagnostic_name((ignis_diagnostic)(i + 1)), names[i]);
+    for (i = 0; i < count; i++)
+        CHECK_TEXT(ignis_diagnostic_name((ignis_diagnostic)(i + 1)), names[i]);
     CHECK_INT(IGNIS_ERROR_NOT_SETUP, 1);
     CHECK_INT(IGNIS_ERROR_MISMATCH, 17);
 }
@@ -195,7 +201,12 @@ TEST(a_very_long_message_is_kept_whole_or_cut_cleanly)
 
 /* --- the logger ----------------------------------------------------------------------------------------------- */
 
-static struct { int calls, infos, user; ignis_log_level level; ignis_diagnostic diagnostic; char text[4096]; } seen;
+static struct {
+    int calls, infos, user;
+    ignis_log_level level;
+    ignis_diagnostic diagnostic;
+    char text[4096];
+} seen;
 
 static void see(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
 {
@@ -239,7 +250,8 @@ TEST(verbose_adds_information)
 {
     ignis_desc desc;
     int quiet;
-    if (test_env("IGNIS_VERBOSE")) SKIP("IGNIS_VERBOSE=1 is set");
+    if (test_env("IGNIS_VERBOSE"))
+        SKIP("IGNIS_VERBOSE=1 is set");
     memset(&desc, 0, sizeof desc);
     memset(&seen, 0, sizeof seen);
     desc.logger.log_fn = see;
@@ -299,58 +311,58 @@ TEST(without_a_logger_failures_go_to_stderr)
 /* --- before and after a setup --------------------------------------------------------------------------------- */
 
 /*  Every function that needs a setup, as X(call, what it returns on failure). */
-#define EVERY_CALL(X)                                                            \
-    X(ignis_library_query(IGNIS_LIBRARY_CUDA, &library), status)                 \
-    X(ignis_device_count(), 0)                                                   \
-    X(ignis_device_query(0, &device), status)                                    \
-    X(ignis_device_use(0), status)                                               \
-    X(ignis_device_current(), -1)                                                \
-    X(ignis_stream_use(NULL), status)                                            \
-    X(ignis_stream_current() != NULL, false)                                     \
-    X(ignis_stream_forget(&library), status)                                     \
-    X(ignis_synchronize(), status)                                               \
-    X(ignis_memory_query(0, &memory), status)                                    \
-    X(ignis_memory_trim(0), -1)                                                  \
-    X(ignis_array_create(&array_desc).id, 0)                                     \
-    X(ignis_array_free(a), status)                                               \
-    X(ignis_array_free_as(a, IGNIS_OWNER_IGNIS), status)                         \
-    X(ignis_array_query(a, &array), status)                                      \
-    X(ignis_array_numel(a), -1)                                                  \
-    X(ignis_array_size_bytes(a), -1)                                             \
-    X(ignis_array_to_device(a), status)                                          \
-    X(ignis_array_device_ptr(a) != NULL, false)                                  \
-    X(ignis_array_zero(a), status)                                               \
-    X(ignis_array_from_host(a, data, IGNIS_F32, 6), status)                      \
-    X(ignis_array_from_host_raw(a, data, 24), status)                            \
-    X(ignis_array_to_host(a, data, IGNIS_F32, 6), status)                        \
-    X(ignis_array_to_host_raw(a, data, 24), status)                              \
-    X(ignis_array_clone(a).id, 0)                                                \
-    X(ignis_array_slice(a, 0, 0, 1).id, 0)                                       \
-    X(ignis_array_reshape(a, IGNIS_SHAPE(6)).id, 0)                              \
-    X(ignis_array_write_rows(a, b, 0), status)                                   \
-    X(ignis_array_pin(a) != NULL, false)                                         \
-    X(ignis_array_unpin(a), status)                                              \
-    X(ignis_array_increment_ref(a), -1)                                          \
-    X(ignis_array_decrement_ref(a), -1)                                          \
-    X(ignis_array_transfer_ownership(a, IGNIS_OWNER_NVCCL), status)              \
-    X(ignis_array_fill(a, 1.0), status)                                          \
-    X(ignis_array_copy(a, b), status)                                            \
-    X(ignis_array_cast(a, IGNIS_F64).id, 0)                                      \
-    X(ignis_array_add(a, b, b), status)                                          \
-    X(ignis_array_mul(a, b, b), status)                                          \
-    X(ignis_array_scale(a, b, 2.0), status)                                      \
-    X(ignis_contract_acquire(a, IGNIS_OWNER_NVCCL), status)                      \
-    X(ignis_contract_release(a, IGNIS_OWNER_NVCCL), status)                      \
-    X(ignis_contract_assert_owner(a, IGNIS_OWNER_IGNIS), status)                 \
-    X(ignis_contract_track(a), status)                                           \
-    X(ignis_contract_untrack(a), status)                                         \
-    X(ignis_contract_audit(&entry, 1, -1), -1)                                   \
-    X(ignis_contract_tracked_count(), -1)                                        \
-    X(ignis_contract_reset(), status)                                            \
-    X(ignis_kernel_compile(&kernel_desc).id, 0)                                  \
-    X(ignis_kernel_launch(k, &launch, args, 3), status)                          \
-    X(ignis_kernel_query(k, &kernel), status)                                    \
-    X(ignis_kernel_free(k), status)                                              \
+#define EVERY_CALL(X)                                               \
+    X(ignis_library_query(IGNIS_LIBRARY_CUDA, &library), status)    \
+    X(ignis_device_count(), 0)                                      \
+    X(ignis_device_query(0, &device), status)                       \
+    X(ignis_device_use(0), status)                                  \
+    X(ignis_device_current(), -1)                                   \
+    X(ignis_stream_use(NULL), status)                               \
+    X(ignis_stream_current() != NULL, false)                        \
+    X(ignis_stream_forget(&library), status)                        \
+    X(ignis_synchronize(), status)                                  \
+    X(ignis_memory_query(0, &memory), status)                       \
+    X(ignis_memory_trim(0), -1)                                     \
+    X(ignis_array_create(&array_desc).id, 0)                        \
+    X(ignis_array_free(a), status)                                  \
+    X(ignis_array_free_as(a, IGNIS_OWNER_IGNIS), status)            \
+    X(ignis_array_query(a, &array), status)                         \
+    X(ignis_array_numel(a), -1)                                     \
+    X(ignis_array_size_bytes(a), -1)                                \
+    X(ignis_array_to_device(a), status)                             \
+    X(ignis_array_device_ptr(a) != NULL, false)                     \
+    X(ignis_array_zero(a), status)                                  \
+    X(ignis_array_from_host(a, data, IGNIS_F32, 6), status)         \
+    X(ignis_array_from_host_raw(a, data, 24), status)               \
+    X(ignis_array_to_host(a, data, IGNIS_F32, 6), status)           \
+    X(ignis_array_to_host_raw(a, data, 24), status)                 \
+    X(ignis_array_clone(a).id, 0)                                   \
+    X(ignis_array_slice(a, 0, 0, 1).id, 0)                          \
+    X(ignis_array_reshape(a, IGNIS_SHAPE(6)).id, 0)                 \
+    X(ignis_array_write_rows(a, b, 0), status)                      \
+    X(ignis_array_pin(a) != NULL, false)                            \
+    X(ignis_array_unpin(a), status)                                 \
+    X(ignis_array_increment_ref(a), -1)                             \
+    X(ignis_array_decrement_ref(a), -1)                             \
+    X(ignis_array_transfer_ownership(a, IGNIS_OWNER_NVCCL), status) \
+    X(ignis_array_fill(a, 1.0), status)                             \
+    X(ignis_array_copy(a, b), status)                               \
+    X(ignis_array_cast(a, IGNIS_F64).id, 0)                         \
+    X(ignis_array_add(a, b, b), status)                             \
+    X(ignis_array_mul(a, b, b), status)                             \
+    X(ignis_array_scale(a, b, 2.0), status)                         \
+    X(ignis_contract_acquire(a, IGNIS_OWNER_NVCCL), status)         \
+    X(ignis_contract_release(a, IGNIS_OWNER_NVCCL), status)         \
+    X(ignis_contract_assert_owner(a, IGNIS_OWNER_IGNIS), status)    \
+    X(ignis_contract_track(a), status)                              \
+    X(ignis_contract_untrack(a), status)                            \
+    X(ignis_contract_audit(&entry, 1, -1), -1)                      \
+    X(ignis_contract_tracked_count(), -1)                           \
+    X(ignis_contract_reset(), status)                               \
+    X(ignis_kernel_compile(&kernel_desc).id, 0)                     \
+    X(ignis_kernel_launch(k, &launch, args, 3), status)             \
+    X(ignis_kernel_query(k, &kernel), status)                       \
+    X(ignis_kernel_free(k), status)                                 \
     X(ignis_warmup(NULL, 0), status)
 
 static void check_every_call_fails(ignis_array a, ignis_array b, ignis_kernel k, ignis_diagnostic diagnostic)
@@ -478,45 +490,45 @@ TEST(a_forked_child_gets_errors)
 /* --- handles -------------------------------------------------------------------------------------------------- */
 
 /*  Every function that takes an array, as X(call with the handle x, what it returns on failure). */
-#define EVERY_ARRAY_CALL(X)                                      \
-    X(ignis_array_free(x), status)                               \
-    X(ignis_array_free_as(x, IGNIS_OWNER_NVCCL), status)         \
-    X(ignis_array_query(x, &info), status)                       \
-    X(ignis_array_numel(x), -1)                                  \
-    X(ignis_array_size_bytes(x), -1)                             \
-    X(ignis_array_to_device(x), status)                          \
-    X(ignis_array_device_ptr(x) != NULL, false)                  \
-    X(ignis_array_zero(x), status)                               \
-    X(ignis_array_from_host(x, data, IGNIS_F32, 6), status)      \
-    X(ignis_array_from_host_raw(x, data, 24), status)            \
-    X(ignis_array_to_host(x, data, IGNIS_F32, 6), status)        \
-    X(ignis_array_to_host_raw(x, data, 24), status)              \
-    X(ignis_array_clone(x).id, 0)                                \
-    X(ignis_array_slice(x, 0, 0, 1).id, 0)                       \
-    X(ignis_array_reshape(x, IGNIS_SHAPE(6)).id, 0)              \
-    X(ignis_array_write_rows(x, live, 0), status)                \
-    X(ignis_array_write_rows(live, x, 0), status)                \
-    X(ignis_array_pin(x) != NULL, false)                         \
-    X(ignis_array_unpin(x), status)                              \
-    X(ignis_array_increment_ref(x), -1)                          \
-    X(ignis_array_decrement_ref(x), -1)                          \
+#define EVERY_ARRAY_CALL(X)                                         \
+    X(ignis_array_free(x), status)                                  \
+    X(ignis_array_free_as(x, IGNIS_OWNER_NVCCL), status)            \
+    X(ignis_array_query(x, &info), status)                          \
+    X(ignis_array_numel(x), -1)                                     \
+    X(ignis_array_size_bytes(x), -1)                                \
+    X(ignis_array_to_device(x), status)                             \
+    X(ignis_array_device_ptr(x) != NULL, false)                     \
+    X(ignis_array_zero(x), status)                                  \
+    X(ignis_array_from_host(x, data, IGNIS_F32, 6), status)         \
+    X(ignis_array_from_host_raw(x, data, 24), status)               \
+    X(ignis_array_to_host(x, data, IGNIS_F32, 6), status)           \
+    X(ignis_array_to_host_raw(x, data, 24), status)                 \
+    X(ignis_array_clone(x).id, 0)                                   \
+    X(ignis_array_slice(x, 0, 0, 1).id, 0)                          \
+    X(ignis_array_reshape(x, IGNIS_SHAPE(6)).id, 0)                 \
+    X(ignis_array_write_rows(x, live, 0), status)                   \
+    X(ignis_array_write_rows(live, x, 0), status)                   \
+    X(ignis_array_pin(x) != NULL, false)                            \
+    X(ignis_array_unpin(x), status)                                 \
+    X(ignis_array_increment_ref(x), -1)                             \
+    X(ignis_array_decrement_ref(x), -1)                             \
     X(ignis_array_transfer_ownership(x, IGNIS_OWNER_NVCCL), status) \
-    X(ignis_array_fill(x, 1.0), status)                          \
-    X(ignis_array_copy(x, live), status)                         \
-    X(ignis_array_copy(live, x), status)                         \
-    X(ignis_array_cast(x, IGNIS_F64).id, 0)                      \
-    X(ignis_array_add(x, live, live), status)                    \
-    X(ignis_array_add(live, x, live), status)                    \
-    X(ignis_array_add(live, live, x), status)                    \
-    X(ignis_array_mul(x, live, live), status)                    \
-    X(ignis_array_mul(live, x, live), status)                    \
-    X(ignis_array_mul(live, live, x), status)                    \
-    X(ignis_array_scale(x, live, 2.0), status)                   \
-    X(ignis_array_scale(live, x, 2.0), status)                   \
-    X(ignis_contract_acquire(x, IGNIS_OWNER_NVCCL), status)      \
-    X(ignis_contract_release(x, IGNIS_OWNER_NVCCL), status)      \
-    X(ignis_contract_assert_owner(x, IGNIS_OWNER_IGNIS), status) \
-    X(ignis_contract_track(x), status)                           \
+    X(ignis_array_fill(x, 1.0), status)                             \
+    X(ignis_array_copy(x, live), status)                            \
+    X(ignis_array_copy(live, x), status)                            \
+    X(ignis_array_cast(x, IGNIS_F64).id, 0)                         \
+    X(ignis_array_add(x, live, live), status)                       \
+    X(ignis_array_add(live, x, live), status)                       \
+    X(ignis_array_add(live, live, x), status)                       \
+    X(ignis_array_mul(x, live, live), status)                       \
+    X(ignis_array_mul(live, x, live), status)                       \
+    X(ignis_array_mul(live, live, x), status)                       \
+    X(ignis_array_scale(x, live, 2.0), status)                      \
+    X(ignis_array_scale(live, x, 2.0), status)                      \
+    X(ignis_contract_acquire(x, IGNIS_OWNER_NVCCL), status)         \
+    X(ignis_contract_release(x, IGNIS_OWNER_NVCCL), status)         \
+    X(ignis_contract_assert_owner(x, IGNIS_OWNER_IGNIS), status)    \
+    X(ignis_contract_track(x), status)                              \
     X(ignis_kernel_launch(kernel, &launch, args, 3), status)
 
 static void check_every_array_call_fails(uint64_t id, ignis_array live, ignis_kernel kernel, ignis_diagnostic diagnostic)
@@ -561,7 +573,8 @@ TEST(bad_array_handles_are_answered_everywhere)
     bad[3] = live.id + (UINT64_C(1) << 32); /* one half is the slot, the other the generation: */
     bad[4] = live.id + 1000000;             /* both of these are off in one of them */
     bad[5] = live.id ^ (UINT64_C(1) << 63);
-    for (i = 0; i < sizeof bad / sizeof bad[0]; i++) check_every_array_call_fails(bad[i], live, kernel, IGNIS_DIAG_ARRAY_FREED);
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        check_every_array_call_fails(bad[i], live, kernel, IGNIS_DIAG_ARRAY_FREED);
     check_every_array_call_fails(kernel.id, live, kernel, IGNIS_DIAG_WRONG_KIND);
     CHECK(ignis_array_is_live(live));
     CHECK_OK(ignis_kernel_free(kernel));

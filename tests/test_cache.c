@@ -1,0 +1,485 @@
+/*  test_cache.c - compiled kernels on disk: hits, damage, folders that cannot be used, limits, many processes */
+#include "fault.h"
+#include "test.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_FILES = 32, PROCESSES = 8 };
+
+static char root[] = "/tmp/ignis_test_cache_XXXXXX";
+static char folder[256]; /* of the test that is running */
+static const char *program;
+
+/* --- the folder ----------------------------------------------------------------------------------------------- */
+
+typedef struct files {
+    int count;
+    long long bytes;
+    char path[MAX_FILES][600];
+    long long size[MAX_FILES];
+} files;
+
+static void list_files(const char *dir_path, files *out)
+{
+    DIR *dir = opendir(dir_path);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)) != NULL) {
+        char path[600];
+        struct stat status;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        snprintf(path, sizeof path, "%.300s/%.255s", dir_path, entry->d_name);
+        if (stat(path, &status) != 0)
+            continue;
+        if (S_ISDIR(status.st_mode))
+            list_files(path, out);
+        else if (out->count < MAX_FILES) {
+            snprintf(out->path[out->count], sizeof out->path[0], "%s", path);
+            out->size[out->count++] = (long long)status.st_size;
+            out->bytes += (long long)status.st_size;
+        }
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static files cached(void)
+{
+    files all;
+    memset(&all, 0, sizeof all);
+    list_files(folder, &all);
+    return all;
+}
+
+static void remove_tree(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)) != NULL) {
+        char inner[600];
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        snprintf(inner, sizeof inner, "%.300s/%.255s", path, entry->d_name);
+        remove_tree(inner);
+    }
+    if (dir)
+        closedir(dir);
+    remove(path);
+}
+
+static void write_file(const char *path, const void *bytes, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    REQUIRE(file);
+    CHECK(fwrite(bytes, 1, size, file) == size);
+    fclose(file);
+}
+
+static unsigned char *read_file(const char *path, size_t *size)
+{
+    FILE *file = fopen(path, "rb");
+    unsigned char *bytes = (unsigned char *)malloc(1 << 22);
+    if (!file || !bytes)
+        abort();
+    *size = fread(bytes, 1, 1 << 22, file);
+    fclose(file);
+    return bytes;
+}
+
+/*  A fresh, empty folder for the test, and a setup that uses it. */
+static void setup_in(const char *name)
+{
+    ignis_desc desc = test_desc(NULL);
+    if (name)
+        snprintf(folder, sizeof folder, "%s/%.100s", root, name), mkdir(folder, 0700);
+    desc.cache_dir = folder;
+    CHECK_OK(ignis_setup(&desc));
+}
+
+static void setup_again(void)
+{
+    CHECK_OK(ignis_shutdown());
+    setup_in(NULL);
+}
+
+/* --- a kernel that adds step, in as many versions as there are steps ------------------------------------------- */
+
+static ignis_kernel compile(int step)
+{
+    ignis_kernel_desc desc;
+    char text[32];
+    const char *option = text;
+    snprintf(text, sizeof text, "-DSTEP=%d", step);
+    memset(&desc, 0, sizeof desc);
+    desc.source = "extern \"C\" __global__ void plus(float *x) { x[threadIdx.x] += STEP; }\n";
+    desc.entry = "plus";
+    desc.options = &option;
+    desc.option_count = 1;
+    return ignis_kernel_compile(&desc);
+}
+
+/*  Compiles and runs the kernel; returns whether it came from the cache. */
+static bool use(int step)
+{
+    ignis_kernel_info info;
+    ignis_launch launch;
+    ignis_kernel kernel = compile(step);
+    ignis_array a = test_array(1, 8);
+    ignis_arg arg = ignis_arg_array(a);
+    float data[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int i;
+    memset(&info, 0, sizeof info);
+    memset(&launch, 0, sizeof launch);
+    launch.grid[0] = 1;
+    launch.block[0] = 8;
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+    CHECK_OK(ignis_kernel_query(kernel, &info));
+    CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, 8));
+    for (i = 0; i < 8; i++)
+        CHECK(data[i] == (float)(i + step));
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_kernel_free(kernel));
+    return info.from_cache;
+}
+
+/* --- hits ----------------------------------------------------------------------------------------------------- */
+
+TEST(second_compile_is_a_hit)
+{
+    setup_in("hit");
+    CHECK(!use(1));
+    CHECK_INT(cached().count, 1);
+    CHECK(use(1)); /* in this process' memory */
+    setup_again();
+    fault_reset_counts();
+    CHECK(use(1)); /* from the disk */
+    CHECK_INT(fault_count("nvrtcCompileProgram"), 0);
+    CHECK_INT(cached().count, 1);
+    CHECK(!use(2)); /* another option is another program */
+    CHECK_INT(cached().count, 2);
+    CHECK_INT(test_log_count(IGNIS_DIAG_CACHE_IO), 0);
+}
+
+TEST(a_hit_needs_no_compiler)
+{
+    ignis_desc desc = test_desc(NULL);
+    setup_in("no_compiler");
+    CHECK(!use(1));
+    CHECK_OK(ignis_shutdown());
+    desc.cache_dir = folder;
+    desc.nvrtc_library = "missing/libnvrtc.so";
+#ifndef IGNIS_LINK_CUDA
+    SETUP(&desc);
+    if (compile(2).id == 0)
+        ignis_status_clear(); /* there is no compiler indeed */
+    else
+        test__fail(__FILE__, __LINE__, "compiled without NVRTC");
+    if (compile(1).id == 0) {
+        ignis_status_clear();
+        SKIP("the key holds the version of NVRTC, which is not known without it");
+    }
+#endif
+}
+
+/*  Runs this program again as "program child folder step" and returns its exit code: 10 compiled, 11 from the cache. */
+static pid_t start_child(int step)
+{
+    pid_t child;
+    char text[16];
+    snprintf(text, sizeof text, "%d", step);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        execl(program, program, "child", folder, text, (char *)NULL);
+        _exit(99);
+    }
+    return child;
+}
+
+static int wait_child(pid_t child)
+{
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+        return -1;
+    return WEXITSTATUS(status);
+}
+
+static int child_main(char **argv)
+{
+    ignis_desc desc = test_desc(NULL);
+    bool hit;
+    desc.cache_dir = argv[2];
+    if (ignis_setup(&desc) != IGNIS_OK)
+        return 1;
+    hit = use(atoi(argv[3]));
+    if (test__state.failures || test_log_count(IGNIS_DIAG_CACHE_IO))
+        return 2;
+    return ignis_shutdown() == IGNIS_OK ? 10 + hit : 3;
+}
+
+TEST(another_process_hits)
+{
+    setup_in("process");
+    CHECK_INT(wait_child(start_child(5)), 10);
+    CHECK_INT(wait_child(start_child(5)), 11);
+    CHECK(use(5));
+}
+
+TEST(many_processes_share_a_folder)
+{
+    pid_t children[PROCESSES];
+    files all;
+    int i, code;
+    snprintf(folder, sizeof folder, "%s/many", root);
+    for (i = 0; i < PROCESSES; i++)
+        children[i] = start_child(i % 2);
+    for (i = 0; i < PROCESSES; i++) {
+        code = wait_child(children[i]);
+        CHECK(code == 10 || code == 11);
+    }
+    all = cached();
+    CHECK_INT(all.count, 2); /* and no temporary file */
+    setup_in(NULL);
+    CHECK(use(0));
+    CHECK(use(1));
+}
+
+/* --- damage --------------------------------------------------------------------------------------------------- */
+
+/*  A file that was damaged is compiled anew and replaced, so the next process hits again. */
+static void check_recovery(const char *path, size_t size)
+{
+    unsigned char *now;
+    size_t now_size;
+    setup_again();
+    CHECK(!use(1));
+    CHECK_INT(cached().count, 1);
+    now = read_file(path, &now_size);
+    CHECK_INT(now_size, size);
+    free(now);
+    setup_again();
+    CHECK(use(1));
+    CHECK_INT(cached().count, 1);
+}
+
+TEST(damaged_files_are_recompiled_and_replaced)
+{
+    unsigned char *good, *bad;
+    size_t size, i;
+    files all;
+    setup_in("damage");
+    CHECK(!use(1));
+    all = cached();
+    REQUIRE(all.count == 1);
+    good = read_file(all.path[0], &size);
+    bad = (unsigned char *)malloc(size + 16);
+    REQUIRE(bad && size > 200);
+
+    write_file(all.path[0], "", 0);
+    check_recovery(all.path[0], size);
+    write_file(all.path[0], good, 10);
+    check_recovery(all.path[0], size);
+    write_file(all.path[0], good, size / 2);
+    check_recovery(all.path[0], size);
+    write_file(all.path[0], good, size - 1);
+    check_recovery(all.path[0], size);
+    memcpy(bad, good, size);
+    memset(bad + size, 0, 16);
+    write_file(all.path[0], bad, size + 16); /* something appended */
+    check_recovery(all.path[0], size);
+    for (i = 0; i < size; i++)
+        bad[i] = (unsigned char)(i * 131 + 7);
+    write_file(all.path[0], bad, size);
+    check_recovery(all.path[0], size);
+    for (i = 0; i < size; i += size / 7) { /* one flipped bit, at several places */
+        memcpy(bad, good, size);
+        bad[i] ^= 0x10;
+        write_file(all.path[0], bad, size);
+        check_recovery(all.path[0], size);
+    }
+    free(good);
+    free(bad);
+}
+
+TEST(a_file_of_another_key_is_not_believed)
+{
+    unsigned char *other;
+    size_t size;
+    files all;
+    char first[600];
+    setup_in("key");
+    CHECK(!use(1));
+    all = cached();
+    REQUIRE(all.count == 1);
+    snprintf(first, sizeof first, "%s", all.path[0]);
+    CHECK(!use(2));
+    all = cached();
+    REQUIRE(all.count == 2);
+    other = read_file(all.path[strcmp(all.path[0], first) == 0], &size); /* the file of step 2 under the name of step 1 */
+    write_file(first, other, size);
+    free(other);
+    setup_again();
+    CHECK(!use(1)); /* use checks the values, too */
+    setup_again();
+    CHECK(use(1));
+    CHECK(use(2));
+}
+
+TEST(a_folder_in_place_of_a_file_is_survived)
+{
+    files all;
+    setup_in("folder");
+    CHECK(!use(1));
+    all = cached();
+    REQUIRE(all.count == 1);
+    CHECK_INT(remove(all.path[0]), 0);
+    CHECK_INT(mkdir(all.path[0], 0700), 0);
+    setup_again();
+    CHECK(!use(1));
+    CHECK_INT(cached().count, 0); /* nothing half-written is left */
+}
+
+/* --- folders -------------------------------------------------------------------------------------------------- */
+
+TEST(a_missing_folder_is_made)
+{
+    snprintf(folder, sizeof folder, "%s/missing/inner/most", root);
+    setup_in(NULL);
+    CHECK(!use(1));
+    CHECK_INT(cached().count, 1);
+    CHECK_INT(test_log_count(IGNIS_DIAG_CACHE_IO), 0);
+}
+
+TEST(a_folder_that_cannot_be_made_is_a_warning)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/file", root);
+    write_file(path, "x", 1);
+    snprintf(folder, sizeof folder, "%s/file/cache", root);
+    setup_in(NULL);
+    CHECK(!use(1));
+    CHECK(!use(2));
+    CHECK(test_log_count(IGNIS_DIAG_CACHE_IO) >= 1);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_CACHE_IO), folder);
+    CHECK_INT(ignis_status_last(), IGNIS_OK); /* a warning is not a failure */
+}
+
+TEST(a_folder_that_cannot_be_written_is_a_warning)
+{
+    if (geteuid() == 0)
+        SKIP("root may write everywhere");
+    setup_in("readonly");
+    CHECK_INT(chmod(folder, 0500), 0);
+    CHECK(!use(1));
+    CHECK_INT(chmod(folder, 0700), 0);
+    CHECK(test_log_count(IGNIS_DIAG_CACHE_IO) >= 1);
+    CHECK_INT(cached().count, 0);
+}
+
+TEST(off_writes_nothing)
+{
+    ignis_desc desc = test_desc(NULL);
+    setup_in("off");
+    CHECK_OK(ignis_shutdown());
+    setenv("IGNIS_CACHE_DIR", folder, 1);
+    desc.cache_dir = "off";
+    SETUP(&desc);
+    CHECK(!use(1));
+    CHECK(use(1)); /* in memory still */
+    CHECK_OK(ignis_shutdown());
+    SETUP(&desc);
+    CHECK(!use(1));
+    CHECK_INT(cached().count, 0);
+    CHECK_INT(access("off", F_OK), -1);
+    unsetenv("IGNIS_CACHE_DIR");
+}
+
+TEST(the_environment_names_the_folder)
+{
+    snprintf(folder, sizeof folder, "%s/environment", root);
+    setenv("IGNIS_CACHE_DIR", folder, 1);
+    SETUP(NULL);
+    CHECK(!use(1));
+    CHECK_INT(cached().count, 1);
+    CHECK_OK(ignis_shutdown());
+    setenv("IGNIS_CACHE_DIR", "off", 1);
+    SETUP(NULL);
+    CHECK(!use(1));
+    CHECK_INT(access("off", F_OK), -1);
+    unsetenv("IGNIS_CACHE_DIR");
+}
+
+/* --- the limit ------------------------------------------------------------------------------------------------ */
+
+static void set_age(const char *path, int seconds)
+{
+    struct timespec times[2];
+    memset(times, 0, sizeof times);
+    times[0].tv_sec = times[1].tv_sec = time(NULL) - seconds;
+    CHECK_INT(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+TEST(the_oldest_files_make_room)
+{
+    ignis_desc desc = test_desc(NULL);
+    char oldest[600];
+    files all;
+    int i;
+    setup_in("limit");
+    CHECK(!use(1));
+    all = cached();
+    REQUIRE(all.count == 1);
+    snprintf(oldest, sizeof oldest, "%s", all.path[0]);
+    CHECK(!use(2));
+    all = cached();
+    REQUIRE(all.count == 2);
+    for (i = 0; i < 2; i++)
+        set_age(all.path[i], strcmp(all.path[i], oldest) == 0 ? 2000 : 1000);
+    CHECK_OK(ignis_shutdown());
+
+    desc.cache_dir = folder;
+    desc.cache_limit = all.bytes + all.bytes / 4; /* two fit, three do not */
+    SETUP(&desc);
+    CHECK(!use(3));
+    all = cached();
+    CHECK_INT(all.count, 2);
+    CHECK(all.bytes <= desc.cache_limit);
+    CHECK_INT(access(oldest, F_OK), -1);
+    CHECK_OK(ignis_shutdown());
+    SETUP(&desc);
+    CHECK(use(3));
+    CHECK(use(2));
+    CHECK(!use(1));
+    CHECK(cached().bytes <= desc.cache_limit);
+}
+
+TEST(a_limit_below_one_file_keeps_the_folder_small)
+{
+    ignis_desc desc = test_desc(NULL);
+    setup_in("small");
+    CHECK_OK(ignis_shutdown());
+    desc.cache_dir = folder;
+    desc.cache_limit = 100;
+    SETUP(&desc);
+    CHECK(!use(1));
+    CHECK(!use(2));
+    CHECK(cached().count <= 1);
+}
+
+int main(int argc, char **argv)
+{
+    int code;
+    program = argv[0];
+    if (argc == 4 && strcmp(argv[1], "child") == 0)
+        return child_main(argv);
+    unsetenv("IGNIS_CACHE_DIR");
+    if (!mkdtemp(root))
+        return 2;
+    code = test_run(argc, argv);
+    remove_tree(root);
+    return code;
+}

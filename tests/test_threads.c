@@ -1,0 +1,446 @@
+/*  test_threads.c - 16 threads on shared arrays and kernels */
+#include "test.h"
+
+enum { THREADS = 16 };
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { ROUNDS = 150 };
+#else
+enum { ROUNDS = 600 };
+#endif
+
+static pthread_barrier_t start;
+static struct {
+    int index;
+    void (*work)(int index);
+} thread_args[THREADS];
+
+static void *thread_main(void *arg)
+{
+    int index = (int)((char *)arg - (char *)thread_args) / (int)sizeof thread_args[0];
+    pthread_barrier_wait(&start);
+    thread_args[index].work(index);
+    if (ignis_status_last() != IGNIS_OK)
+        test__fail(__FILE__, __LINE__, ignis_status_message());
+    ignis_status_clear();
+    return NULL;
+}
+
+/*  Runs work on all threads at once. */
+static void run_threads(void (*work)(int index))
+{
+    pthread_t threads[THREADS];
+    int i;
+    pthread_barrier_init(&start, NULL, THREADS);
+    for (i = 0; i < THREADS; i++) {
+        thread_args[i].index = i;
+        thread_args[i].work = work;
+        if (pthread_create(&threads[i], NULL, thread_main, &thread_args[i]) != 0)
+            abort();
+    }
+    for (i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&start);
+}
+
+static unsigned next_random(unsigned *state) { return (*state = *state * 1664525U + 1013904223U) >> 8; }
+
+/* --- random misuse of shared handles -------------------------------------------------------------------------- */
+
+enum { SLOTS = 24, ALL = 2 * THREADS * ROUNDS + SLOTS, N = 64 };
+
+static struct {
+    pthread_mutex_t lock;
+    ignis_array slots[SLOTS]; /* what the threads work on */
+    ignis_array all[ALL];     /* everything that was ever made */
+    int count;
+} shared = {PTHREAD_MUTEX_INITIALIZER, {{0}}, {{0}}, 0};
+
+static ignis_array shared_get(int slot)
+{
+    ignis_array array;
+    pthread_mutex_lock(&shared.lock);
+    array = shared.slots[slot];
+    pthread_mutex_unlock(&shared.lock);
+    return array;
+}
+
+static void shared_put(int slot, ignis_array array)
+{
+    pthread_mutex_lock(&shared.lock);
+    if (array.id) {
+        if (shared.count == ALL)
+            abort();
+        shared.all[shared.count++] = array;
+        shared.slots[slot] = array;
+    }
+    pthread_mutex_unlock(&shared.lock);
+}
+
+/*  A shared handle may be freed, owned by another or referenced at any moment: these failures are the documented ones. */
+static void expect_documented(const char *what)
+{
+    ignis_status_info info;
+    char text[1024];
+    ignis_status_query(&info);
+    switch (info.diagnostic) {
+    case IGNIS_DIAG_NONE:
+    case IGNIS_DIAG_ARRAY_FREED:
+    case IGNIS_DIAG_FREE_BY_OTHER:
+    case IGNIS_DIAG_FREE_REFERENCED:
+    case IGNIS_DIAG_DOUBLE_ACQUIRE:
+    case IGNIS_DIAG_RELEASE_BY_OTHER:
+    case IGNIS_DIAG_TRANSFER_REFERENCED:
+    case IGNIS_DIAG_OWNER_DIFFERS:
+    case IGNIS_DIAG_REF_COUNT_ZERO:
+    case IGNIS_DIAG_PIN_TWICE:
+    case IGNIS_DIAG_PIN_MISSING: break;
+    default:
+        snprintf(text, sizeof text, "%s: %s: %.800s", what, ignis_diagnostic_name(info.diagnostic), info.message);
+        test__fail(__FILE__, __LINE__, text);
+    }
+    ignis_status_clear();
+}
+
+static void misuse(int index)
+{
+    unsigned random = (unsigned)index + 1;
+    float data[N];
+    char text[256];
+    ignis_array_info info;
+    ignis_contract_entry entry;
+    int round, i;
+    for (i = 0; i < N; i++)
+        data[i] = (float)i;
+    for (round = 0; round < ROUNDS; round++) {
+        int slot = (int)(next_random(&random) % SLOTS), operation = (int)(next_random(&random) % 20);
+        ignis_owner owner = (ignis_owner)(IGNIS_OWNER_IGNIS + (int)(next_random(&random) % 3));
+        ignis_array a = shared_get(slot);
+        switch (operation) {
+        case 0: shared_put(slot, test_array(1, N)); break;
+        case 1: shared_put(slot, ignis_array_slice(a, 0, 0, 1)); break;
+        case 2: shared_put(slot, ignis_array_reshape(a, IGNIS_SHAPE(1, N))); break;
+        case 3: shared_put(slot, ignis_array_clone(a)); break;
+        case 4:
+        case 5: ignis_array_free(a); break;
+        case 6: ignis_array_free_as(a, owner); break;
+        case 7: ignis_array_increment_ref(a); break;
+        case 8:
+        case 9: ignis_array_decrement_ref(a); break;
+        case 10: ignis_array_pin(a); break;
+        case 11: ignis_array_unpin(a); break;
+        case 12: ignis_array_transfer_ownership(a, owner); break;
+        case 13: ignis_contract_acquire(a, owner); break;
+        case 14: ignis_contract_release(a, owner); break;
+        case 15: ignis_array_from_host(a, data, IGNIS_F32, N); break;
+        case 16: ignis_array_to_host(a, data, IGNIS_F32, N); break;
+        case 17:
+            ignis_contract_track(a);
+            ignis_contract_audit(&entry, 1, -1);
+            ignis_contract_untrack(a);
+            break;
+        case 18:
+            if (ignis_array_query(a, &info) == IGNIS_OK)
+                CHECK(info.ref_count >= 0 && info.shape.dim[1] == N);
+            CHECK(ignis_array_to_string(a, text, sizeof text) > 0);
+            break;
+        default: ignis_array_add(a, a, a); break;
+        }
+        expect_documented("misuse");
+    }
+}
+
+TEST(random_use_of_shared_arrays)
+{
+    ignis_memory_info memory;
+    int i, live = 0, freed = 0;
+    SETUP(NULL);
+    memset(shared.slots, 0, sizeof shared.slots);
+    shared.count = 0;
+    for (i = 0; i < SLOTS; i++)
+        shared_put(i, test_array(1, N));
+    run_threads(misuse);
+    for (i = 0; i < shared.count; i++) {
+        ignis_array a = shared.all[i];
+        ignis_array_info info;
+        if (!ignis_array_is_live(a))
+            continue;
+        live++;
+        CHECK_OK(ignis_array_query(a, &info));
+        while (info.ref_count > 0)
+            CHECK_INT(ignis_array_decrement_ref(a), --info.ref_count);
+        freed += ignis_array_free_as(a, info.owner) == IGNIS_OK;
+    }
+    CHECK_INT(freed, live);
+    CHECK_OK(ignis_memory_query(0, &memory));
+    CHECK_INT(memory.live_blocks, 0);
+    CHECK_INT(memory.live_bytes, 0);
+    CHECK_INT(memory.pinned_bytes, 0);
+    CHECK_OK(ignis_contract_reset());
+}
+
+/* --- exactly one wins ----------------------------------------------------------------------------------------- */
+
+static ignis_array contested;
+static int winners;
+
+static void win(bool won)
+{
+    pthread_mutex_lock(&shared.lock);
+    winners += won;
+    pthread_mutex_unlock(&shared.lock);
+    ignis_status_clear();
+}
+
+static void free_contested(int index) { (void)index, win(ignis_array_free(contested) == IGNIS_OK); }
+static void acquire_contested(int index) { (void)index, win(ignis_contract_acquire(contested, IGNIS_OWNER_NVCCL) == IGNIS_OK); }
+static void pin_contested(int index) { (void)index, win(ignis_array_pin(contested) != NULL); }
+
+TEST(only_one_thread_frees_acquires_or_pins)
+{
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < 20; i++) {
+        contested = test_array(1, 8);
+        winners = 0, run_threads(pin_contested), CHECK_INT(winners, 1);
+        winners = 0, run_threads(acquire_contested), CHECK_INT(winners, 1);
+        CHECK_OK(ignis_contract_release(contested, IGNIS_OWNER_NVCCL));
+        winners = 0, run_threads(free_contested), CHECK_INT(winners, 1);
+    }
+}
+
+static void count_references(int index)
+{
+    int i;
+    (void)index;
+    for (i = 0; i < ROUNDS; i++)
+        CHECK(ignis_array_increment_ref(contested) > 0);
+    for (i = 1; i < ROUNDS; i++)
+        CHECK(ignis_array_decrement_ref(contested) > 0);
+}
+
+TEST(references_are_counted_exactly)
+{
+    ignis_array_info info;
+    int i;
+    SETUP(NULL);
+    contested = test_array(1, 8);
+    run_threads(count_references);
+    CHECK_OK(ignis_array_query(contested, &info));
+    CHECK_INT(info.ref_count, THREADS);
+    for (i = THREADS; i > 0; i--)
+        CHECK_INT(ignis_array_decrement_ref(contested), i - 1);
+    CHECK_OK(ignis_array_free(contested));
+}
+
+/* --- arrays of their own -------------------------------------------------------------------------------------- */
+
+static void use_own_arrays(int index)
+{
+    unsigned random = (unsigned)index * 77 + 5;
+    int i, k;
+    for (i = 0; i < ROUNDS / 10; i++) {
+        int64_t count = 1 + next_random(&random) % 3000, wrong = 0;
+        float *data = (float *)malloc(sizeof(float) * (size_t)count);
+        ignis_array a = test_array(1, count), b = ignis_array_clone(a);
+        REQUIRE(data);
+        CHECK_OK(ignis_array_scale(b, b, 1.0 + index));
+        CHECK_OK(ignis_array_free(a));
+        CHECK_OK(ignis_array_to_host(b, data, IGNIS_F32, count));
+        for (k = 0; k < count; k++)
+            wrong += data[k] != (float)k * (float)(1 + index);
+        CHECK_INT(wrong, 0);
+        CHECK_OK(ignis_array_free(b));
+        free(data);
+    }
+}
+
+TEST(threads_with_arrays_of_their_own)
+{
+    ignis_memory_info memory;
+    SETUP(NULL);
+    run_threads(use_own_arrays);
+    CHECK_OK(ignis_memory_query(0, &memory));
+    CHECK_INT(memory.live_blocks, 0);
+}
+
+TEST(the_first_use_of_a_device_may_come_from_all_threads)
+{
+    SETUP(NULL);
+    run_threads(use_own_arrays); /* nothing was used before on this thread */
+    CHECK_OK(ignis_shutdown());
+    SETUP(NULL);
+    run_threads(use_own_arrays);
+}
+
+/* --- kernels -------------------------------------------------------------------------------------------------- */
+
+static ignis_kernel shared_kernel;
+
+static ignis_kernel compile(const char *option)
+{
+    ignis_kernel_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.source = "extern \"C\" __global__ void plus(float *x, int n)\n"
+                  "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] += STEP; }\n";
+    desc.entry = "plus";
+    desc.options = &option;
+    desc.option_count = 1;
+    return ignis_kernel_compile(&desc);
+}
+
+static void launch_and_check(ignis_kernel kernel, float step, int times)
+{
+    ignis_array a = test_array(1, N);
+    ignis_launch launch;
+    ignis_arg args[2];
+    float data[N];
+    int i, wrong = 0;
+    memset(&launch, 0, sizeof launch);
+    launch.grid[0] = 2;
+    launch.block[0] = N / 2;
+    args[0] = ignis_arg_array(a);
+    args[1] = ignis_arg_i32(N);
+    for (i = 0; i < times; i++)
+        CHECK_OK(ignis_kernel_launch(kernel, &launch, args, 2));
+    CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, N));
+    for (i = 0; i < N; i++)
+        wrong += data[i] != (float)i + step * (float)times;
+    CHECK_INT(wrong, 0);
+    CHECK_OK(ignis_array_free(a));
+}
+
+static void compile_the_same(int index)
+{
+    ignis_kernel kernel = compile("-DSTEP=3.0f");
+    (void)index;
+    launch_and_check(kernel, 3.0F, 3);
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
+static void compile_one_of_four(int index)
+{
+    char option[32];
+    ignis_kernel kernel;
+    snprintf(option, sizeof option, "-DSTEP=%d.0f", index % 4);
+    kernel = compile(option);
+    launch_and_check(kernel, (float)(index % 4), 2);
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
+static void launch_shared(int index)
+{
+    (void)index;
+    launch_and_check(shared_kernel, 1.0F, 20);
+}
+
+static void launch_while_freed(int index)
+{
+    ignis_array a = test_array(1, N);
+    ignis_launch launch;
+    ignis_arg args[2];
+    int i;
+    memset(&launch, 0, sizeof launch);
+    launch.grid[0] = 1;
+    launch.block[0] = N;
+    args[0] = ignis_arg_array(a);
+    args[1] = ignis_arg_i32(N);
+    for (i = 0; i < 20; i++) {
+        if (index == 0 && i == 10)
+            CHECK_OK(ignis_kernel_free(shared_kernel));
+        ignis_kernel_launch(shared_kernel, &launch, args, 2);
+        CHECK(ignis_status_last() == IGNIS_OK || ignis_status_last() == IGNIS_ERROR_FREED);
+        ignis_status_clear();
+    }
+    CHECK_OK(ignis_array_free(a));
+}
+
+TEST(all_threads_compile_the_same_kernel)
+{
+    ignis_desc desc = test_desc(NULL);
+    desc.cache_dir = "off";
+    SETUP(&desc);
+    run_threads(compile_the_same);
+}
+
+TEST(threads_compile_four_kernels)
+{
+    SETUP(NULL);
+    run_threads(compile_one_of_four);
+}
+
+TEST(threads_launch_one_kernel)
+{
+    SETUP(NULL);
+    shared_kernel = compile("-DSTEP=1.0f");
+    run_threads(launch_shared);
+    CHECK_OK(ignis_kernel_free(shared_kernel));
+}
+
+TEST(a_kernel_is_freed_while_others_launch_it)
+{
+    SETUP(NULL);
+    shared_kernel = compile("-DSTEP=1.0f");
+    run_threads(launch_while_freed);
+    CHECK_OK(ignis_synchronize());
+}
+
+static void warm_up(int index)
+{
+    (void)index;
+    CHECK_OK(ignis_warmup(NULL, 0));
+}
+
+TEST(threads_warm_up_together)
+{
+    SETUP(NULL);
+    run_threads(warm_up);
+}
+
+/* --- memory and streams --------------------------------------------------------------------------------------- */
+
+static void trim_and_query(int index)
+{
+    ignis_memory_info info;
+    int i;
+    for (i = 0; i < ROUNDS / 10; i++) {
+        ignis_array a = test_array(1 + index, 100 * (1 + i % 7));
+        if (index % 4 == 0)
+            CHECK(ignis_memory_trim(0) >= 0);
+        if (index % 4 == 1)
+            CHECK_OK(ignis_synchronize());
+        CHECK_OK(ignis_memory_query(0, &info));
+        CHECK(info.live_blocks >= 1 && info.live_blocks <= THREADS);
+        CHECK_OK(ignis_array_free(a));
+    }
+}
+
+TEST(threads_trim_while_others_allocate)
+{
+    ignis_memory_info info;
+    SETUP(NULL);
+    run_threads(trim_and_query);
+    CHECK(ignis_memory_trim(0) >= 0);
+    CHECK_OK(ignis_memory_query(0, &info));
+    CHECK_INT(info.live_bytes, 0);
+    CHECK_INT(info.reserved_bytes, 0);
+}
+
+static void fail_with_own_text(int index)
+{
+    char expected[64];
+    int i;
+    snprintf(expected, sizeof expected, "%d", 1000 + index);
+    for (i = 0; i < ROUNDS; i++) {
+        CHECK_STATUS(ignis_device_use(1000 + index), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
+        CHECK_MESSAGE_HAS(expected);
+    }
+}
+
+TEST(each_thread_reads_its_own_message)
+{
+    SETUP(NULL);
+    run_threads(fail_with_own_text);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
