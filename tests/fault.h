@@ -1,7 +1,7 @@
 /*  fault.h - counts the driver and NVRTC calls that Ignis makes, and makes chosen ones fail without performing them
 
     Include it before test.h. fault_arm(prefix, at, code) lets the at-th call of the functions whose names start so fail; with
-    fault.all every later one fails too. Counts are kept by function name. host_alloc and host_free are a host allocator
+    fault.all every later one fails too, or with fault.until all up to the first success of that function. Counts are kept by function name. host_alloc and host_free are a host allocator
     that counts what is out and can fail, too: ignis_allocator = {host_alloc, host_free, &counter}. */
 #ifndef FAULT_H
 #define FAULT_H
@@ -21,12 +21,13 @@ static struct {
     const char *prefix; /* of the functions that are to fail */
     int at, code, seen;
     bool all;
+    const char *until;  /* null: for ever */
     const char *failed; /* the first function that was made to fail; null: none was */
     struct {
         const char *name;
         int done, failed;
     } table[FAULT_NAMES];
-} fault = {PTHREAD_MUTEX_INITIALIZER, "", 0, 0, 0, false, NULL, {{NULL, 0, 0}}};
+} fault = {PTHREAD_MUTEX_INITIALIZER, "", 0, 0, 0, false, NULL, NULL, {{NULL, 0, 0}}};
 
 static inline int fault__find(const char *name)
 {
@@ -60,6 +61,8 @@ static inline int fault_note(const char *name, int result)
     if (result == 0) {
         pthread_mutex_lock(&fault.lock);
         fault.table[fault__find(name)].done++;
+        if (fault.until && strcmp(fault.until, name) == 0)
+            fault.at = 0;
         pthread_mutex_unlock(&fault.lock);
     }
     return result;
@@ -71,7 +74,7 @@ static __thread int fault__code;
 static inline void fault_arm(const char *prefix, int at, int code)
 {
     pthread_mutex_lock(&fault.lock);
-    fault.prefix = prefix, fault.at = at, fault.code = code, fault.seen = 0, fault.all = false, fault.failed = NULL;
+    fault.prefix = prefix, fault.at = at, fault.code = code, fault.seen = 0, fault.all = false, fault.until = fault.failed = NULL;
     pthread_mutex_unlock(&fault.lock);
 }
 

@@ -428,6 +428,8 @@ TEST(a_driver_out_of_memory_is_met_by_trimming)
     SETUP(NULL);
     CHECK_OK(ignis_array_free(block(8 * MIB)));
     fault_arm("cuMemAlloc_v2", 1, OUT_OF_MEMORY);
+    fault.all = true;
+    fault.until = "cuMemFree_v2";
     a = block(40 * MIB);
     CHECK(fault.failed != NULL);
     fault_disarm();

@@ -273,6 +273,33 @@ TEST(the_first_use_of_a_device_may_come_from_all_threads)
     run_threads(use_own_arrays);
 }
 
+static pthread_barrier_t turn;
+
+static void *live_through_a_shutdown(void *arg)
+{
+    (void)arg;
+    CHECK_OK(ignis_array_free(test_array(8, 8)));
+    pthread_barrier_wait(&turn); /* the main thread shuts down and sets up again */
+    pthread_barrier_wait(&turn);
+    CHECK_OK(ignis_array_free(test_array(8, 8)));
+    CHECK_OK(ignis_synchronize());
+    return NULL;
+}
+
+TEST(a_thread_goes_on_after_another_setup)
+{
+    pthread_t thread;
+    SETUP(NULL);
+    pthread_barrier_init(&turn, NULL, 2);
+    REQUIRE(pthread_create(&thread, NULL, live_through_a_shutdown, NULL) == 0);
+    pthread_barrier_wait(&turn);
+    CHECK_OK(ignis_shutdown());
+    CHECK(test__setup(__FILE__, __LINE__, NULL));
+    pthread_barrier_wait(&turn);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&turn);
+}
+
 /* --- kernels -------------------------------------------------------------------------------------------------- */
 
 static ignis_kernel shared_kernel;
