@@ -144,7 +144,7 @@ report()
 # An object with the implementation exports the public functions alone, and needs nothing of CUDA.
 gcc -I. -c $src/together.c -o $out/symbols.o $with $implement
 report 'exported, but not a public name' "$(nm -g --defined-only $out/symbols.o | awk '$3 !~ /^ignis_[a-z]/ { print $3 }')"
-report 'private name without its prefix' "$(nm --defined-only $out/symbols.o | awk '$2 ~ /[tdbr]/ && $3 !~ /^(ignis_|__func__)/ { print $3 }')"
+report 'private name without its prefix' "$(nm --defined-only $out/symbols.o | awk '$2 ~ /[tdbr]/ && $3 !~ /^ignis_|\.[0-9]+$/ { print $3 }')"
 report 'linked against CUDA' "$(nm -u $out/symbols.o | grep -E ' (cu|nvrtc|nccl)')"
 
 # Macros that reach a user of the declarations.
