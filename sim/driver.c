@@ -150,8 +150,7 @@ enum {
 enum {
     NEEDS_NOTHING,
     NEEDS_INIT,     /* cuInit was called, in this process */
-    NEEDS_CURRENT,  /* the thread has a current context that is alive */
-    NEEDS_HEALTHY,  /* ... and it has no lasting error */
+    NEEDS_HEALTHY,  /* the thread has a current context that is alive and has no lasting error */
     NEEDS_MASK = 15,
     UNSAFE = 16     /* not allowed while some stream captures (see capture_forbids) */
 };
@@ -179,8 +178,8 @@ enum {
     X(cuCtxPopCurrent_v2, release, NEEDS_INIT) \
     X(cuCtxSetCurrent, context, NEEDS_INIT) \
     X(cuCtxGetCurrent, query, NEEDS_INIT) \
-    X(cuCtxGetDevice, query, NEEDS_CURRENT) \
-    X(cuCtxGetStreamPriorityRange, query, NEEDS_CURRENT) \
+    X(cuCtxGetDevice, query, NEEDS_INIT) \
+    X(cuCtxGetStreamPriorityRange, query, NEEDS_HEALTHY) \
     X(cuCtxSynchronize, sync, NEEDS_HEALTHY) \
     X(cuCtxEnablePeerAccess, context, NEEDS_HEALTHY) \
     X(cuCtxDisablePeerAccess, release, NEEDS_HEALTHY) \
@@ -205,19 +204,19 @@ enum {
     X(cuMemcpyAsync, copy, NEEDS_HEALTHY) \
     X(cuMemcpyPeerAsync, copy, NEEDS_HEALTHY) \
     X(cuMemcpy2DAsync_v2, copy, NEEDS_HEALTHY) \
-    X(cuMemcpyHtoD_v2, copy, NEEDS_HEALTHY | UNSAFE) \
-    X(cuMemcpyDtoH_v2, copy, NEEDS_HEALTHY | UNSAFE) \
-    X(cuMemcpyDtoD_v2, copy, NEEDS_HEALTHY | UNSAFE) \
+    X(cuMemcpyHtoD_v2, copy, NEEDS_HEALTHY) \
+    X(cuMemcpyDtoH_v2, copy, NEEDS_HEALTHY) \
+    X(cuMemcpyDtoD_v2, copy, NEEDS_HEALTHY) \
     X(cuStreamCreate, stream, NEEDS_HEALTHY) \
     X(cuStreamCreateWithPriority, stream, NEEDS_HEALTHY) \
     X(cuStreamDestroy_v2, release, NEEDS_HEALTHY) \
     X(cuStreamQuery, query, NEEDS_HEALTHY) \
     X(cuStreamSynchronize, sync, NEEDS_HEALTHY) \
     X(cuStreamWaitEvent, sync, NEEDS_HEALTHY) \
-    X(cuStreamGetCtx, query, NEEDS_CURRENT) \
-    X(cuStreamGetId, query, NEEDS_CURRENT) \
-    X(cuStreamGetPriority, query, NEEDS_CURRENT) \
-    X(cuStreamGetFlags, query, NEEDS_CURRENT) \
+    X(cuStreamGetCtx, query, NEEDS_HEALTHY) \
+    X(cuStreamGetId, query, NEEDS_HEALTHY) \
+    X(cuStreamGetPriority, query, NEEDS_HEALTHY) \
+    X(cuStreamGetFlags, query, NEEDS_HEALTHY) \
     X(cuLaunchHostFunc, launch, NEEDS_HEALTHY) \
     X(cuEventCreate, event, NEEDS_HEALTHY) \
     X(cuEventRecord, event, NEEDS_HEALTHY) \
@@ -278,7 +277,7 @@ enum {
 };
 
 static const size_t page = 4096;
-static const size_t fill_limit = (size_t)64 << 20;     /* a larger block is filled only so far, to keep it virtual */
+static const size_t fill_limit = (size_t)8 << 20;       /* a larger block is filled only so far, to keep it virtual */
 
 typedef enum { STREAMS_EAGER, STREAMS_LAZY, STREAMS_THREAD, STREAMS_COUNT } sim_streams;
 static const char *const stream_modes[STREAMS_COUNT] = {"eager", "lazy", "thread"};
@@ -547,8 +546,7 @@ static int check_needs(int needs)
     if (thread.in_callback) return ERROR_NOT_PERMITTED;
     if (needs == NEEDS_INIT) return SUCCESS;
     if (!context) return ERROR_INVALID_CONTEXT;
-    if (!context->active) return ERROR_CONTEXT_IS_DESTROYED;
-    return needs == NEEDS_HEALTHY ? context->error : SUCCESS;
+    return context->active ? context->error : ERROR_CONTEXT_IS_DESTROYED;
 }
 
 /* Takes the lock when it succeeds. */
@@ -1432,7 +1430,7 @@ static const struct { int first, last, value; } attributes[] = {
     {13, 13, 1980000}, {14, 14, 512}, {15, 15, 1},      /* clock in kHz, texture alignment, copies overlap */
     {16, 16, 132}, {17, 18, 0}, {19, 19, 1}, {20, 20, 0},/* SMs; time limit, integrated; maps host memory; compute mode */
     {21, 29, 0}, {30, 30, 512}, {31, 31, 1}, {32, 32, 0},/* textures; surface alignment; concurrent kernels; ECC */
-    {34, 35, 0}, {36, 36, 3201000}, {37, 37, 6144},     /* PCI device, TCC; memory clock in kHz, bus width */
+    {34, 35, 0}, {36, 36, 3201000}, {37, 37, 6016},     /* PCI device, TCC; memory clock in kHz, bus width */
     {38, 38, 60 << 20}, {39, 39, THREADS_PER_SM},       /* L2 bytes, threads of an SM */
     {40, 40, 3}, {41, 41, 1}, {42, 50, 0}, {51, 51, 32},/* copy engines, unified addresses; textures, PCI domain; pitch */
     {52, 74, 0}, {77, 77, 0}, {78, 80, 1},              /* textures and surfaces; priorities, L1 caches */
@@ -1566,6 +1564,7 @@ SIM_API CUresult cuCtxGetDevice(CUdevice *device)
 {
     BEGIN(cuCtxGetDevice);
     REQUIRE(device, ERROR_INVALID_VALUE);
+    REQUIRE(current(), ERROR_INVALID_CONTEXT);
     *device = current()->device;
     return leave(SUCCESS);
 }
@@ -1592,7 +1591,7 @@ SIM_API CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
     sim_context *peer = handle_get(OBJECT_CONTEXT, handle);
     REQUIRE(!flags, ERROR_INVALID_VALUE);
     REQUIRE(peer && peer->active, ERROR_INVALID_CONTEXT);
-    REQUIRE(peer != current(), ERROR_INVALID_DEVICE);
+    REQUIRE(peer != current(), ERROR_PEER_ACCESS_UNSUPPORTED);
     REQUIRE(!(current()->peers & 1u << peer->device), ERROR_PEER_ACCESS_ALREADY_ENABLED);
     current()->peers |= 1u << peer->device;
     return leave(SUCCESS);
@@ -1627,6 +1626,7 @@ SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 SIM_API CUresult cuMemFree_v2(CUdeviceptr address)
 {
     BEGIN(cuMemFree_v2);
+    REQUIRE(address, SUCCESS);
     sim_range *range = range_starting(address, RANGE_DEVICE);
     REQUIRE(range, ERROR_INVALID_VALUE);
     int code = context_finish(range->context);
@@ -1710,7 +1710,9 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute 
 
 static int host_alloc(void **out, size_t bytes)
 {
-    if (!out || !bytes) return ERROR_INVALID_VALUE;
+    if (!out) return ERROR_INVALID_VALUE;
+    *out = NULL;
+    if (!bytes) return SUCCESS;
     sim_range *range = block_new(&sim.host_arena, bytes, RANGE_PINNED, current());
     if (range) *out = (void *)range->start;
     return range ? SUCCESS : ERROR_OUT_OF_MEMORY;
@@ -1739,6 +1741,7 @@ static void finish_everything(void)
 SIM_API CUresult cuMemFreeHost(void *pointer)
 {
     BEGIN(cuMemFreeHost);
+    REQUIRE(pointer, SUCCESS);
     REQUIRE(range_starting((uintptr_t)pointer, RANGE_PINNED), ERROR_INVALID_VALUE);
     finish_everything();
     sim_range *range = range_starting((uintptr_t)pointer, RANGE_PINNED);
@@ -1761,7 +1764,8 @@ SIM_API CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int 
 SIM_API CUresult cuMemHostUnregister(void *pointer)
 {
     BEGIN(cuMemHostUnregister);
-    REQUIRE(range_starting((uintptr_t)pointer, RANGE_REGISTERED), ERROR_HOST_MEMORY_NOT_REGISTERED);
+    REQUIRE(range_at((uintptr_t)pointer), ERROR_HOST_MEMORY_NOT_REGISTERED);
+    REQUIRE(range_starting((uintptr_t)pointer, RANGE_REGISTERED), ERROR_INVALID_VALUE);
     finish_everything();
     sim_range *range = range_starting((uintptr_t)pointer, RANGE_REGISTERED);
     REQUIRE(range, ERROR_HOST_MEMORY_NOT_REGISTERED);
@@ -2406,7 +2410,7 @@ SIM_API CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && !*out; i++)
         *out = function_address(symbol, strlen(symbol), suffixes[i]);
     if (status) *status = *out ? 0 : 1;
-    return (CUresult)(*out ? SUCCESS : ERROR_NOT_FOUND);
+    return (CUresult)(*out || status ? SUCCESS : ERROR_NOT_FOUND);
 }
 
 /* >>for the executor */

@@ -1,0 +1,685 @@
+/*  test_driver.c - checks of the simulator's libcuda
+
+    Each lane (a way to run streams, or a setting) is a child process, since the simulator reads its settings once. Kernels
+    need libnvrtc.so beside libcuda.so.1; without it those checks are skipped.
+
+        test_driver [folder of the libraries]     default: ../build/sim
+*/
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef unsigned long long ptr;
+typedef void *handle;
+
+#define FUNCTIONS(X) \
+    X(cuInit, (unsigned)) X(cuDriverGetVersion, (int *)) X(cuDeviceGet, (int *, int)) X(cuDeviceGetCount, (int *)) \
+    X(cuDeviceGetName, (char *, int, int)) X(cuDeviceGetAttribute, (int *, int, int)) X(cuDeviceGetUuid_v2, (char *, int)) \
+    X(cuDevicePrimaryCtxRetain, (handle *, int)) X(cuDevicePrimaryCtxRelease_v2, (int)) \
+    X(cuDevicePrimaryCtxReset_v2, (int)) X(cuDevicePrimaryCtxGetState, (int, unsigned *, int *)) \
+    X(cuCtxSetCurrent, (handle)) X(cuCtxGetCurrent, (handle *)) X(cuCtxPushCurrent_v2, (handle)) \
+    X(cuCtxPopCurrent_v2, (handle *)) X(cuCtxGetDevice, (int *)) X(cuCtxSynchronize, (void)) \
+    X(cuCtxEnablePeerAccess, (handle, unsigned)) X(cuCtxDisablePeerAccess, (handle)) \
+    X(cuMemAlloc_v2, (ptr *, size_t)) X(cuMemFree_v2, (ptr)) X(cuMemGetInfo_v2, (size_t *, size_t *)) \
+    X(cuMemGetAddressRange_v2, (ptr *, size_t *, ptr)) X(cuPointerGetAttribute, (void *, int, ptr)) \
+    X(cuMemHostAlloc, (void **, size_t, unsigned)) X(cuMemFreeHost, (void *)) X(cuMemHostRegister_v2, (void *, size_t, unsigned)) \
+    X(cuMemHostUnregister, (void *)) X(cuMemsetD8Async, (ptr, unsigned char, size_t, handle)) \
+    X(cuMemsetD32Async, (ptr, unsigned, size_t, handle)) X(cuMemcpyHtoD_v2, (ptr, const void *, size_t)) \
+    X(cuMemcpyDtoH_v2, (void *, ptr, size_t)) X(cuMemcpyHtoDAsync_v2, (ptr, const void *, size_t, handle)) \
+    X(cuMemcpyDtoHAsync_v2, (void *, ptr, size_t, handle)) X(cuMemcpyDtoDAsync_v2, (ptr, ptr, size_t, handle)) \
+    X(cuMemcpyPeerAsync, (ptr, handle, ptr, handle, size_t, handle)) X(cuStreamCreate, (handle *, unsigned)) \
+    X(cuStreamDestroy_v2, (handle)) X(cuStreamQuery, (handle)) X(cuStreamSynchronize, (handle)) \
+    X(cuStreamWaitEvent, (handle, handle, unsigned)) X(cuLaunchHostFunc, (handle, void (*)(void *), void *)) \
+    X(cuEventCreate, (handle *, unsigned)) X(cuEventRecord, (handle, handle)) X(cuEventQuery, (handle)) \
+    X(cuEventSynchronize, (handle)) X(cuEventDestroy_v2, (handle)) X(cuEventElapsedTime, (float *, handle, handle)) \
+    X(cuModuleLoadData, (handle *, const void *)) X(cuModuleUnload, (handle)) \
+    X(cuModuleGetFunction, (handle *, handle, const char *)) X(cuModuleGetGlobal_v2, (ptr *, size_t *, handle, const char *)) \
+    X(cuFuncGetAttribute, (int *, int, handle)) X(cuFuncSetAttribute, (handle, int, int)) \
+    X(cuFuncGetParamInfo, (handle, size_t, size_t *, size_t *)) \
+    X(cuLaunchKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **)) \
+    X(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *)) X(cuGetErrorName, (int, const char **)) \
+    X(ignis_sim_fail, (const char *))
+
+#define X(name, arguments) static int (*name) arguments;
+FUNCTIONS(X)
+#undef X
+static long (*ignis_sim_live)(const char *);
+static long (*ignis_sim_calls)(const char *);
+
+static const char *folder = "../build/sim";
+static const char *lane;
+static int passed, failed, skipped;
+
+#define CHECK(condition) check(condition, #condition, __LINE__)
+#define CODE(expected, call) check_code(expected, call, #call, __LINE__)
+#define OK(call) CODE(0, call)
+
+static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void check(int condition, const char *what, int line)
+{
+    pthread_mutex_lock(&count_lock);
+    if (condition) passed++;
+    else failed++, printf("test_driver.c:%d: [%s] %s\n", line, lane, what);
+    pthread_mutex_unlock(&count_lock);
+}
+
+static void check_code(int expected, int code, const char *what, int line)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s: %d, expected %d", what, code, expected);
+    check(code == expected, text, line);
+}
+
+static void *open_library(const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void load_driver(void)
+{
+    void *library = open_library("libcuda.so.1");
+    if (!library) fprintf(stderr, "%s\n", dlerror()), exit(2);
+#define X(name, arguments) if (!(*(void **)&name = dlsym(library, #name))) fprintf(stderr, "no %s\n", #name), exit(2);
+    FUNCTIONS(X)
+#undef X
+    *(void **)&ignis_sim_live = dlsym(library, "ignis_sim_live");
+    *(void **)&ignis_sim_calls = dlsym(library, "ignis_sim_calls");
+}
+
+/* Nothing may be alive between tests. */
+static void check_empty(void)
+{
+    static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module"};
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) CHECK(ignis_sim_live(watched[i]) == 0);
+}
+
+static handle context_of(int device)
+{
+    handle context = NULL;
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
+    return context;
+}
+
+static ptr new_block(size_t bytes)
+{
+    ptr block = 0;
+    OK(cuMemAlloc_v2(&block, bytes));
+    return block;
+}
+
+static handle new_stream(void)
+{
+    handle stream = NULL;
+    OK(cuStreamCreate(&stream, 1));
+    return stream;
+}
+
+static handle new_event(void)
+{
+    handle event = NULL;
+    OK(cuEventCreate(&event, 0));
+    return event;
+}
+
+/* >>kernels */
+
+static const char *const kernel_text =
+    "extern \"C\" {\n"
+    "__device__ int counter = 5;\n"
+    "__global__ void iota(int *out, int start, int n)\n"
+    "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = start + i; }\n"
+    "__global__ void wild(int *out) { out[0] = 1; }\n"
+    "__global__ __launch_bounds__(64) void small(int *out) { out[threadIdx.x] = 1; }\n"
+    "__global__ void shared_bytes(int *out) { extern __shared__ int s[]; s[threadIdx.x] = 1; out[0] = s[0]; }\n"
+    "}\n";
+
+/* The compiled kernels, or NULL without NVRTC. */
+static char *compile_kernels(void)
+{
+    int (*create)(handle *, const char *, const char *, int, const char *const *, const char *const *);
+    int (*compile)(handle, int, const char *const *), (*get_size)(handle, size_t *), (*get)(handle, char *);
+    void *library = open_library("libnvrtc.so");
+    handle program;
+    size_t size = 0;
+    char *image = NULL;
+    if (!library) return NULL;
+    *(void **)&create = dlsym(library, "nvrtcCreateProgram");
+    *(void **)&compile = dlsym(library, "nvrtcCompileProgram");
+    *(void **)&get_size = dlsym(library, "nvrtcGetCUBINSize");
+    *(void **)&get = dlsym(library, "nvrtcGetCUBIN");
+    if (!create || !compile || !get_size || !get) return NULL;
+    const char *options[] = {"--gpu-architecture=sm_90"};
+    if (create(&program, kernel_text, "kernels.cu", 0, NULL, NULL) || compile(program, 1, options)) return NULL;
+    if (!get_size(program, &size) && (image = malloc(size))) get(program, image);
+    return image;
+}
+
+static handle function_of(handle module, const char *name)
+{
+    handle function = NULL;
+    OK(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+static int launch(handle function, unsigned threads, unsigned shared, handle stream, void **arguments)
+{
+    return cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, shared, stream, arguments, NULL);
+}
+
+/* >>tests of every lane */
+
+static void test_devices(void)
+{
+    int n = 0, version = 0, value = 0;
+    char name[64] = "", a[16], b[16];
+    const char *text = NULL;
+    OK(cuDriverGetVersion(&version));
+    OK(cuDeviceGetCount(&n));
+    CHECK(n == 2 && version == 13000);
+    OK(cuDeviceGetName(name, sizeof name, 0));
+    CHECK(!strcmp(name, "Ignis Simulator (CPU)"));
+    OK(cuDeviceGetUuid_v2(a, 0));
+    OK(cuDeviceGetUuid_v2(b, 1));
+    CHECK(memcmp(a, b, 16));
+    OK(cuDeviceGetAttribute(&value, 75, 0));
+    CHECK(value == 9);
+    OK(cuDeviceGetAttribute(&value, 97, 1));
+    CHECK(value == 232448);
+    CODE(1, cuDeviceGetAttribute(&value, 9999, 0));
+    CODE(101, cuDeviceGet(&value, 2));
+    OK(cuGetErrorName(700, &text));
+    CHECK(text && !strcmp(text, "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    CODE(1, cuGetErrorName(12345, &text));
+}
+
+static void test_symbols(void)
+{
+    void *address = NULL;
+    int status = -1;
+    OK(cuGetProcAddress_v2("cuMemAlloc", &address, 12000, 0, &status));
+    CHECK(address == (void *)cuMemAlloc_v2 && status == 0);
+    OK(cuGetProcAddress_v2("cuNothing", &address, 12000, 0, &status));
+    CHECK(!address && status == 1);
+}
+
+static void test_contexts(void)
+{
+    handle first, second, top = NULL;
+    int active, device;
+    unsigned flags;
+    ptr block;
+    OK(cuCtxSetCurrent(NULL));
+    CODE(201, cuCtxSynchronize());
+    CODE(201, cuDevicePrimaryCtxRelease_v2(0));
+    first = context_of(0);
+    OK(cuDevicePrimaryCtxRetain(&second, 0));
+    CHECK(first == second && ignis_sim_live("context") == 2);
+    OK(cuDevicePrimaryCtxRetain(&second, 1));
+    OK(cuCtxPushCurrent_v2(second));
+    OK(cuCtxGetDevice(&device));
+    CHECK(device == 1);
+    OK(cuCtxPopCurrent_v2(&top));
+    CHECK(top == second);
+    OK(cuCtxEnablePeerAccess(second, 0));
+    CODE(704, cuCtxEnablePeerAccess(second, 0));
+    CODE(217, cuCtxEnablePeerAccess(first, 0));
+    OK(cuCtxDisablePeerAccess(second));
+    CODE(705, cuCtxDisablePeerAccess(second));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    OK(cuCtxSynchronize());
+    block = new_block(100);
+    handle stream = new_stream();
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    CHECK(!active);
+    CODE(709, cuMemAlloc_v2(&block, 16));
+    context_of(0);
+    CODE(400, cuStreamSynchronize(stream));
+    CODE(1, cuMemFree_v2(block));
+    CODE(201, cuCtxPushCurrent_v2((handle)0x1234));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void test_memory(void)
+{
+    unsigned char out[1000];
+    size_t before, after, total, size;
+    ptr base = 0, block;
+    int type = 0;
+    handle context = context_of(0);
+    OK(cuMemGetInfo_v2(&before, &total));
+    block = new_block(1000);
+    OK(cuMemGetInfo_v2(&after, &total));
+    CHECK(before - after == 1024 && ignis_sim_live("bytes") == 1000);
+    OK(cuMemcpyDtoH_v2(out, block, 1000));
+    CHECK(out[0] == 0xFF && out[999] == 0xFF);
+    OK(cuMemGetAddressRange_v2(&base, &size, block + 999));
+    CHECK(base == block && size == 1000);
+    CODE(500, cuMemGetAddressRange_v2(&base, &size, block + 1000));
+    CODE(1, cuMemcpyDtoH_v2(out, block + 1, 1000));
+    CODE(1, cuMemcpyHtoD_v2(block, NULL, 4));
+    CODE(1, cuMemcpyHtoD_v2((ptr)(uintptr_t)out, out, 4));
+    CODE(1, cuMemsetD32Async(block + 2, 0, 1, NULL));
+    CODE(1, cuMemsetD8Async(block, 0, 1001, NULL));
+    OK(cuPointerGetAttribute(&type, 2, block));
+    CHECK(type == 2);
+    CODE(1, cuPointerGetAttribute(&type, 2, (ptr)(uintptr_t)out));
+    CODE(1, cuMemAlloc_v2(&base, 0));
+    CODE(2, cuMemAlloc_v2(&base, (size_t)3 << 30));
+    CODE(1, cuMemFree_v2(block + 8));
+    OK(cuMemFree_v2(block));
+    CODE(1, cuMemFree_v2(block));
+    CODE(1, cuMemcpyDtoH_v2(out, block, 4));
+    OK(cuMemFree_v2(0));
+    CHECK(new_block(1000) != block);
+    OK(cuDevicePrimaryCtxReset_v2(0));
+    CODE(709, cuCtxSynchronize());
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    (void)context;
+}
+
+static void test_pinned(void)
+{
+    static char plain[8192];
+    void *pinned = NULL;
+    ptr block;
+    context_of(0);
+    block = new_block(4096);
+    OK(cuMemHostAlloc(&pinned, 4096, 0));
+    memset(pinned, 7, 4096);
+    OK(cuMemcpyHtoD_v2(block, pinned, 4096));
+    CODE(1, cuMemcpyHtoD_v2(block, (char *)pinned + 1, 4096));
+    CODE(1, cuMemFreeHost(plain));
+    OK(cuMemHostRegister_v2(plain, 4096, 0));
+    CODE(712, cuMemHostRegister_v2(plain + 100, 4096, 0));
+    OK(cuMemcpyDtoH_v2(plain, block, 4096));
+    CHECK(plain[4095] == 7);
+    CHECK(ignis_sim_live("hostalloc") == 2);
+    OK(cuMemHostUnregister(plain));
+    CODE(713, cuMemHostUnregister(plain));
+    OK(cuMemFreeHost(pinned));
+    CODE(1, cuMemFreeHost(pinned));
+    OK(cuMemFree_v2(block));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* A pageable source may be changed as soon as the call returned; a pinned one only when the copy is done. */
+static void test_copy_snapshot(void)
+{
+    int *pinned = NULL, source = 11, out[2] = {0};
+    ptr block;
+    context_of(0);
+    handle stream = new_stream();
+    block = new_block(8);
+    OK(cuMemHostAlloc((void **)&pinned, 8, 0));
+    pinned[0] = 21;
+    OK(cuMemcpyHtoDAsync_v2(block, &source, 4, stream));
+    source = 12;
+    OK(cuMemcpyHtoDAsync_v2(block + 4, pinned, 4, stream));
+    if (!strcmp(lane, "lazy")) pinned[0] = 22;
+    OK(cuMemcpyDtoHAsync_v2(out, block, 8, stream));
+    CHECK(out[0] == 11);
+    CHECK(out[1] == (strcmp(lane, "lazy") ? 21 : 22));
+    OK(cuMemFreeHost(pinned));
+    OK(cuMemFree_v2(block));
+    OK(cuStreamDestroy_v2(stream));
+    CODE(400, cuStreamSynchronize(stream));
+    CODE(400, cuStreamDestroy_v2(stream));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* The two streams pass a value to and fro; right only if every wait is honoured. */
+static void test_events(void)
+{
+    enum { ROUNDS = 50 };
+    int *pinned = NULL;
+    float ms = -1;
+    context_of(0);
+    handle a = new_stream(), b = new_stream(), first = new_event(), event = new_event();
+    ptr x = new_block(4 * ROUNDS), y = new_block(4 * ROUNDS);
+    OK(cuMemHostAlloc((void **)&pinned, 4 * ROUNDS, 0));
+    CODE(400, cuEventElapsedTime(&ms, first, event));
+    OK(cuEventQuery(event));
+    OK(cuEventRecord(first, a));
+    OK(cuMemsetD32Async(x, 77, 1, a));
+    for (unsigned i = 0; i + 1 < ROUNDS; i++) {
+        OK(cuEventRecord(event, a));
+        OK(cuStreamWaitEvent(b, event, 0));
+        OK(cuMemcpyDtoDAsync_v2(y + 4 * i, x + 4 * i, 4, b));
+        OK(cuEventRecord(event, b));
+        OK(cuStreamWaitEvent(a, event, 0));
+        OK(cuMemcpyDtoDAsync_v2(x + 4 * i + 4, y + 4 * i, 4, a));
+    }
+    OK(cuMemcpyDtoHAsync_v2(pinned, x, 4 * ROUNDS, a));
+    OK(cuEventRecord(event, a));
+    OK(cuEventSynchronize(event));
+    CHECK(pinned[0] == 77 && pinned[ROUNDS - 1] == 77);
+    OK(cuEventElapsedTime(&ms, first, event));
+    CHECK(ms >= 0 && ms < 10000);
+    OK(cuEventDestroy_v2(event));
+    CODE(400, cuEventRecord(event, a));
+    CODE(400, cuStreamWaitEvent(a, event, 0));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void set_flag(void *flag)
+{
+    handle context;
+    *(int *)flag = cuCtxGetCurrent(&context);
+}
+
+static void test_host_function(void)
+{
+    int flag = -1;
+    context_of(0);
+    handle stream = new_stream();
+    OK(cuLaunchHostFunc(stream, set_flag, &flag));
+    OK(cuStreamSynchronize(stream));
+    CHECK(flag == 800);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* Work of the NULL stream comes after that of blocking streams, and before their later work. */
+static void test_legacy_stream(void)
+{
+    int *pinned = NULL;
+    handle blocking;
+    context_of(0);
+    ptr block = new_block(8);
+    OK(cuStreamCreate(&blocking, 0));
+    OK(cuMemHostAlloc((void **)&pinned, 8, 0));
+    OK(cuMemsetD32Async(block, 1, 1, blocking));
+    OK(cuMemcpyDtoDAsync_v2(block + 4, block, 4, NULL));
+    OK(cuMemcpyDtoHAsync_v2(pinned, block, 8, blocking));
+    OK(cuStreamSynchronize(blocking));
+    CHECK(pinned[0] == 1 && pinned[1] == 1);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void test_peer(void)
+{
+    int value = 42, out = 0;
+    handle zero = context_of(0);
+    ptr a = new_block(4);
+    OK(cuMemcpyHtoD_v2(a, &value, 4));
+    handle one = context_of(1);
+    ptr b = new_block(4);
+    handle stream = new_stream();
+    OK(cuMemcpyPeerAsync(b, one, a, zero, 4, stream));
+    CODE(1, cuMemcpyPeerAsync(b, zero, a, one, 4, stream));
+    OK(cuMemcpyDtoHAsync_v2(&out, b, 4, stream));
+    CHECK(out == 42);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    OK(cuMemsetD8Async(b, 0, 4, stream));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+}
+
+static void test_faults(void)
+{
+    ptr block;
+    handle stream;
+    int value = 0;
+    context_of(0);
+    CHECK(ignis_sim_fail("nonsense:1") == -1 && ignis_sim_fail("malloc:0") == -1);
+    CHECK(ignis_sim_fail("malloc:2,stream:1+") == 0);
+    long calls = ignis_sim_calls("malloc");
+    block = new_block(16);
+    CODE(2, cuMemAlloc_v2(&block, 16));
+    new_block(16);
+    CODE(2, cuStreamCreate(&stream, 0));
+    CODE(2, cuStreamCreate(&stream, 0));
+    CHECK(ignis_sim_calls("malloc") == calls + 3 && ignis_sim_calls("no such name") == -1);
+    CHECK(ignis_sim_live("malloc") == 2 && ignis_sim_live("stream") == 0);
+    CHECK(ignis_sim_fail("cuMemcpyHtoD_v2:1") == 0);
+    CODE(999, cuMemcpyHtoD_v2(block, &value, 4));
+    OK(cuMemcpyHtoD_v2(block, &value, 4));
+    CHECK(ignis_sim_fail("any:3") == 0);
+    OK(cuMemcpyHtoD_v2(block, &value, 4));
+    OK(cuMemcpyHtoD_v2(block, &value, 4));
+    OK(cuMemFree_v2(0));
+    CODE(999, cuMemcpyHtoD_v2(block, &value, 4));
+    CHECK(ignis_sim_fail("") == 0);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* Threads with a stream, a block and an event each, all on one device. */
+static void *hammer(void *argument)
+{
+    int id = (int)(intptr_t)argument, *pinned = NULL;
+    handle context = NULL;
+    OK(cuDevicePrimaryCtxRetain(&context, id & 1));
+    OK(cuCtxSetCurrent(context));
+    handle stream = new_stream(), event = new_event();
+    OK(cuMemHostAlloc((void **)&pinned, 4096, 0));
+    for (int i = 0; i < 20; i++) {
+        ptr block = new_block(4096);
+        OK(cuMemsetD32Async(block, (unsigned)(id * 1000 + i), 1024, stream));
+        OK(cuMemcpyDtoHAsync_v2(pinned, block, 4096, stream));
+        OK(cuEventRecord(event, stream));
+        OK(cuEventSynchronize(event));
+        CHECK(pinned[0] == id * 1000 + i && pinned[1023] == pinned[0]);
+        OK(cuMemFree_v2(block));
+    }
+    OK(cuMemFreeHost(pinned));
+    OK(cuEventDestroy_v2(event));
+    OK(cuStreamDestroy_v2(stream));
+    OK(cuDevicePrimaryCtxRelease_v2(id & 1));
+    return NULL;
+}
+
+static void test_threads(void)
+{
+    pthread_t threads[8];
+    for (intptr_t i = 0; i < 8; i++) pthread_create(&threads[i], NULL, hammer, (void *)i);
+    for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+}
+
+static void test_kernels(const void *image)
+{
+    int out[64], start = 3, n = 64, *pinned = NULL, value = 0;
+    size_t size = 0, offset = 0;
+    ptr block, address = 0;
+    handle module = NULL;
+    context_of(0);
+    block = new_block(sizeof out);
+    OK(cuMemHostAlloc((void **)&pinned, 64 * 4, 0));
+    memset(pinned, 0, 64 * 4);
+    CODE(200, cuModuleLoadData(&module, "no image"));
+    OK(cuModuleLoadData(&module, image));
+    CODE(500, cuModuleGetFunction(&(handle){NULL}, module, "missing"));
+    handle iota = function_of(module, "iota"), small = function_of(module, "small"), bytes = function_of(module, "shared_bytes");
+    handle stream = new_stream();
+    void *arguments[] = {&block, &start, &n};
+    OK(launch(iota, 64, 0, stream, arguments));
+    start = 1000;
+    OK(cuMemcpyDtoHAsync_v2(pinned, block, 64 * 4, stream));
+    if (!strcmp(lane, "lazy")) CHECK(pinned[0] == 0);
+    OK(cuStreamSynchronize(stream));
+    CHECK(pinned[0] == 3 && pinned[63] == 66);
+    OK(cuFuncGetParamInfo(iota, 1, &offset, &size));
+    CHECK(offset == 8 && size == 4);
+    CODE(1, launch(iota, 64, 0, stream, NULL));
+    CODE(1, launch(iota, 0, 0, stream, arguments));
+    CODE(1, launch(iota, 1025, 0, stream, arguments));
+    CODE(1, launch(small, 65, 0, stream, arguments));
+    OK(launch(small, 64, 0, stream, arguments));
+    CODE(1, launch(bytes, 64, 50000, stream, arguments));
+    OK(cuFuncSetAttribute(bytes, 8, 50000));
+    OK(launch(bytes, 64, 50000, stream, arguments));
+    CODE(1, cuFuncSetAttribute(bytes, 8, 232449));
+    struct { ptr out; int start, n; } packed = {block, 9, 64};
+    size = sizeof packed;
+    void *extra[] = {(void *)1, &packed, (void *)2, &size, NULL};
+    OK(cuLaunchKernel(iota, 1, 1, 1, 64, 1, 1, 0, stream, NULL, extra));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemcpyDtoH_v2(out, block, sizeof out));
+    CHECK(out[0] == 9 && out[63] == 72);
+    OK(cuModuleGetGlobal_v2(&address, &size, module, "counter"));
+    CHECK(size == 4 && *(int *)(uintptr_t)address == 5);
+    OK(cuFuncGetAttribute(&value, 0, small));
+    CHECK(value == 64);
+    OK(cuModuleUnload(module));
+    CODE(400, launch(iota, 64, 0, stream, arguments));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* A kernel's fault stays with its device until the context is gone; the other device goes on. */
+static void test_sticky(const void *image)
+{
+    ptr block, bad = 8;
+    handle module = NULL, event;
+    int value = 0, type = 0;
+    context_of(1);
+    ptr other = new_block(4);
+    context_of(0);
+    block = new_block(4);
+    event = new_event();
+    OK(cuModuleLoadData(&module, image));
+    void *arguments[] = {&bad};
+    OK(launch(function_of(module, "wild"), 1, 0, NULL, arguments));
+    CODE(700, cuCtxSynchronize());
+    CODE(700, cuMemcpyHtoD_v2(block, &value, 4));
+    CODE(700, cuMemFree_v2(block));
+    CODE(700, cuEventRecord(event, NULL));
+    CODE(700, cuStreamQuery(NULL));
+    OK(cuPointerGetAttribute(&type, 2, block));
+    handle one = NULL;
+    OK(cuDevicePrimaryCtxRetain(&one, 1));
+    OK(cuCtxPushCurrent_v2(one));
+    OK(cuMemcpyHtoD_v2(other, &value, 4));
+    OK(cuCtxSynchronize());
+    OK(cuCtxPopCurrent_v2(NULL));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    context_of(0);
+    OK(cuCtxSynchronize());
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+}
+
+/* >>tests of one lane */
+
+/* Nothing runs before something waits for it; a loop of queries gets there in the end. */
+static void test_lazy(void)
+{
+    int *pinned = NULL, polls = 0;
+    context_of(0);
+    handle stream = new_stream(), event = new_event();
+    ptr block = new_block(4);
+    OK(cuMemHostAlloc((void **)&pinned, 4, 0));
+    *pinned = 5;
+    OK(cuMemsetD32Async(block, 6, 1, stream));
+    OK(cuMemcpyDtoHAsync_v2(pinned, block, 4, stream));
+    OK(cuEventRecord(event, stream));
+    CHECK(*pinned == 5);
+    CODE(600, cuEventQuery(event));
+    CHECK(*pinned == 5);
+    while (cuEventQuery(event) == 600 && polls < 100) polls++;
+    CHECK(*pinned == 6 && polls < 100);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* A byte behind a block's end is noticed when the block is freed (AddressSanitizer sees it at once and stops). */
+static void test_canary(void)
+{
+    int value;
+    if (dlsym(RTLD_DEFAULT, "__asan_poison_memory_region")) {
+        skipped++;
+        return;
+    }
+    context_of(0);
+    ptr block = new_block(100);
+    ((volatile char *)(uintptr_t)block)[100] = 1;
+    CODE(700, cuMemFree_v2(block));
+    CODE(700, cuMemcpyDtoH_v2(&value, block, 4));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* Far more blocks than memory or address space would allow if freeing gave nothing back. */
+static void test_reuse(void)
+{
+    context_of(0);
+    for (int i = 0; i < 140; i++) {
+        ptr block = new_block((size_t)2047 << 20);
+        OK(cuMemFree_v2(block));
+    }
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void test_fork(void)
+{
+    int status = 0;
+    context_of(0);
+    pid_t child = fork();
+    if (!child) {
+        ptr block;
+        _exit(cuMemAlloc_v2(&block, 16) == 3 && cuInit(0) == 3 ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void run_tests(void)
+{
+    char *image = compile_kernels();
+    void (*const tests[])(void) = {test_devices, test_symbols, test_contexts, test_memory, test_pinned, test_copy_snapshot, test_events,
+                                   test_host_function, test_legacy_stream, test_peer, test_faults, test_threads};
+    CODE(3, cuDeviceGet(&(int){0}, 0));
+    OK(cuInit(0));
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tests[i](), check_empty();
+    if (image) test_kernels(image), check_empty(), test_sticky(image), check_empty();
+    else skipped += 2;
+    if (!strcmp(lane, "lazy")) test_lazy();
+    if (!strcmp(lane, "eager")) test_canary(), test_reuse(), test_fork();
+    check_empty();
+    free(image);
+}
+
+static void run_lane(const char *name, int results)
+{
+    lane = name;
+    passed = failed = skipped = 0;
+    setenv("IGNIS_SIM_STREAMS", name, 1);
+    load_driver();
+    run_tests();
+    int counts[] = {passed, failed, skipped};
+    fflush(stdout);
+    if (write(results, counts, sizeof counts) != sizeof counts) _exit(1);
+    _exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const lanes[] = {"eager", "lazy", "thread"};
+    int results[2], counts[3];
+    if (argc > 1) folder = argv[1];
+    for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
+        fflush(stdout);
+        if (pipe(results)) return 2;
+        pid_t child = fork();
+        if (!child) run_lane(lanes[i], results[1]);
+        close(results[1]);
+        int whole = read(results[0], counts, sizeof counts) == sizeof counts;
+        waitpid(child, NULL, 0);
+        close(results[0]);
+        if (!whole) printf("lane %s died\n", lanes[i]);
+        passed += whole ? counts[0] : 0;
+        failed += whole ? counts[1] : 1;
+        skipped += whole ? counts[2] : 0;
+    }
+    printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
+    return failed != 0;
+}
