@@ -37,7 +37,8 @@ __device__ inline ignis_pack<D, N> map_pack(Op op, const ignis_pack<S, N> &...sr
 {
     ignis_pack<D, N> result;
 #pragma unroll
-    for (int i = 0; i < N; i++) result[i] = op(src[i]...);
+    for (int i = 0; i < N; i++)
+        result[i] = op(src[i]...);
     return result;
 }
 
@@ -56,10 +57,12 @@ __device__ inline void map_share(int left, Op op, D *dst, const S *...src)
         ignis_pack<D, N> result[in_flight];
 #pragma unroll
         for (int i = 0; i < in_flight; i++)
-            if (whole || i * step < left) result[i] = map_pack<D, N>(op, IGNIS_LOAD<N>(src + i * step)...);
+            if (whole || i * step < left)
+                result[i] = map_pack<D, N>(op, IGNIS_LOAD<N>(src + i * step)...);
 #pragma unroll
         for (int i = 0; i < in_flight; i++)
-            if (whole || i * step < left) IGNIS_STORE(dst + i * step, result[i]);
+            if (whole || i * step < left)
+                IGNIS_STORE(dst + i * step, result[i]);
 
         left -= in_flight * step;
         dst += in_flight * step;

@@ -101,7 +101,8 @@ struct ignis_bf16 {
 #if __CUDA_ARCH__ >= 800
         return from_bits(ignis_ptx_cvt_rn_bf16_f32(x));
 #else
-        if (x != x) return from_bits(0x7fff);
+        if (x != x)
+            return from_bits(0x7fff);
         const uint32_t word = __float_as_uint(x);
         const uint32_t half_less_tie = 0x7fff + (word >> 16 & 1); /* a tie goes up only from an odd number */
         return from_bits((uint16_t)((word + half_less_tie) >> 16));
@@ -150,18 +151,26 @@ template <typename T> static constexpr bool ignis_is_integer = /* of the element
 /*  The largest and the smallest finite number of a type. */
 template <typename T> __device__ constexpr T ignis_max_value()
 {
-    if constexpr (ignis_is_same<T, ignis_f16>) return ignis_f16::from_bits(0x7bff);
-    else if constexpr (ignis_is_same<T, ignis_bf16>) return ignis_bf16::from_bits(0x7f7f);
-    else if constexpr (ignis_is_same<T, float>) return __int_as_float(0x7f7fffff);
-    else if constexpr (ignis_is_same<T, double>) return __longlong_as_double(0x7fefffffffffffffLL);
-    else if constexpr (T(-1) > T(0)) return T(-1);
-    else return T(~0ULL >> (65 - 8 * sizeof(T)));
+    if constexpr (ignis_is_same<T, ignis_f16>)
+        return ignis_f16::from_bits(0x7bff);
+    else if constexpr (ignis_is_same<T, ignis_bf16>)
+        return ignis_bf16::from_bits(0x7f7f);
+    else if constexpr (ignis_is_same<T, float>)
+        return __int_as_float(0x7f7fffff);
+    else if constexpr (ignis_is_same<T, double>)
+        return __longlong_as_double(0x7fefffffffffffffLL);
+    else if constexpr (T(-1) > T(0))
+        return T(-1);
+    else
+        return T(~0ULL >> (65 - 8 * sizeof(T)));
 }
 
 template <typename T> __device__ constexpr T ignis_min_value()
 {
-    if constexpr (ignis_is_float<T>) return T(-ignis_max_value<T>());
-    else return T(-ignis_max_value<T>() - 1); /* 0 for unsigned types */
+    if constexpr (ignis_is_float<T>)
+        return T(-ignis_max_value<T>());
+    else
+        return T(-ignis_max_value<T>() - 1); /* 0 for unsigned types */
 }
 
 /*  For floating types. */
@@ -182,9 +191,12 @@ template <typename From> __device__ inline float ignis_round_to_odd(From x)
     if constexpr (ignis_is_same<From, double>) {
         cut = __double2float_rz(x);
         exact = (double)cut == x;
+    } else if constexpr (ignis_is_same<From, int>) {
+        cut = __int2float_rz(x);
+        exact = (int)cut == x; /* in range, as cut is not beyond x */
     } else {
         cut = __ll2float_rz(x);
-        exact = (long long)cut == (long long)x; /* in range, as cut is not beyond x */
+        exact = (long long)cut == (long long)x;
     }
     return exact ? cut : __uint_as_float(__float_as_uint(cut) | 1);
 }
@@ -201,16 +213,23 @@ template <typename To, typename From> __device__ inline To ignis_convert(From x)
     } else if constexpr (ignis_is_half<From>) {
         return ignis_convert<To>(float(x)); /* exact */
     } else if constexpr (ignis_is_half<To>) {
-        if constexpr (ignis_is_same<From, float>) return To::round(x);
-        else return To::round(ignis_round_to_odd(x));
+        constexpr bool fits_float = ignis_is_same<From, float> || sizeof(From) <= 2;
+        if constexpr (fits_float)
+            return To::round(x);
+        else
+            return To::round(ignis_round_to_odd(x));
     } else if constexpr (ignis_is_float<To>) {
         return To(x);
     } else if constexpr (ignis_is_float<From>) {
-        if (x != x) return 0;
-        constexpr bool narrow = ignis_is_same<From, float>; /* the intrinsics saturate */
-        if constexpr (ignis_is_same<To, uint8_t>) return uint8_t(min(narrow ? __float2uint_rz(x) : __double2uint_rz(x), 255u));
-        else if constexpr (sizeof(To) == 4) return narrow ? __float2int_rz(x) : __double2int_rz(x);
-        else return narrow ? __float2ll_rz(x) : __double2ll_rz(x);
+        constexpr bool narrow = ignis_is_same<From, float>;
+        if (x != x)
+            return 0;
+        if constexpr (ignis_is_same<To, uint8_t>) /* the intrinsics saturate */
+            return uint8_t(min(narrow ? __float2uint_rz(x) : __double2uint_rz(x), 255u));
+        else if constexpr (sizeof(To) == 4)
+            return narrow ? __float2int_rz(x) : __double2int_rz(x);
+        else
+            return narrow ? __float2ll_rz(x) : __double2ll_rz(x);
     } else {
         constexpr int64_t low = ignis_min_value<To>(), high = ignis_max_value<To>();
         const int64_t wide = x;
@@ -268,8 +287,10 @@ template <int N = 0, typename T> __device__ inline auto ignis_load_streaming(con
 template <int N = 0, typename T> __device__ inline auto ignis_load_once(const T *from)
 {
     typedef ignis_pack<T, N ? N : 16 / sizeof(T)> Pack;
-    if constexpr (sizeof(Pack) == 16) return ignis_pack_of<Pack>(ignis_ptx_ld_no_allocate((const uint4 *)from));
-    else return ignis_load_streaming<N>(from);
+    if constexpr (sizeof(Pack) == 16)
+        return ignis_pack_of<Pack>(ignis_ptx_ld_no_allocate((const uint4 *)from));
+    else
+        return ignis_load_streaming<N>(from);
 }
 
 /*  ignis_store(p, pack) - the pack to p, which is aligned to its size.
@@ -298,8 +319,10 @@ struct ignis_sum {
 struct ignis_max { /* NaN loses against every number */
     template <typename T> static __device__ T start()
     {
-        if constexpr (ignis_is_float<T>) return T(-ignis_infinity<T>());
-        else return ignis_min_value<T>();
+        if constexpr (ignis_is_float<T>)
+            return T(-ignis_infinity<T>());
+        else
+            return ignis_min_value<T>();
     }
     template <typename T> static __device__ T combine(T a, T b) { return max(a, b); }
 };
@@ -309,7 +332,8 @@ struct ignis_max { /* NaN loses against every number */
 template <typename Op, typename T> __device__ inline T ignis_warp_reduce(T x)
 {
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));
+    for (int distance = 16; distance > 0; distance /= 2)
+        x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));
     return x;
 }
 
@@ -323,7 +347,8 @@ template <typename Op, typename T> __device__ inline T ignis_block_reduce(T x)
 
     x = ignis_warp_reduce<Op>(x);
     __syncthreads(); /* the block may still be reading partial for the previous reduction */
-    if (lane == 0) partial[thread / 32] = x;
+    if (lane == 0)
+        partial[thread / 32] = x;
     __syncthreads();
     return ignis_warp_reduce<Op>(lane < warps ? partial[lane] : Op::template start<T>());
 }

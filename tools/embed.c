@@ -52,7 +52,8 @@ static void append(text *t, const char *data, size_t size)
     if (t->size + size + 1 > t->capacity) {
         t->capacity = 2 * (t->size + size + 1);
         t->data = (char *)realloc(t->data, t->capacity);
-        if (!t->data) die("out of memory");
+        if (!t->data)
+            die("out of memory");
     }
     memcpy(t->data + t->size, data, size);
     t->size += size;
@@ -66,7 +67,8 @@ static void print(text *t, const char *format, ...)
     va_start(args, format);
     int length = vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    if (length < 0 || length >= (int)sizeof(line)) die("a line of the output is too long");
+    if (length < 0 || length >= (int)sizeof(line))
+        die("a line of the output is too long");
     append(t, line, (size_t)length);
 }
 
@@ -74,13 +76,16 @@ static void print(text *t, const char *format, ...)
 static int read_file(const char *path, text *t)
 {
     FILE *file = fopen(path, "rb");
-    if (!file) return 0;
+    if (!file)
+        return 0;
     append(t, "", 0); /* an empty file is an empty string */
     for (int c; (c = fgetc(file)) != EOF;) {
         char byte = (char)c;
-        if (byte != '\r') append(t, &byte, 1);
+        if (byte != '\r')
+            append(t, &byte, 1);
     }
-    if (ferror(file)) die("cannot read %s", path);
+    if (ferror(file))
+        die("cannot read %s", path);
     fclose(file);
     return 1;
 }
@@ -88,7 +93,8 @@ static int read_file(const char *path, text *t)
 static uint64_t fnv1a(const char *data, size_t size)
 {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < size; i++) hash = (hash ^ (unsigned char)data[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ (unsigned char)data[i]) * 0x100000001b3u;
     return hash;
 }
 
@@ -110,14 +116,17 @@ static int compare_sources(const void *a, const void *b)
 static void read_source(source *s, const char *name)
 {
     char path[sizeof(SOURCE_DIR) + sizeof(s->name)];
-    if (strlen(name) >= sizeof(s->name)) die("%s/%s: the name is too long", SOURCE_DIR, name);
+    if (strlen(name) >= sizeof(s->name))
+        die("%s/%s: the name is too long", SOURCE_DIR, name);
     strcpy(s->name, name);
     for (size_t i = 0; i <= strlen(name); i++)
         s->symbol[i] = (char)(name[i] && !isalnum((unsigned char)name[i]) ? '_' : tolower((unsigned char)name[i]));
 
     snprintf(path, sizeof(path), "%s/%s", SOURCE_DIR, name);
-    if (!read_file(path, &s->content)) die("cannot open %s", path);
-    if (s->content.size == 0 || s->content.data[s->content.size - 1] != '\n') die("%s does not end with a line end", path);
+    if (!read_file(path, &s->content))
+        die("cannot open %s", path);
+    if (s->content.size == 0 || s->content.data[s->content.size - 1] != '\n')
+        die("%s does not end with a line end", path);
 
     size_t column = 0;
     for (size_t i = 0; i < s->content.size; i++) {
@@ -126,8 +135,10 @@ static void read_source(source *s, const char *name)
             s->lines++;
             column = 0;
         } else {
-            if (c != '\t' && (c < 32 || c > 126)) die("%s:%d: byte 0x%02x is not printable ASCII", path, s->lines + 1, c);
-            if (++column > MAX_LINE) die("%s:%d: the line is longer than %d characters", path, s->lines + 1, MAX_LINE);
+            if (c != '\t' && (c < 32 || c > 126))
+                die("%s:%d: byte 0x%02x is not printable ASCII", path, s->lines + 1, c);
+            if (++column > MAX_LINE)
+                die("%s:%d: the line is longer than %d characters", path, s->lines + 1, MAX_LINE);
         }
     }
     s->hash = fnv1a(s->content.data, s->content.size);
@@ -137,15 +148,19 @@ static int read_sources(source *sources)
 {
     int count = 0;
     DIR *dir = opendir(SOURCE_DIR);
-    if (!dir) die("there is no folder %s here; run from the root of the repository", SOURCE_DIR);
+    if (!dir)
+        die("there is no folder %s here; run from the root of the repository", SOURCE_DIR);
     for (struct dirent *entry; (entry = readdir(dir));) {
-        if (!is_source(entry->d_name)) continue;
-        if (count == MAX_SOURCES) die("more than %d sources", MAX_SOURCES);
+        if (!is_source(entry->d_name))
+            continue;
+        if (count == MAX_SOURCES)
+            die("more than %d sources", MAX_SOURCES);
         read_source(&sources[count++], entry->d_name);
     }
     closedir(dir);
     qsort(sources, (size_t)count, sizeof(source), compare_sources);
-    if (count == 0 || strcmp(sources[0].name, COMMON) != 0) die("%s/%s is missing", SOURCE_DIR, COMMON);
+    if (count == 0 || strcmp(sources[0].name, COMMON) != 0)
+        die("%s/%s is missing", SOURCE_DIR, COMMON);
     return count;
 }
 
@@ -160,7 +175,8 @@ static void append_literal(text *out, const char *line, size_t length)
             continue;
         }
         int trigraph = line[i] == '?' && i > 0 && line[i - 1] == '?';
-        if (line[i] == '"' || line[i] == '\\' || trigraph) append(out, "\\", 1);
+        if (line[i] == '"' || line[i] == '\\' || trigraph)
+            append(out, "\\", 1);
         append(out, &line[i], 1);
     }
     append(out, "\"", 1);
@@ -210,14 +226,15 @@ static void generate(text *out, const source *sources, int count)
     }
     print(out, "    IGNIS__SOURCE_COUNT\n};\n\n");
 
-    for (int i = 0; i < count; i++) append_lines(out, &sources[i]);
+    for (int i = 0; i < count; i++)
+        append_lines(out, &sources[i]);
 
     print(out, "#ifdef __GNUC__\n__attribute__((unused)) /* a program may do without kernels */\n#endif\n");
     print(out, "static const ignis__source ignis__sources[] = {\n");
     for (int i = 0; i < count; i++) {
         const source *s = &sources[i];
         print(out, "    {\"%s\", 0x%08lx%08lxULL, ignis__lines_%s, %d},\n", s->name, (unsigned long)(s->hash >> 32),
-            (unsigned long)(s->hash & 0xffffffffu), s->symbol, s->lines);
+              (unsigned long)(s->hash & 0xffffffffu), s->symbol, s->lines);
     }
     print(out, "};\n\n#endif /* IGNIS_IMPLEMENTATION */\n");
 }
@@ -228,9 +245,12 @@ static void check(const text *expected)
     text found = {0};
     size_t i = 0;
     int line = 1;
-    if (!read_file(OUTPUT, &found)) die("%s is missing; run: make %s", OUTPUT, OUTPUT);
-    if (strcmp(found.data, expected->data) == 0) return;
-    for (; found.data[i] && found.data[i] == expected->data[i]; i++) line += found.data[i] == '\n';
+    if (!read_file(OUTPUT, &found))
+        die("%s is missing; run: make %s", OUTPUT, OUTPUT);
+    if (strcmp(found.data, expected->data) == 0)
+        return;
+    for (; found.data[i] && found.data[i] == expected->data[i]; i++)
+        line += found.data[i] == '\n';
     die("%s differs from %s in line %d; run: make %s", OUTPUT, SOURCE_DIR, line, OUTPUT);
 }
 
@@ -239,14 +259,16 @@ int main(int argc, char **argv)
     static source sources[MAX_SOURCES];
     text out = {0};
     int checking = argc == 2 && strcmp(argv[1], "--check") == 0;
-    if (argc > 1 && !checking) die("usage: embed [--check]");
+    if (argc > 1 && !checking)
+        die("usage: embed [--check]");
 
     generate(&out, sources, read_sources(sources));
     if (checking) {
         check(&out);
     } else {
         FILE *file = fopen(OUTPUT, "wb");
-        if (!file || fwrite(out.data, 1, out.size, file) != out.size || fclose(file) != 0) die("cannot write %s", OUTPUT);
+        if (!file || fwrite(out.data, 1, out.size, file) != out.size || fclose(file) != 0)
+            die("cannot write %s", OUTPUT);
     }
     return 0;
 }

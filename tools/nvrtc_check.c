@@ -1,0 +1,305 @@
+/*  nvrtc_check.c - compiles every kernel program of ignis_kernels.h with the real NVRTC, for every architecture
+
+        cc -I. tools/nvrtc_check.c -o build/nvrtc_check -ldl -lpthread
+        build/nvrtc_check [path of libnvrtc]
+
+    Needs no GPU. The library is the one that the argument or IGNIS_NVRTC_LIBRARY names, else it is looked for; without one
+    nothing is checked. Prints registers and compile times, and fails on an error, on any word of the compiler that is not
+    expected, and on a register spill: none of this shows in the simulator.
+*/
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define IGNIS_IMPLEMENTATION
+#include "ignis_kernels.h"
+
+/* >>table ------------------------------------------------------------------------------------------------------- */
+
+/*  What the kernels of Ignis do not use of ignis.cuh, but a user's kernel may. */
+static const char user_kernel[] = "#include \"ignis.cuh\"\n"
+                                  "template <typename T> __device__ void row(T *out, const T *in)\n"
+                                  "{\n"
+                                  "    const T x = in[blockIdx.x * blockDim.x + threadIdx.x];\n"
+                                  "    out[0] = ignis_warp_sum(x) * ignis_block_sum(x);\n"
+                                  "    out[1] = ignis_warp_max(x) - ignis_block_max(x);\n"
+                                  "    out[2] = ignis_max_value<T>() + ignis_min_value<T>();\n"
+                                  "}\n"
+                                  "extern \"C\" __global__ void row_f32(float *out, const float *in) { row(out, in); }\n"
+                                  "extern \"C\" __global__ void row_f64(double *out, const double *in) { row(out, in); }\n"
+                                  "extern \"C\" __global__ void row_i32(int32_t *out, const int32_t *in) { row(out, in); }\n"
+                                  "extern \"C\" __global__ void row_i64(int64_t *out, const int64_t *in) { row(out, in); }\n"
+                                  "extern \"C\" __global__ void pack(ignis_bf16 *out, const ignis_bf16 *in, const ignis_f16 *scale)\n"
+                                  "{\n"
+                                  "    auto pack = ignis_load_once(in + 8 * threadIdx.x);\n"
+                                  "    for (int i = 0; i < 8; i++) pack[i] = ignis_bf16(pack[i] * scale[i] + 1);\n"
+                                  "    if (pack[0] < ignis_infinity<ignis_bf16>()) ignis_store(out + 8 * threadIdx.x, pack);\n"
+                                  "    else ignis_store_streaming(out, ignis_load<4>(in));\n"
+                                  "}\n";
+
+/*  Every program, with the option that makes each of its variants. */
+static const char *const every_type[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4",
+                                         "-DIGNIS_T=5", "-DIGNIS_T=6", "-DIGNIS_T=7", NULL};
+static const char *const only_one[] = {"", NULL};
+
+static const struct {
+    int source; /* -1: user_kernel */
+    const char *const *variants;
+} programs[] = {
+    {-1, only_one},
+    {IGNIS__SOURCE_ELEMENTWISE_CU, every_type},
+};
+
+static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+/* >>nvrtc ------------------------------------------------------------------------------------------------------- */
+
+typedef struct program *nvrtc_program;
+
+#define NVRTC_FUNCTIONS(X)                                                                                                    \
+    X(int, Version, (int *major, int *minor))                                                                                 \
+    X(int, GetNumSupportedArchs, (int *count))                                                                                \
+    X(int, GetSupportedArchs, (int *archs))                                                                                   \
+    X(int, CreateProgram,                                                                                                     \
+      (nvrtc_program * program, const char *source, const char *name, int headers, const char *const *, const char *const *)) \
+    X(int, DestroyProgram, (nvrtc_program * program))                                                                         \
+    X(int, CompileProgram, (nvrtc_program program, int count, const char *const *options))                                    \
+    X(int, GetProgramLogSize, (nvrtc_program program, size_t * size))                                                         \
+    X(int, GetProgramLog, (nvrtc_program program, char *log))                                                                 \
+    X(int, GetCUBINSize, (nvrtc_program program, size_t * size))
+
+static struct {
+#define MEMBER(result, name, arguments) result(*name) arguments;
+    NVRTC_FUNCTIONS(MEMBER)
+#undef MEMBER
+} nvrtc;
+
+/* The path that was opened, or null. A library that was asked for by name has to be there. */
+static const char *open_nvrtc(const char *asked)
+{
+    static const char *const usual[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"};
+    const char *path = asked;
+    void *library = NULL;
+    if (asked) {
+        library = dlopen(asked, RTLD_NOW);
+        if (!library) {
+            fprintf(stderr, "nvrtc_check: %s\n", dlerror());
+            exit(1);
+        }
+    }
+    for (int i = 0; i < COUNT(usual) && !library; i++) {
+        path = usual[i];
+        library = dlopen(path, RTLD_NOW);
+    }
+    if (!library)
+        return NULL;
+#define LOAD(result, name, arguments)                                    \
+    *(void **)&nvrtc.name = dlsym(library, "nvrtc" #name);               \
+    if (!nvrtc.name) {                                                   \
+        fprintf(stderr, "nvrtc_check: no nvrtc" #name " in %s\n", path); \
+        exit(1);                                                         \
+    }
+    NVRTC_FUNCTIONS(LOAD)
+#undef LOAD
+    return path;
+}
+
+/* >>jobs -------------------------------------------------------------------------------------------------------- */
+
+#define MAX_KERNELS 64
+#define MAX_JOBS 4096
+
+/*  One compile: a program in one variant for one architecture. */
+typedef struct job {
+    int program;
+    const char *variant, *arch;
+    int failed, spills;
+    int milliseconds;
+    char *log;
+    int kernels;
+    char kernel[MAX_KERNELS][48];
+    int registers[MAX_KERNELS];
+} job;
+
+static job *jobs[MAX_JOBS];
+static int job_count, next_job;
+static pthread_mutex_t next_job_lock = PTHREAD_MUTEX_INITIALIZER;
+static char *texts[IGNIS__SOURCE_COUNT];
+
+static const char *program_name(const job *j)
+{
+    int source = programs[j->program].source;
+    return source < 0 ? "user.cu" : ignis__sources[source].name;
+}
+
+static char *join(const ignis__source *source)
+{
+    size_t size = 1, at = 0;
+    for (int i = 0; i < source->line_count; i++)
+        size += strlen(source->lines[i]) + 1;
+    char *text = malloc(size);
+    if (!text)
+        abort();
+    for (int i = 0; i < source->line_count; i++)
+        at += (size_t)sprintf(text + at, "%s\n", source->lines[i]);
+    return text;
+}
+
+/* Goes through the log line by line: takes the figures out, and fails the job on everything that says more than figures. */
+static void read_log(job *j)
+{
+    static const char *const expected[] = {"ptxas info    : Function properties", "ptxas info    : Compile time", " bytes gmem",
+                                           " bytes cmem"};
+    char *position = NULL, *log = strdup(j->log);
+    if (!log)
+        abort();
+    for (char *line = strtok_r(log, "\n", &position); line; line = strtok_r(NULL, "\n", &position)) {
+        int stores, loads, registers, is_expected = 0;
+        const char *stack = strstr(line, "bytes stack frame");
+        if (sscanf(line, "ptxas info    : Compiling entry function '%47[^']", j->kernel[j->kernels]) == 1) {
+            if (++j->kernels == MAX_KERNELS)
+                abort();
+        } else if (stack && sscanf(stack, "bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stores, &loads) == 2) {
+            j->spills += stores + loads > 0;
+        } else if (sscanf(line, "ptxas info    : Used %d registers", &registers) == 1 && j->kernels) {
+            j->registers[j->kernels - 1] = registers;
+        } else {
+            for (int i = 0; i < COUNT(expected); i++)
+                is_expected |= strstr(line, expected[i]) != NULL;
+            j->failed |= !is_expected && strspn(line, " \t") != strlen(line);
+        }
+    }
+    free(log);
+    j->failed |= j->kernels == 0;
+}
+
+static void compile(job *j)
+{
+    char arch[16];
+    const char *options[] = {arch, "-std=c++17", "-default-device", "-Xptxas=-v", j->variant};
+    const char *header = texts[IGNIS__SOURCE_IGNIS_CUH], *header_name = ignis__sources[IGNIS__SOURCE_IGNIS_CUH].name;
+    int source = programs[j->program].source;
+    size_t size = 0;
+    struct timespec start, end;
+    nvrtc_program program;
+
+    snprintf(arch, sizeof(arch), "-arch=sm_%s", j->arch);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    if (nvrtc.CreateProgram(&program, source < 0 ? user_kernel : texts[source], program_name(j), 1, &header, &header_name))
+        abort();
+    j->failed = nvrtc.CompileProgram(program, *j->variant ? 5 : 4, options) != 0;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    j->milliseconds = (int)(((end.tv_sec - start.tv_sec) * 1000000000LL + end.tv_nsec - start.tv_nsec) / 1000000);
+
+    if (nvrtc.GetProgramLogSize(program, &size) || !(j->log = malloc(size)) || nvrtc.GetProgramLog(program, j->log))
+        abort();
+    if (!j->failed && (nvrtc.GetCUBINSize(program, &size) || size == 0))
+        j->failed = 1;
+    nvrtc.DestroyProgram(&program);
+    read_log(j);
+}
+
+static void *compile_jobs(void *unused)
+{
+    for (;;) {
+        pthread_mutex_lock(&next_job_lock);
+        int i = next_job++;
+        pthread_mutex_unlock(&next_job_lock);
+        if (i >= job_count)
+            return unused;
+        compile(jobs[i]);
+    }
+}
+
+/* >>report ------------------------------------------------------------------------------------------------------ */
+
+/*  One program in one variant: count jobs, one for each architecture, as a table of registers. */
+static void print_table(job *const *row, int count)
+{
+    const job *first = row[0];
+    printf("\n%-14s %-14s", program_name(first), first->variant);
+    for (int i = 0; i < count; i++)
+        printf("  sm_%-4s", row[i]->arch);
+    printf("\n%-29s", "compile time, ms");
+    for (int i = 0; i < count; i++)
+        printf("  %7d", row[i]->milliseconds);
+    printf("\n");
+    for (int k = first->kernels - 1; k >= 0; k--) { /* the compiler takes the last one first */
+        printf("    %-25s", first->kernel[k]);
+        for (int i = 0; i < count; i++)
+            printf("  %7d", k < row[i]->kernels ? row[i]->registers[k] : -1);
+        printf("\n");
+    }
+    for (int i = 0; i < count; i++) {
+        if (row[i]->failed || row[i]->spills)
+            printf("*** %s for sm_%s:\n%s\n", row[i]->spills ? "SPILLS" : "FAILED", row[i]->arch, row[i]->log);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, arch_count = 0;
+    const char *asked = argc > 1 ? argv[1] : getenv("IGNIS_NVRTC_LIBRARY");
+    const char *path = open_nvrtc(asked && *asked ? asked : NULL);
+    const char *usable[COUNT(archs)];
+    if (!path) {
+        printf("skipped: no NVRTC\n");
+        return 0;
+    }
+    if (nvrtc.Version(&major, &minor) || nvrtc.GetNumSupportedArchs(&known_count) || known_count > COUNT(known))
+        abort();
+    if (nvrtc.GetSupportedArchs(known))
+        abort();
+    printf("NVRTC %d.%d (%s); registers of each kernel\n", major, minor, path);
+
+    for (int a = 0; a < COUNT(archs); a++) {
+        int is_known = 0;
+        for (int i = 0; i < known_count; i++)
+            is_known |= known[i] == atoi(archs[a]);
+        if (is_known)
+            usable[arch_count++] = archs[a];
+        else
+            printf("skipped: sm_%s, which this version does not know\n", archs[a]);
+    }
+
+    for (int i = 0; i < IGNIS__SOURCE_COUNT; i++)
+        texts[i] = join(&ignis__sources[i]);
+    for (int p = 0; p < COUNT(programs); p++) {
+        for (const char *const *variant = programs[p].variants; *variant; variant++) {
+            for (int a = 0; a < arch_count; a++) {
+                job *j = calloc(1, sizeof(job));
+                if (!j || job_count == MAX_JOBS)
+                    abort();
+                j->program = p;
+                j->variant = *variant;
+                j->arch = usable[a];
+                jobs[job_count++] = j;
+            }
+        }
+    }
+
+    pthread_t threads[64];
+    int thread_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    thread_count = thread_count < 1 ? 1 : thread_count > COUNT(threads) ? COUNT(threads) : thread_count;
+    for (int i = 0; i < thread_count; i++)
+        if (pthread_create(&threads[i], NULL, compile_jobs, NULL))
+            abort();
+    for (int i = 0; i < thread_count; i++)
+        pthread_join(threads[i], NULL);
+
+    for (int i = 0; i < job_count; i += arch_count)
+        print_table(jobs + i, arch_count);
+    for (int i = 0; i < job_count; i++) {
+        failed += jobs[i]->failed;
+        spills += jobs[i]->spills;
+    }
+    printf("\nnvrtc_check: %d programs compiled, %d failed, %d spills\n", job_count, failed, spills);
+    return failed || spills;
+}
