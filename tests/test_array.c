@@ -1,0 +1,977 @@
+/*  test_array.c - creation, attributes, transfers, views, pins, references and freeing of arrays */
+#include "array.h"
+
+#include <time.h>
+
+static const struct {
+    ignis_dtype dtype;
+    const char *name;
+    int size;
+} dtypes[] = {
+#define DTYPE_ROW(NAME, name, size) {IGNIS_##NAME, #name, size},
+    IGNIS_DTYPES(DTYPE_ROW)};
+enum { DTYPES = COUNT_OF(dtypes) };
+
+/* creation ------------------------------------------------------------------------------------------------------ */
+
+TEST(create_defaults)
+{
+    ignis_array array;
+    ignis_array_info info;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(2, 3), IGNIS_DTYPE_DEFAULT);
+    REQUIRE(array.id != 0);
+    info = info_of(array);
+    CHECK_SHAPE(array, IGNIS_SHAPE(2, 3));
+    CHECK_INT(info.dtype, IGNIS_F32);
+    CHECK_INT(info.device, 0);
+    CHECK_INT(info.owner, IGNIS_OWNER_IGNIS);
+    CHECK_INT(info.ref_count, 0);
+    CHECK(info.stream == NULL);
+    CHECK(info.ptr == NULL);
+    CHECK(info.pinned_host_ptr == NULL);
+    CHECK(info.owns_memory);
+    CHECK(!info.on_device);
+    CHECK_INT(info.parent, 0);
+    CHECK_TEXT(info.tag, "");
+    CHECK(info.id > 0);
+    CHECK(ignis_array_is_live(array));
+    CHECK_INT(ignis_array_numel(array), 6);
+    CHECK_INT(ignis_array_size_bytes(array), 24);
+    drop(array);
+    CHECK(!ignis_array_is_live(array));
+}
+
+TEST(create_every_dtype_and_owner)
+{
+    int i, owner;
+    SETUP(NULL);
+    for (i = 0; i < DTYPES; i++)
+        for (owner = IGNIS_OWNER_IGNIS; owner < IGNIS_OWNER_COUNT; owner++) {
+            ignis_array_desc desc = desc_of(IGNIS_SHAPE(3, 5), dtypes[i].dtype);
+            ignis_array array;
+            desc.owner = (ignis_owner)owner;
+            desc.tag = dtypes[i].name;
+            array = ignis_array_create(&desc);
+            CHECK_INT(ignis_array_size_bytes(array), 15 * dtypes[i].size);
+            CHECK_INT(info_of(array).dtype, dtypes[i].dtype);
+            CHECK_INT(info_of(array).owner, owner);
+            CHECK_TEXT(info_of(array).tag, dtypes[i].name);
+            CHECK_OK(ignis_array_free_as(array, (ignis_owner)owner));
+        }
+}
+
+TEST(create_keeps_31_bytes_of_the_tag)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(1), IGNIS_U8);
+    ignis_array array;
+    char tag[] = "0123456789012345678901234567890123456789";
+    SETUP(NULL);
+    desc.tag = tag;
+    array = ignis_array_create(&desc);
+    memset(tag, 'x', sizeof tag - 1);
+    CHECK_TEXT(info_of(array).tag, "0123456789012345678901234567890");
+    drop(array);
+}
+
+TEST(create_refuses_bad_descs)
+{
+    static const struct {
+        const char *what;
+        ignis_shape shape;
+        int dtype, device, owner;
+        ignis_status status;
+        ignis_diagnostic diagnostic;
+    } table[] = {
+        {"no dims", {0, {0}}, 0, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_RANK},
+        {"9 dims", {9, {1, 1, 1, 1, 1, 1, 1, 1}}, 0, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_RANK},
+        {"-1 dims", {-1, {1}}, 0, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_RANK},
+        {"negative dim", {2, {3, -1}}, 0, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM},
+        {"most negative dim", {1, {INT64_MIN}}, 0, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM},
+        {"numel 2^63", {2, {INT64_C(1) << 32, INT64_C(1) << 31}}, IGNIS_U8, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW},
+        {"numel 2^64", {2, {INT64_C(1) << 32, INT64_C(1) << 32}}, IGNIS_U8, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW},
+        {"numel 2^496",
+         {8,
+          {INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62,
+           INT64_C(1) << 62}},
+         IGNIS_U8,
+         0,
+         0,
+         IGNIS_ERROR_SHAPE,
+         IGNIS_DIAG_SHAPE_OVERFLOW},
+        {"2^61 f32: 2^63 bytes", {1, {INT64_C(1) << 61}}, IGNIS_F32, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW},
+        {"2^60 f64: 2^63 bytes", {1, {INT64_C(1) << 60}}, IGNIS_F64, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW},
+        {"dtype 8", {1, {4}}, 8, 0, 0, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM},
+        {"dtype -1", {1, {4}}, -1, 0, 0, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM},
+        {"owner 4", {1, {4}}, 0, 0, 4, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM},
+        {"device 64", {1, {4}}, 0, 64, 0, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE},
+        {"device -2", {1, {4}}, 0, -2, 0, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE},
+    };
+    size_t i;
+    int failures;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(table); i++) {
+        ignis_array_desc desc = desc_of(table[i].shape, (ignis_dtype)table[i].dtype);
+        failures = test__state.failures;
+        desc.device = table[i].device;
+        desc.owner = (ignis_owner)table[i].owner;
+        CHECK_REFUSED(0, ignis_array_create(&desc).id, table[i].status, table[i].diagnostic);
+        if (test__state.failures != failures)
+            printf("    in the case: %s\n", table[i].what);
+    }
+    CHECK_FAILS(ignis_array_create(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+}
+
+TEST(create_message_shows_the_shape)
+{
+    SETUP(NULL);
+    CHECK_FAILS(make(IGNIS_SHAPE(3, -7), IGNIS_F32), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM);
+    CHECK_MESSAGE_HAS("[3, -7]");
+}
+
+TEST(ids_count_up_and_are_never_used_twice)
+{
+    uint64_t last = 0;
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < 100; i++) {
+        ignis_array array = make(IGNIS_SHAPE(1), IGNIS_U8);
+        CHECK(info_of(array).id > last);
+        last = info_of(array).id;
+        drop(array);
+    }
+}
+
+TEST(created_at_is_the_wall_clock)
+{
+    ignis_array first, second;
+    int64_t before, after;
+    SETUP(NULL);
+    before = (int64_t)time(NULL);
+    first = make(IGNIS_SHAPE(1), IGNIS_U8);
+    second = make(IGNIS_SHAPE(1), IGNIS_U8);
+    after = (int64_t)time(NULL);
+    CHECK(info_of(first).created_at_ns / 1000000000 >= before - 1);
+    CHECK(info_of(second).created_at_ns / 1000000000 <= after + 1);
+    CHECK(info_of(first).created_at_ns <= info_of(second).created_at_ns);
+    drop(first);
+    drop(second);
+}
+
+/* memory -------------------------------------------------------------------------------------------------------- */
+
+TEST(memory_is_taken_at_the_first_use)
+{
+    ignis_memory_info memory;
+    ignis_array array;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(1000), IGNIS_F32);
+    CHECK_OK(ignis_memory_query(0, &memory));
+    CHECK_INT(memory.live_blocks, 0);
+    CHECK_OK(ignis_array_to_device(array));
+    CHECK_OK(ignis_array_to_device(array));
+    CHECK_OK(ignis_memory_query(0, &memory));
+    CHECK_INT(memory.live_blocks, 1);
+    CHECK(memory.live_bytes >= 4000);
+    CHECK(info_of(array).on_device);
+    CHECK(info_of(array).ptr != NULL);
+    CHECK(info_of(array).stream != NULL);
+    CHECK(ignis_array_device_ptr(array) == info_of(array).ptr);
+    drop(array);
+    CHECK_OK(ignis_memory_query(0, &memory));
+    CHECK_INT(memory.live_blocks, 0);
+    CHECK_INT(memory.live_bytes, 0);
+}
+
+TEST(wrapped_memory_is_used_and_never_freed)
+{
+    ignis_array base, wrapped, view;
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(2, 4), IGNIS_I32);
+    ignis_memory_info memory;
+    SETUP(NULL);
+    base = make_counting(IGNIS_SHAPE(8), 100);
+    desc.ptr = ignis_array_device_ptr(base);
+    wrapped = ignis_array_create(&desc);
+    CHECK(!info_of(wrapped).owns_memory);
+    CHECK(info_of(wrapped).on_device);
+    CHECK(info_of(wrapped).ptr == desc.ptr);
+    CHECK_INT(info_of(wrapped).parent, 0);
+    CHECK_COUNTING(wrapped, 8, 100); /* what the caller wrote counts as written */
+    view = ignis_array_slice(wrapped, 0, 1, 1);
+    CHECK_COUNTING(view, 4, 104);
+    drop(wrapped);
+    CHECK_COUNTING(view, 4, 104);
+    drop(view);
+    CHECK_OK(ignis_memory_query(0, &memory));
+    CHECK_INT(memory.live_blocks, 1);
+    CHECK_COUNTING(base, 8, 100);
+    drop(base);
+}
+
+TEST(large_shapes_need_no_memory)
+{
+    const int64_t dim = INT64_C(1) << 40;
+    ignis_array array, tail;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(dim), IGNIS_F64);
+    CHECK_INT(ignis_array_numel(array), dim);
+    CHECK_INT(ignis_array_size_bytes(array), 8 * dim);
+    tail = ignis_array_slice(array, 0, dim - 5, 5);
+    CHECK_INT(ignis_array_numel(tail), 5);
+    CHECK(!info_of(array).on_device);
+    CHECK_REFUSED(NULL, ignis_array_device_ptr(array), IGNIS_ERROR_MEMORY, IGNIS_DIAG_DEVICE_MEMORY);
+    drop(array);
+    drop(tail);
+    array = make(IGNIS_SHAPE(INT64_MAX), IGNIS_U8);
+    CHECK_INT(ignis_array_size_bytes(array), INT64_MAX);
+    drop(array);
+}
+
+TEST(more_than_4_gib_are_filled_and_sliced)
+{
+    const int64_t n = (INT64_C(1) << 32) + 3;
+    const unsigned char written[3] = {1, 2, 3};
+    unsigned char read[5] = {0};
+    ignis_array array, end, tail;
+    SETUP(NULL);
+    if (test_is_simulator())
+        SKIP("4 GiB are too much for the simulator");
+    array = make(IGNIS_SHAPE(n), IGNIS_U8);
+    CHECK_OK(ignis_array_fill(array, 7));
+    end = ignis_array_slice(array, 0, n - 3, 3);
+    tail = ignis_array_slice(array, 0, n - 5, 5);
+    CHECK_OK(ignis_array_to_host_raw(end, read, 3));
+    CHECK(read[0] == 7 && read[1] == 7 && read[2] == 7);
+    CHECK_OK(ignis_array_from_host_raw(end, written, 3));
+    CHECK_OK(ignis_array_to_host_raw(tail, read, 5));
+    CHECK(memcmp(read, "\7\7\1\2\3", 5) == 0);
+    drop(array);
+    drop(end);
+    drop(tail);
+}
+
+/* transfers ----------------------------------------------------------------------------------------------------- */
+
+TEST(raw_transfers_of_every_dtype)
+{
+    unsigned char in[8 * 33], out[8 * 33];
+    int i, k;
+    SETUP(NULL);
+    for (i = 0; i < 8 * 33; i++)
+        in[i] = (unsigned char)(i * 7 + 1);
+    for (k = 0; k < DTYPES; k++) {
+        ignis_array array = make(IGNIS_SHAPE(11, 3), dtypes[k].dtype);
+        memset(out, 0, sizeof out);
+        CHECK_OK(ignis_array_from_host_raw(array, in, 33 * dtypes[k].size));
+        CHECK_OK(ignis_array_to_host_raw(array, out, 33 * dtypes[k].size));
+        CHECK(memcmp(in, out, (size_t)(33 * dtypes[k].size)) == 0);
+        drop(array);
+    }
+}
+
+TEST(transfers_refuse_bad_arguments)
+{
+    float data[6] = {1, 2, 3, 4, 5, 6};
+    ignis_array array;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(2, 3), IGNIS_F32);
+    CHECK_STATUS(ignis_array_from_host(array, NULL, IGNIS_F32, 6), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_array_from_host(array, data, IGNIS_F32, 5), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_MESSAGE_HAS("5");
+    CHECK_MESSAGE_HAS("6");
+    CHECK_STATUS(ignis_array_from_host(array, data, IGNIS_F32, 7), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_STATUS(ignis_array_from_host(array, data, (ignis_dtype)8, 6), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_STATUS(ignis_array_from_host_raw(array, NULL, 24), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_array_from_host_raw(array, data, 23), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_STATUS(ignis_array_from_host_raw(array, data, -24), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_OK(ignis_array_from_host(array, data, IGNIS_F32, 6));
+    CHECK_STATUS(ignis_array_to_host(array, NULL, IGNIS_F32, 6), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_array_to_host(array, data, IGNIS_F32, 5), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_STATUS(ignis_array_to_host(array, data, (ignis_dtype)-1, 6), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_STATUS(ignis_array_to_host_raw(array, NULL, 24), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_array_to_host_raw(array, data, 25), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_STATUS(ignis_array_query(array, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    drop(array);
+}
+
+TEST(reading_what_was_never_written_fails)
+{
+    float data[4] = {0};
+    ignis_array array, other, view;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(4), IGNIS_F32);
+    other = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK_OK(ignis_array_zero(other));
+    view = ignis_array_reshape(array, IGNIS_SHAPE(2, 2));
+    CHECK_STATUS(ignis_array_to_host(array, data, IGNIS_F32, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_STATUS(ignis_array_to_host(view, data, IGNIS_F64, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_STATUS(ignis_array_to_host_raw(array, data, 16), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_REFUSED(0, ignis_array_clone(array).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_REFUSED(0, ignis_array_cast(array, IGNIS_F64).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_STATUS(ignis_array_write_rows(other, array, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_STATUS(ignis_array_copy(other, array), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_STATUS(ignis_array_add(other, other, array), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_STATUS(ignis_array_mul(other, array, other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_STATUS(ignis_array_scale(other, array, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_OK(ignis_array_copy(array, other));
+    CHECK_OK(ignis_array_to_host(view, data, IGNIS_F32, 4));
+    drop(array);
+    drop(other);
+    drop(view);
+}
+
+TEST(host_data_may_be_reused_at_once)
+{
+    static const int64_t sizes[] = {4, 1000, 300000};
+    static int32_t data[300000], back[300000];
+    static double wide[300000];
+    int64_t i, wrong;
+    int k;
+    SETUP(NULL);
+    for (k = 0; k < 3; k++) {
+        ignis_array raw = make(IGNIS_SHAPE(sizes[k]), IGNIS_I32), converted = make(IGNIS_SHAPE(sizes[k]), IGNIS_I32);
+        for (i = 0; i < sizes[k]; i++)
+            data[i] = (int32_t)i, wide[i] = (double)i;
+        CHECK_OK(ignis_array_from_host_raw(raw, data, sizes[k] * 4));
+        CHECK_OK(ignis_array_from_host(converted, wide, IGNIS_F64, sizes[k]));
+        memset(data, 0x55, sizeof data);
+        memset(wide, 0x55, sizeof wide);
+        CHECK_OK(ignis_array_to_host(raw, back, IGNIS_I32, sizes[k]));
+        for (wrong = i = 0; i < sizes[k]; i++)
+            wrong += back[i] != (int32_t)i;
+        CHECK_INT(wrong, 0);
+        CHECK_OK(ignis_array_to_host(converted, back, IGNIS_I32, sizes[k]));
+        for (wrong = i = 0; i < sizes[k]; i++)
+            wrong += back[i] != (int32_t)i;
+        CHECK_INT(wrong, 0);
+        drop(raw);
+        drop(converted);
+    }
+}
+
+TEST(zero_sets_every_byte)
+{
+    static const unsigned char zeros[8 * 13];
+    unsigned char bytes[8 * 13];
+    int k;
+    SETUP(NULL);
+    for (k = 0; k < DTYPES; k++) {
+        ignis_array array = make(IGNIS_SHAPE(13), dtypes[k].dtype), middle;
+        memset(bytes, 0xFF, sizeof bytes);
+        CHECK_OK(ignis_array_from_host_raw(array, bytes, 13 * dtypes[k].size));
+        middle = ignis_array_slice(array, 0, 1, 11);
+        CHECK_OK(ignis_array_zero(middle));
+        CHECK_OK(ignis_array_to_host_raw(array, bytes, 13 * dtypes[k].size));
+        CHECK(bytes[0] == 0xFF && bytes[13 * dtypes[k].size - 1] == 0xFF);
+        CHECK(memcmp(bytes + dtypes[k].size, zeros, (size_t)(11 * dtypes[k].size)) == 0);
+        drop(array);
+        drop(middle);
+        array = make(IGNIS_SHAPE(13), dtypes[k].dtype); /* its first use */
+        CHECK_OK(ignis_array_zero(array));
+        CHECK_OK(ignis_array_to_host_raw(array, bytes, 13 * dtypes[k].size));
+        CHECK(memcmp(bytes, zeros, (size_t)(13 * dtypes[k].size)) == 0);
+        drop(array);
+    }
+}
+
+TEST(clone_shares_nothing)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(2, 3), IGNIS_F32);
+    ignis_array array, copy;
+    float data[6] = {1, 2, 3, 4, 5, 6}, back[6];
+    SETUP(NULL);
+    desc.owner = IGNIS_OWNER_WNAIS;
+    desc.tag = "original";
+    array = ignis_array_create(&desc);
+    CHECK_OK(ignis_array_from_host(array, data, IGNIS_F32, 6));
+    copy = ignis_array_clone(array);
+    CHECK_SHAPE(copy, IGNIS_SHAPE(2, 3));
+    CHECK_INT(info_of(copy).owner, IGNIS_OWNER_WNAIS);
+    CHECK_INT(info_of(copy).dtype, IGNIS_F32);
+    CHECK_INT(info_of(copy).parent, 0);
+    CHECK_INT(info_of(copy).ref_count, 0);
+    CHECK(info_of(copy).owns_memory);
+    CHECK_TEXT(info_of(copy).tag, "original");
+    CHECK(info_of(copy).id > info_of(array).id);
+    CHECK(info_of(copy).ptr != info_of(array).ptr);
+    CHECK_OK(ignis_array_zero(array));
+    CHECK_OK(ignis_array_free_as(array, IGNIS_OWNER_WNAIS));
+    CHECK_OK(ignis_array_to_host(copy, back, IGNIS_F32, 6));
+    CHECK(memcmp(data, back, sizeof data) == 0);
+    CHECK_OK(ignis_array_free_as(copy, IGNIS_OWNER_WNAIS));
+}
+
+TEST(clone_of_a_slice_has_the_slice_only)
+{
+    ignis_array array, slice, copy;
+    SETUP(NULL);
+    array = make_counting(IGNIS_SHAPE(10), 0);
+    slice = ignis_array_slice(array, 0, 3, 4);
+    copy = ignis_array_clone(slice);
+    CHECK_OK(ignis_array_zero(array));
+    CHECK_COUNTING(copy, 4, 3);
+    drop(array);
+    drop(slice);
+    drop(copy);
+}
+
+/* views --------------------------------------------------------------------------------------------------------- */
+
+TEST(slices_along_the_first_dimension)
+{
+    ignis_array array, slice, deeper, whole, empty;
+    SETUP(NULL);
+    array = make_counting(IGNIS_SHAPE(6, 4), 0);
+    slice = ignis_array_slice(array, 0, 2, 3);
+    CHECK_SHAPE(slice, IGNIS_SHAPE(3, 4));
+    CHECK_COUNTING(slice, 12, 8);
+    CHECK(!info_of(slice).owns_memory);
+    CHECK_INT(info_of(slice).parent, info_of(array).id);
+    CHECK((char *)info_of(slice).ptr == (char *)info_of(array).ptr + 32);
+    deeper = ignis_array_slice(slice, 0, 1, 1);
+    CHECK_COUNTING(deeper, 4, 12);
+    CHECK_INT(info_of(deeper).parent, info_of(slice).id);
+    whole = ignis_array_slice(array, 0, 0, 6);
+    CHECK_COUNTING(whole, 24, 0);
+    empty = ignis_array_slice(array, 0, 6, 0);
+    CHECK_COUNTING(empty, 0, 0);
+    CHECK_OK(ignis_array_zero(deeper));
+    drop(array);
+    drop(slice);
+    drop(deeper);
+    drop(whole);
+    drop(empty);
+}
+
+TEST(slices_along_a_later_dimension)
+{
+    ignis_array array, slice;
+    SETUP(NULL);
+    array = make_counting(IGNIS_SHAPE(1, 1, 5, 2), 0);
+    slice = ignis_array_slice(array, 2, 1, 3);
+    CHECK_SHAPE(slice, IGNIS_SHAPE(1, 1, 3, 2));
+    CHECK_COUNTING(slice, 6, 2);
+    drop(slice);
+    slice = ignis_array_slice(array, 1, 0, 1);
+    CHECK_COUNTING(slice, 10, 0);
+    drop(slice);
+    CHECK_REFUSED(0, ignis_array_slice(array, 3, 0, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_STRIDED);
+    CHECK_MESSAGE_HAS("[1, 1, 5, 2]");
+    CHECK_MESSAGE_HAS("contiguous");
+    drop(array);
+}
+
+TEST(slices_outside_are_refused)
+{
+    static const struct {
+        int dim;
+        int64_t start, len;
+    } table[] = {
+        {-1, 0, 1}, {2, 0, 1},  {0, -1, 2},        {0, 0, 7},         {0, 6, 1},
+        {0, 7, 0},  {0, 2, -1}, {0, INT64_MAX, 1}, {0, 1, INT64_MAX}, {0, INT64_MIN, INT64_MIN},
+    };
+    ignis_array array;
+    size_t i;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(6, 4), IGNIS_F32);
+    for (i = 0; i < COUNT_OF(table); i++)
+        CHECK_REFUSED(0, ignis_array_slice(array, table[i].dim, table[i].start, table[i].len).id, IGNIS_ERROR_SHAPE,
+                      IGNIS_DIAG_SLICE_RANGE);
+    drop(array);
+}
+
+TEST(views_made_before_allocation_share_the_memory)
+{
+    static const int32_t ones[2] = {1, 2};
+    int32_t back[6];
+    ignis_array array, first, second, square;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(6), IGNIS_I32);
+    first = ignis_array_slice(array, 0, 1, 2);
+    second = ignis_array_slice(array, 0, 2, 2);
+    square = ignis_array_reshape(array, IGNIS_SHAPE(3, 2));
+    CHECK(!info_of(first).on_device);
+    CHECK(info_of(first).ptr == NULL);
+    CHECK_OK(ignis_array_zero(array));
+    CHECK_OK(ignis_array_from_host(first, ones, IGNIS_I32, 2));
+    CHECK_OK(ignis_array_from_host(second, ones, IGNIS_I32, 2));
+    CHECK_OK(ignis_array_to_host(square, back, IGNIS_I32, 6));
+    CHECK(back[0] == 0 && back[1] == 1 && back[2] == 1 && back[3] == 2 && back[4] == 0 && back[5] == 0);
+    CHECK((char *)info_of(first).ptr == (char *)info_of(array).ptr + 4);
+    drop(array);
+    drop(first);
+    drop(second);
+    drop(square);
+}
+
+TEST(a_view_may_be_the_first_to_allocate)
+{
+    static const int32_t one = 41;
+    ignis_array array, view;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(6), IGNIS_I32);
+    view = ignis_array_slice(array, 0, 5, 1);
+    drop(array);
+    CHECK_OK(ignis_array_from_host(view, &one, IGNIS_I32, 1));
+    CHECK_COUNTING(view, 1, 41);
+    drop(view);
+}
+
+TEST(views_keep_the_memory_alive)
+{
+    ignis_array array, slice, shaped;
+    ignis_memory_info memory;
+    uint64_t parent;
+    SETUP(NULL);
+    array = make_counting(IGNIS_SHAPE(10), 0);
+    parent = info_of(array).id;
+    slice = ignis_array_slice(array, 0, 4, 6);
+    shaped = ignis_array_reshape(slice, IGNIS_SHAPE(2, 3));
+    drop(array);
+    CHECK(!ignis_array_is_live(array));
+    CHECK(ignis_array_is_live(slice));
+    CHECK_INT(info_of(slice).parent, parent);
+    CHECK_COUNTING(slice, 6, 4);
+    drop(slice);
+    CHECK_COUNTING(shaped, 6, 4);
+    CHECK_OK(ignis_memory_query(0, &memory));
+    CHECK_INT(memory.live_blocks, 1);
+    drop(shaped);
+    CHECK_OK(ignis_memory_query(0, &memory));
+    CHECK_INT(memory.live_blocks, 0);
+}
+
+TEST(views_take_owner_and_tag)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(4, 2), IGNIS_BF16);
+    ignis_array array, slice, shaped;
+    SETUP(NULL);
+    desc.owner = IGNIS_OWNER_NVCCL;
+    desc.tag = "ring";
+    array = ignis_array_create(&desc);
+    slice = ignis_array_slice(array, 0, 1, 2);
+    shaped = ignis_array_reshape(array, IGNIS_SHAPE(8));
+    CHECK_INT(info_of(slice).owner, IGNIS_OWNER_NVCCL);
+    CHECK_TEXT(info_of(slice).tag, "ring");
+    CHECK_INT(info_of(shaped).owner, IGNIS_OWNER_NVCCL);
+    CHECK_TEXT(info_of(shaped).tag, "ring");
+    CHECK_STATUS(ignis_array_free(slice), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_BY_OTHER);
+    CHECK_OK(ignis_array_free_as(slice, IGNIS_OWNER_NVCCL));
+    CHECK_OK(ignis_array_free_as(shaped, IGNIS_OWNER_NVCCL));
+    CHECK_OK(ignis_array_free_as(array, IGNIS_OWNER_NVCCL));
+}
+
+TEST(reshape_keeps_the_elements)
+{
+    ignis_array array, view;
+    SETUP(NULL);
+    array = make_counting(IGNIS_SHAPE(4, 6), 0);
+    view = ignis_array_reshape(array, IGNIS_SHAPE(2, -1, 3));
+    CHECK_SHAPE(view, IGNIS_SHAPE(2, 4, 3));
+    CHECK_COUNTING(view, 24, 0);
+    CHECK_INT(info_of(view).parent, info_of(array).id);
+    drop(view);
+    view = ignis_array_reshape(array, IGNIS_SHAPE(-1));
+    CHECK_SHAPE(view, IGNIS_SHAPE(24));
+    drop(view);
+    CHECK_FAILS(ignis_array_reshape(array, IGNIS_SHAPE(5, 5)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("[4, 6]");
+    CHECK_MESSAGE_HAS("[5, 5]");
+    CHECK_FAILS(ignis_array_reshape(array, IGNIS_SHAPE(5, -1)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_FAILS(ignis_array_reshape(array, IGNIS_SHAPE(0, -1)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_FAILS(ignis_array_reshape(array, IGNIS_SHAPE(-1, -1)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM);
+    CHECK_FAILS(ignis_array_reshape(array, IGNIS_SHAPE(-2, 12)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM);
+    drop(array);
+}
+
+TEST(write_rows_copies_whole_rows)
+{
+    ignis_array cache, row, rows, slice;
+    int32_t back[12];
+    SETUP(NULL);
+    cache = make(IGNIS_SHAPE(4, 3), IGNIS_I32);
+    CHECK_OK(ignis_array_zero(cache));
+    row = make_counting(IGNIS_SHAPE(1, 3), 10);
+    rows = make_counting(IGNIS_SHAPE(2, 3), 20);
+    CHECK_OK(ignis_array_write_rows(cache, row, 1));
+    CHECK_OK(ignis_array_write_rows(cache, rows, 2));
+    CHECK_OK(ignis_array_to_host(cache, back, IGNIS_I32, 12));
+    CHECK(back[2] == 0 && back[3] == 10 && back[5] == 12 && back[6] == 20 && back[11] == 25);
+    slice = ignis_array_slice(cache, 0, 1, 2); /* a view as destination */
+    CHECK_OK(ignis_array_write_rows(slice, row, 1));
+    CHECK_OK(ignis_array_to_host(cache, back, IGNIS_I32, 12));
+    CHECK(back[5] == 12 && back[6] == 10 && back[8] == 12 && back[9] == 23);
+    drop(cache);
+    drop(row);
+    drop(rows);
+    drop(slice);
+}
+
+TEST(write_rows_refuses_what_does_not_fit)
+{
+    ignis_array cache, rows, part, wrong;
+    SETUP(NULL);
+    cache = make(IGNIS_SHAPE(4, 3), IGNIS_I32);
+    rows = make_counting(IGNIS_SHAPE(2, 3), 0);
+    part = make_counting(IGNIS_SHAPE(2), 0);
+    wrong = make(IGNIS_SHAPE(1, 3), IGNIS_F32);
+    CHECK_OK(ignis_array_zero(wrong));
+    CHECK_STATUS(ignis_array_write_rows(cache, rows, 3), IGNIS_ERROR_SHAPE, IGNIS_DIAG_ROWS_OVERFLOW);
+    CHECK_MESSAGE_HAS("3");
+    CHECK_MESSAGE_HAS("4");
+    CHECK_STATUS(ignis_array_write_rows(cache, rows, -1), IGNIS_ERROR_SHAPE, IGNIS_DIAG_ROWS_OVERFLOW);
+    CHECK_STATUS(ignis_array_write_rows(cache, rows, INT64_MAX), IGNIS_ERROR_SHAPE, IGNIS_DIAG_ROWS_OVERFLOW);
+    CHECK_STATUS(ignis_array_write_rows(cache, rows, INT64_MAX / 12 + 1), IGNIS_ERROR_SHAPE, IGNIS_DIAG_ROWS_OVERFLOW);
+    CHECK_STATUS(ignis_array_write_rows(cache, part, 0), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_STATUS(ignis_array_write_rows(cache, wrong, 0), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_MESSAGE_HAS("i32");
+    CHECK_MESSAGE_HAS("f32");
+    CHECK_OK(ignis_array_write_rows(cache, rows, 2));
+    drop(cache);
+    drop(rows);
+    drop(part);
+    drop(wrong);
+}
+
+/* nothing at all: arrays of no elements ------------------------------------------------------------------------- */
+
+TEST(arrays_of_no_elements_work_everywhere)
+{
+    static const ignis_shape shapes[] = {{1, {0}}, {2, {0, 5}}, {3, {2, 0, 3}}};
+    char text[128];
+    float nothing = 42;
+    size_t i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(shapes); i++) {
+        ignis_array a = make(shapes[i], IGNIS_F32), b, c, d;
+        CHECK_INT(ignis_array_numel(a), 0);
+        CHECK_INT(ignis_array_size_bytes(a), 0);
+        CHECK_OK(ignis_array_to_device(a));
+        CHECK(ignis_array_device_ptr(a) == NULL);
+        CHECK_OK(ignis_array_zero(a));
+        CHECK_OK(ignis_array_from_host(a, &nothing, IGNIS_F64, 0));
+        CHECK_OK(ignis_array_from_host_raw(a, &nothing, 0));
+        CHECK_OK(ignis_array_to_host(a, &nothing, IGNIS_F16, 0));
+        CHECK_OK(ignis_array_to_host_raw(a, &nothing, 0));
+        CHECK(nothing == 42);
+        CHECK_OK(ignis_array_fill(a, 1));
+        b = ignis_array_clone(a);
+        c = ignis_array_cast(a, IGNIS_F16);
+        CHECK_SHAPE(b, shapes[i]);
+        CHECK_SHAPE(c, shapes[i]);
+        CHECK_OK(ignis_array_copy(a, c));
+        CHECK_OK(ignis_array_add(a, a, b));
+        CHECK_OK(ignis_array_mul(a, a, b));
+        CHECK_OK(ignis_array_scale(a, b, 2));
+        CHECK_OK(ignis_array_write_rows(a, b, 0));
+        d = ignis_array_reshape(a, IGNIS_SHAPE(7, 0));
+        CHECK_INT(ignis_array_numel(d), 0);
+        drop(d);
+        d = ignis_array_slice(a, 0, 0, 0);
+        CHECK_INT(ignis_array_numel(d), 0);
+        CHECK(ignis_array_pin(a) == NULL);
+        CHECK_INT(ignis_status_last(), IGNIS_OK);
+        CHECK_INT(ignis_array_increment_ref(a), 1);
+        CHECK_INT(ignis_array_decrement_ref(a), 0);
+        CHECK_OK(ignis_contract_acquire(a, IGNIS_OWNER_NVCCL));
+        CHECK_OK(ignis_contract_release(a, IGNIS_OWNER_NVCCL));
+        CHECK(ignis_array_to_string(a, text, sizeof text) > 0);
+        drop(a);
+        drop(b);
+        drop(c);
+        drop(d);
+    }
+    {
+        ignis_array rows = make_counting(IGNIS_SHAPE(3, 2), 0), none = make(IGNIS_SHAPE(0, 2), IGNIS_I32);
+        CHECK_OK(ignis_array_zero(none));
+        CHECK_OK(ignis_array_write_rows(rows, none, 3));
+        CHECK_COUNTING(rows, 6, 0);
+        drop(rows);
+        drop(none);
+    }
+}
+
+/* pins, references, owners -------------------------------------------------------------------------------------- */
+
+static int64_t pinned_bytes(void)
+{
+    ignis_memory_info memory;
+    CHECK_OK(ignis_memory_query(0, &memory));
+    return memory.pinned_bytes;
+}
+
+TEST(pinned_memory_comes_and_goes)
+{
+    ignis_array array;
+    void *pinned;
+    int64_t before;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(100), IGNIS_F64);
+    CHECK_OK(ignis_array_zero(array));
+    before = pinned_bytes();
+    pinned = ignis_array_pin(array);
+    REQUIRE(pinned != NULL);
+    memset(pinned, 0x11, 800);
+    CHECK(info_of(array).pinned_host_ptr == pinned);
+    CHECK(pinned_bytes() >= before + 800);
+    CHECK_REFUSED(NULL, ignis_array_pin(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_PIN_TWICE);
+    CHECK_OK(ignis_array_from_host_raw(array, pinned, 800)); /* staging through it */
+    memset(pinned, 0, 800);
+    CHECK_OK(ignis_array_to_host_raw(array, pinned, 800));
+    CHECK_INT(((unsigned char *)pinned)[799], 0x11);
+    CHECK_OK(ignis_array_unpin(array));
+    CHECK(info_of(array).pinned_host_ptr == NULL);
+    CHECK_STATUS(ignis_array_unpin(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_PIN_MISSING);
+    CHECK(ignis_array_pin(array) != NULL);
+    drop(array); /* pinned memory goes with the array */
+    CHECK_INT(pinned_bytes(), before);
+}
+
+TEST(references_hold_an_array)
+{
+    ignis_array array;
+    char part[32];
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK_INT(ignis_array_increment_ref(array), 1);
+    CHECK_INT(info_of(array).ref_count, 1);
+    CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED);
+    snprintf(part, sizeof part, "#%llu", (unsigned long long)info_of(array).id);
+    CHECK_MESSAGE_HAS(part);
+    CHECK(ignis_array_is_live(array));
+    CHECK_OK(ignis_array_transfer_ownership(array, IGNIS_OWNER_NVCCL)); /* one reference is fine */
+    CHECK_INT(ignis_array_increment_ref(array), 2);
+    CHECK_STATUS(ignis_array_transfer_ownership(array, IGNIS_OWNER_IGNIS), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_TRANSFER_REFERENCED);
+    CHECK_INT(info_of(array).owner, IGNIS_OWNER_NVCCL);
+    CHECK_INT(ignis_array_decrement_ref(array), 1);
+    CHECK_OK(ignis_array_transfer_ownership(array, IGNIS_OWNER_IGNIS));
+    CHECK_INT(ignis_array_decrement_ref(array), 0);
+    CHECK_REFUSED(-1, ignis_array_decrement_ref(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_REF_COUNT_ZERO);
+    drop(array);
+}
+
+TEST(references_of_a_view_are_its_own)
+{
+    ignis_array array, view;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(4), IGNIS_F32);
+    view = ignis_array_slice(array, 0, 0, 2);
+    CHECK_INT(ignis_array_increment_ref(view), 1);
+    CHECK_INT(info_of(array).ref_count, 0);
+    drop(array);
+    CHECK_STATUS(ignis_array_free(view), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED);
+    CHECK_INT(ignis_array_decrement_ref(view), 0);
+    drop(view);
+}
+
+TEST(ownership_moves)
+{
+    int owner;
+    ignis_array array;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(4), IGNIS_F32);
+    for (owner = IGNIS_OWNER_COUNT - 1; owner >= IGNIS_OWNER_IGNIS; owner--) {
+        CHECK_OK(ignis_array_transfer_ownership(array, (ignis_owner)owner));
+        CHECK_INT(info_of(array).owner, owner);
+        CHECK_OK(ignis_array_transfer_ownership(array, (ignis_owner)owner)); /* to itself, too */
+    }
+    CHECK_STATUS(ignis_array_transfer_ownership(array, IGNIS_OWNER_COUNT), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_STATUS(ignis_array_free_as(array, (ignis_owner)-1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_STATUS(ignis_array_free_as(array, IGNIS_OWNER_WNAIS), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_BY_OTHER);
+    CHECK_OK(ignis_array_transfer_ownership(array, IGNIS_OWNER_WNAIS));
+    CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_BY_OTHER);
+    CHECK_MESSAGE_HAS("wnais");
+    CHECK_OK(ignis_array_free_as(array, IGNIS_OWNER_WNAIS));
+}
+
+/* text ---------------------------------------------------------------------------------------------------------- */
+
+TEST(text_form)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(2, 3), IGNIS_BF16);
+    ignis_array array;
+    char expected[128], text[128], cut[11];
+    int length;
+    SETUP(NULL);
+    desc.tag = "weights";
+    array = ignis_array_create(&desc);
+    CHECK_INT(ignis_array_increment_ref(array), 1);
+    length = snprintf(expected, sizeof expected, "array #%llu [2, 3] bf16 on device 0, owner ignis, ref_count 1, 'weights'",
+                      (unsigned long long)info_of(array).id);
+    CHECK_INT(ignis_array_to_string(array, text, sizeof text), length);
+    CHECK_TEXT(text, expected);
+    memset(cut, 'x', sizeof cut);
+    CHECK_INT(ignis_array_to_string(array, cut, 10), length);
+    CHECK(memcmp(cut, expected, 9) == 0);
+    CHECK_INT(cut[9], 0);
+    CHECK_INT(cut[10], 'x');
+    CHECK_INT(ignis_array_to_string(array, cut, 1), length);
+    CHECK_INT(cut[0], 0);
+    CHECK_INT(ignis_array_to_string(array, NULL, 0), length);
+    CHECK_FAILS(ignis_array_to_string(array, NULL, 5), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_INT(ignis_array_decrement_ref(array), 0);
+    drop(array);
+    CHECK(ignis_array_to_string(array, text, sizeof text) > 0);
+    CHECK_INT(strncmp(text, "array handle 0x", 15), 0);
+    CHECK_HAS(text, "(freed)");
+}
+
+TEST(text_form_of_untagged_arrays)
+{
+    static const char *owners[] = {"", "owner ignis", "owner nvccl", "owner wnais"};
+    char text[256], part[32];
+    int k, owner;
+    SETUP(NULL);
+    for (k = 0; k < DTYPES; k++)
+        for (owner = IGNIS_OWNER_IGNIS; owner < IGNIS_OWNER_COUNT; owner++) {
+            ignis_array_desc desc = desc_of(IGNIS_SHAPE(1, 2, 3, 4, 5, 6, 7, INT64_C(12345678901)), dtypes[k].dtype);
+            ignis_array array;
+            desc.owner = (ignis_owner)owner;
+            array = ignis_array_create(&desc);
+            CHECK_INT(ignis_array_to_string(array, text, sizeof text), strlen(text));
+            snprintf(part, sizeof part, "] %s on device 0, ", dtypes[k].name);
+            CHECK_HAS(text, "[1, 2, 3, 4, 5, 6, 7, 12345678901]");
+            CHECK_HAS(text, part);
+            CHECK_HAS(text, owners[owner]);
+            CHECK(strchr(text, '\'') == NULL);
+            CHECK_OK(ignis_array_free_as(array, (ignis_owner)owner));
+        }
+}
+
+/* stale handles ------------------------------------------------------------------------------------------------- */
+
+static void check_all_calls_refuse(ignis_array a, ignis_array live, ignis_diagnostic diagnostic)
+{
+    const ignis_status freed = IGNIS_ERROR_FREED;
+    ignis_array_info info;
+    float data[4] = {0};
+    CHECK(!ignis_array_is_live(a));
+    CHECK_STATUS(ignis_array_free(a), freed, diagnostic);
+    CHECK_STATUS(ignis_array_free_as(a, IGNIS_OWNER_NVCCL), freed, diagnostic);
+    CHECK_STATUS(ignis_array_query(a, &info), freed, diagnostic);
+    CHECK_REFUSED(-1, ignis_array_numel(a), freed, diagnostic);
+    CHECK_REFUSED(-1, ignis_array_size_bytes(a), freed, diagnostic);
+    CHECK_STATUS(ignis_array_to_device(a), freed, diagnostic);
+    CHECK_REFUSED(NULL, ignis_array_device_ptr(a), freed, diagnostic);
+    CHECK_STATUS(ignis_array_zero(a), freed, diagnostic);
+    CHECK_STATUS(ignis_array_from_host(a, data, IGNIS_F32, 4), freed, diagnostic);
+    CHECK_STATUS(ignis_array_from_host_raw(a, data, 16), freed, diagnostic);
+    CHECK_STATUS(ignis_array_to_host(a, data, IGNIS_F32, 4), freed, diagnostic);
+    CHECK_STATUS(ignis_array_to_host_raw(a, data, 16), freed, diagnostic);
+    CHECK_REFUSED(0, ignis_array_clone(a).id, freed, diagnostic);
+    CHECK_REFUSED(0, ignis_array_slice(a, 0, 0, 1).id, freed, diagnostic);
+    CHECK_REFUSED(0, ignis_array_reshape(a, IGNIS_SHAPE(2, 2)).id, freed, diagnostic);
+    CHECK_REFUSED(0, ignis_array_cast(a, IGNIS_F64).id, freed, diagnostic);
+    CHECK_STATUS(ignis_array_write_rows(a, live, 0), freed, diagnostic);
+    CHECK_STATUS(ignis_array_write_rows(live, a, 0), freed, diagnostic);
+    CHECK_REFUSED(NULL, ignis_array_pin(a), freed, diagnostic);
+    CHECK_STATUS(ignis_array_unpin(a), freed, diagnostic);
+    CHECK_REFUSED(-1, ignis_array_increment_ref(a), freed, diagnostic);
+    CHECK_REFUSED(-1, ignis_array_decrement_ref(a), freed, diagnostic);
+    CHECK_STATUS(ignis_array_transfer_ownership(a, IGNIS_OWNER_NVCCL), freed, diagnostic);
+    CHECK_STATUS(ignis_array_fill(a, 0), freed, diagnostic);
+    CHECK_STATUS(ignis_array_copy(a, live), freed, diagnostic);
+    CHECK_STATUS(ignis_array_copy(live, a), freed, diagnostic);
+    CHECK_STATUS(ignis_array_add(a, live, live), freed, diagnostic);
+    CHECK_STATUS(ignis_array_add(live, a, live), freed, diagnostic);
+    CHECK_STATUS(ignis_array_mul(live, live, a), freed, diagnostic);
+    CHECK_STATUS(ignis_array_scale(a, live, 1), freed, diagnostic);
+    CHECK_STATUS(ignis_array_scale(live, a, 1), freed, diagnostic);
+    CHECK_STATUS(ignis_contract_acquire(a, IGNIS_OWNER_NVCCL), freed, diagnostic);
+    CHECK_STATUS(ignis_contract_release(a, IGNIS_OWNER_NVCCL), freed, diagnostic);
+    CHECK_STATUS(ignis_contract_assert_owner(a, IGNIS_OWNER_IGNIS), freed, diagnostic);
+    CHECK_STATUS(ignis_contract_track(a), freed, diagnostic);
+}
+
+TEST(stale_handles_are_refused_everywhere)
+{
+    ignis_array stale, again, made_up, live;
+    SETUP(NULL);
+    live = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK_OK(ignis_array_zero(live));
+    stale = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK_OK(ignis_array_zero(stale));
+    drop(stale);
+    check_all_calls_refuse(stale, live, IGNIS_DIAG_ARRAY_FREED);
+    again = make(IGNIS_SHAPE(4), IGNIS_F32); /* may use the same slot */
+    CHECK(again.id != stale.id);
+    check_all_calls_refuse(stale, live, IGNIS_DIAG_ARRAY_FREED);
+    made_up.id = UINT64_C(0x7FFFFFFF7FFFFFF0);
+    CHECK(!ignis_array_is_live(made_up));
+    CHECK_INT(ignis_array_query(made_up, NULL) != IGNIS_OK, 1);
+    ignis_status_clear();
+    drop(again);
+    drop(live);
+}
+
+TEST(handles_stay_stale_after_shutdown)
+{
+    ignis_array array, other;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(4), IGNIS_F32);
+    test_leaks_expected = true;
+    CHECK_OK(ignis_shutdown());
+    CHECK(!ignis_array_is_live(array));
+    CHECK_STATUS(ignis_array_zero(array), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    SETUP(NULL);
+    other = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK(!ignis_array_is_live(array));
+    CHECK_STATUS(ignis_array_zero(array), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    drop(other);
+}
+
+TEST(no_handle_leaves_the_first_failure_alone)
+{
+    ignis_array none = IGNIS_NO_ARRAY, chain;
+    SETUP(NULL);
+    CHECK(!ignis_array_is_live(none));
+    chain = make(IGNIS_SHAPE(-1), IGNIS_F32);
+    chain = ignis_array_slice(chain, 0, 0, 1);
+    chain = ignis_array_reshape(chain, IGNIS_SHAPE(1, 1));
+    chain = ignis_array_cast(chain, IGNIS_F16);
+    CHECK_FAILS(ignis_array_clone(chain), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM);
+    CHECK_INT(chain.id, 0);
+}
+
+/* two devices --------------------------------------------------------------------------------------------------- */
+
+TEST(arrays_on_two_devices)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(300), IGNIS_I32);
+    ignis_array near, far, back;
+    SETUP(NULL);
+    if (ignis_device_count() < 2)
+        SKIP("needs two devices");
+    near = make_counting(IGNIS_SHAPE(300), 5);
+    desc.device = 1;
+    far = ignis_array_create(&desc);
+    CHECK_INT(info_of(far).device, 1);
+    CHECK_OK(ignis_array_copy(far, near));
+    CHECK_COUNTING(far, 300, 5);
+    CHECK_STATUS(ignis_array_add(far, far, near), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+    CHECK_STATUS(ignis_array_mul(near, far, near), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+    CHECK_STATUS(ignis_array_scale(near, far, 2), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+    CHECK_STATUS(ignis_array_write_rows(near, far, 0), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+    CHECK_OK(ignis_array_add(far, far, far)); /* works on its device while device 0 is current */
+    CHECK_INT(ignis_device_current(), 0);
+    CHECK_OK(ignis_device_use(1));
+    back = make(IGNIS_SHAPE(300), IGNIS_I32); /* on the current device */
+    CHECK_INT(info_of(back).device, 1);
+    drop(back);
+    desc.device = IGNIS_DEVICE_0;
+    back = ignis_array_create(&desc);
+    CHECK_INT(info_of(back).device, 0);
+    CHECK_OK(ignis_array_copy(back, far));
+    CHECK_COUNTING(near, 300, 5);
+    {
+        int32_t values[300];
+        CHECK_OK(ignis_array_to_host(back, values, IGNIS_I32, 300));
+        CHECK_INT(values[0], 10);
+        CHECK_INT(values[299], 608);
+    }
+    drop(near);
+    drop(far);
+    drop(back);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }

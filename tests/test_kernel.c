@@ -1,0 +1,747 @@
+/*  test_kernel.c - the user's own kernels: compiling, arguments, launches, and what happens when a kernel faults */
+#include "array.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static ignis_kernel compile(const char *source, const char *entry)
+{
+    ignis_kernel_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.source = source;
+    desc.entry = entry;
+    return ignis_kernel_compile(&desc);
+}
+
+static ignis_launch threads(int64_t blocks, int per_block)
+{
+    ignis_launch launch;
+    memset(&launch, 0, sizeof launch);
+    launch.grid[0] = blocks;
+    launch.block[0] = per_block;
+    return launch;
+}
+
+static const char iota_source[] = "extern \"C\" __global__ void iota(int *out, int first, int n)\n"
+                                  "{\n"
+                                  "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                                  "    if (i < n) out[i] = first + i;\n"
+                                  "}\n";
+
+static ignis_status run_iota(ignis_kernel kernel, ignis_array out, int first)
+{
+    int n = (int)ignis_array_numel(out);
+    ignis_launch launch = threads((n + 63) / 64, 64);
+    ignis_arg args[3];
+    args[0] = ignis_arg_array(out);
+    args[1] = ignis_arg_i32(first);
+    args[2] = ignis_arg_i32(n);
+    return ignis_kernel_launch(kernel, &launch, args, 3);
+}
+
+/* compiling ----------------------------------------------------------------------------------------------------- */
+
+TEST(a_kernel_runs)
+{
+    ignis_kernel kernel;
+    ignis_array out;
+    SETUP(NULL);
+    kernel = compile(iota_source, "iota");
+    REQUIRE(kernel.id != 0);
+    out = make(IGNIS_SHAPE(1000), IGNIS_I32); /* its first use: the launch allocates it, and it counts as written */
+    CHECK_OK(run_iota(kernel, out, 7));
+    CHECK_COUNTING(out, 1000, 7);
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(out);
+}
+
+TEST(compile_errors_name_file_and_line)
+{
+    ignis_kernel_desc desc;
+    ignis_status_info info;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.source = "__global__ void broken(float *x)\n{\n    x[0] = undeclared_name;\n}\n";
+    desc.entry = "broken";
+    desc.name = "my_program.cu";
+    CHECK_INT(ignis_kernel_compile(&desc).id, 0);
+    CHECK_INT(ignis_status_query(&info), IGNIS_ERROR_COMPILE);
+    CHECK(strstr(info.log, "my_program.cu(3)") || strstr(info.log, "my_program.cu:3"));
+    CHECK_HAS(info.log, "undeclared_name");
+    CHECK_REFUSED(0, ignis_kernel_compile(&desc).id, IGNIS_ERROR_COMPILE, IGNIS_DIAG_COMPILE_FAILED);
+    CHECK_MESSAGE_HAS("my_program.cu");
+    CHECK_MESSAGE_HAS("undeclared_name");
+    desc.name = NULL;
+    CHECK_REFUSED(0, ignis_kernel_compile(&desc).id, IGNIS_ERROR_COMPILE, IGNIS_DIAG_COMPILE_FAILED);
+    CHECK_MESSAGE_HAS("kernel.cu");
+}
+
+TEST(a_missing_entry_is_named)
+{
+    SETUP(NULL);
+    CHECK_INT(compile("__global__ void here(int *x) { x[0] = 1; }\n", "not_here").id, 0);
+    CHECK_INT(ignis_status_last(), IGNIS_ERROR_COMPILE);
+    CHECK_HAS(ignis_status_message(), "not_here");
+    ignis_status_clear();
+}
+
+TEST(compile_refuses_bad_descs)
+{
+    ignis_kernel_desc desc;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    CHECK_FAILS(ignis_kernel_compile(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.entry = "iota";
+    CHECK_FAILS(ignis_kernel_compile(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.entry = NULL;
+    desc.source = iota_source;
+    CHECK_FAILS(ignis_kernel_compile(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.entry = "iota";
+    desc.option_count = 1;
+    CHECK_FAILS(ignis_kernel_compile(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.option_count = -1;
+    CHECK_FAILS(ignis_kernel_compile(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+}
+
+TEST(templates_and_namespaces_as_entries)
+{
+    static const char source[] = "namespace outer { namespace inner {\n"
+                                 "template <typename T, int N> __global__ void put(T *out, T value)\n"
+                                 "{\n"
+                                 "    for (int i = 0; i < N; i++) out[i] = value;\n"
+                                 "}\n"
+                                 "__global__ void plain(double *out, double value) { out[0] = value; out[1] = value + 1; }\n"
+                                 "} }\n";
+    ignis_kernel floats, shorts, plain;
+    ignis_launch one = threads(1, 1);
+    ignis_array f, d;
+    float values[4];
+    double pair[2];
+    ignis_arg args[2];
+    SETUP(NULL);
+    floats = compile(source, "outer::inner::put<float, 4>");
+    shorts = compile(source, "outer::inner::put<double, 2>");
+    plain = compile(source, "outer::inner::plain");
+    REQUIRE(floats.id && shorts.id && plain.id);
+    f = make(IGNIS_SHAPE(4), IGNIS_F32);
+    d = make(IGNIS_SHAPE(2), IGNIS_F64);
+    args[0] = ignis_arg_array(f);
+    args[1] = ignis_arg_f32(2.5f);
+    CHECK_OK(ignis_kernel_launch(floats, &one, args, 2));
+    CHECK_OK(ignis_array_to_host(f, values, IGNIS_F32, 4));
+    CHECK(values[0] == 2.5f && values[3] == 2.5f);
+    args[0] = ignis_arg_array(d);
+    args[1] = ignis_arg_f64(0.1);
+    CHECK_OK(ignis_kernel_launch(shorts, &one, args, 2));
+    CHECK_OK(ignis_array_to_host(d, pair, IGNIS_F64, 2));
+    CHECK(pair[0] == 0.1 && pair[1] == 0.1);
+    CHECK_OK(ignis_kernel_launch(plain, &one, args, 2));
+    CHECK_OK(ignis_array_to_host(d, pair, IGNIS_F64, 2));
+    CHECK(pair[0] == 0.1 && pair[1] == 1.1);
+    CHECK_OK(ignis_kernel_free(floats));
+    CHECK_OK(ignis_kernel_free(shorts));
+    CHECK_OK(ignis_kernel_free(plain));
+    drop(f), drop(d);
+}
+
+TEST(options_reach_the_compiler)
+{
+    const char *const four[] = {"-DN=4", "-DOFFSET=100"}, *const five[] = {"-DN=5", "-DOFFSET=0"};
+    const char *const *both[] = {four, five};
+    int pass;
+    SETUP(NULL);
+    for (pass = 0; pass < 2; pass++) {
+        ignis_array out = make(IGNIS_SHAPE(pass ? 5 : 4), IGNIS_I32);
+        ignis_launch one = threads(1, 1);
+        ignis_arg arg = ignis_arg_array(out);
+        ignis_kernel_desc desc;
+        ignis_kernel kernel;
+        memset(&desc, 0, sizeof desc);
+        desc.source = "extern \"C\" __global__ void f(int *out) { for (int i = 0; i < N; i++) out[i] = OFFSET + i; }\n";
+        desc.entry = "f";
+        desc.options = both[pass];
+        desc.option_count = 2;
+        kernel = ignis_kernel_compile(&desc);
+        CHECK_OK(ignis_kernel_launch(kernel, &one, &arg, 1));
+        CHECK_COUNTING(out, pass ? 5 : 4, pass ? 0 : 100);
+        CHECK_OK(ignis_kernel_free(kernel));
+        drop(out);
+    }
+}
+
+TEST(the_source_may_go_after_compiling)
+{
+    char source[sizeof iota_source], entry[] = "iota";
+    ignis_kernel kernel;
+    ignis_kernel_info info;
+    ignis_array out;
+    SETUP(NULL);
+    memcpy(source, iota_source, sizeof source);
+    kernel = compile(source, entry);
+    memset(source, 'x', sizeof source - 1);
+    memset(entry, 'x', sizeof entry - 1);
+    out = make(IGNIS_SHAPE(10), IGNIS_I32);
+    CHECK_OK(run_iota(kernel, out, 0));
+    CHECK_COUNTING(out, 10, 0);
+    CHECK_OK(ignis_kernel_query(kernel, &info));
+    CHECK_TEXT(info.entry, "iota");
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(out);
+}
+
+TEST(ignis_cuh_can_be_included)
+{
+    static const char source[] = "#include \"ignis.cuh\"\n"
+                                 "extern \"C\" __global__ void halves(ignis_bf16 *out, const float *x, int64_t n)\n"
+                                 "{\n"
+                                 "    int64_t i = threadIdx.x;\n"
+                                 "    float sum = ignis_block_sum(i < n ? x[i] : 0.0f);\n"
+                                 "    if (i < n) out[i] = ignis_convert<ignis_bf16>(x[i] / sum);\n"
+                                 "}\n";
+    ignis_kernel kernel;
+    ignis_array x, out;
+    ignis_launch launch = threads(1, 64);
+    ignis_arg args[3];
+    float values[40];
+    int i;
+    SETUP(NULL);
+    kernel = compile(source, "halves");
+    REQUIRE(kernel.id != 0);
+    x = make(IGNIS_SHAPE(40), IGNIS_F32);
+    out = make(IGNIS_SHAPE(40), IGNIS_BF16);
+    for (i = 0; i < 40; i++)
+        values[i] = i < 8 ? 1.0f : 0.25f; /* the sum is 16 */
+    CHECK_OK(ignis_array_from_host(x, values, IGNIS_F32, 40));
+    args[0] = ignis_arg_array(out);
+    args[1] = ignis_arg_array(x);
+    args[2] = ignis_arg_i64(40);
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, args, 3));
+    CHECK_OK(ignis_array_to_host(out, values, IGNIS_F32, 40));
+    CHECK(values[0] == 0.0625f && values[7] == 0.0625f && values[8] == 0.015625f && values[39] == 0.015625f);
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(x), drop(out);
+}
+
+/* arguments ----------------------------------------------------------------------------------------------------- */
+
+typedef struct vec3 {
+    float x, y, z;
+} vec3;
+
+static const char all_types_source[] =
+    "struct vec3 { float x, y, z; };\n"
+    "extern \"C\" __global__ void all(double *out, int i, long long l, float f, double d, const float *p, vec3 v, unsigned char c)\n"
+    "{\n"
+    "    out[0] = i; out[1] = (double)l; out[2] = f; out[3] = d; out[4] = p[1]; out[5] = v.x; out[6] = v.y; out[7] = v.z; out[8] = c;\n"
+    "}\n";
+
+TEST(arguments_of_every_type)
+{
+    static const double expected[9] = {-3, 1099511627776.0, 0.5, 0.1, 22, 1, 2, 3, 200};
+    const float two[2] = {11, 22};
+    const unsigned char c = 200;
+    ignis_kernel kernel;
+    ignis_launch one = threads(1, 1);
+    ignis_array out, in;
+    ignis_arg args[8];
+    double values[9];
+    vec3 v = {1, 2, 3};
+    SETUP(NULL);
+    kernel = compile(all_types_source, "all");
+    out = make(IGNIS_SHAPE(9), IGNIS_F64);
+    in = make(IGNIS_SHAPE(2), IGNIS_F32);
+    CHECK_OK(ignis_array_from_host(in, two, IGNIS_F32, 2));
+    args[0] = ignis_arg_array(out);
+    args[1] = ignis_arg_i32(-3);
+    args[2] = ignis_arg_i64(INT64_C(1) << 40);
+    args[3] = ignis_arg_f32(0.5f);
+    args[4] = ignis_arg_f64(0.1);
+    args[5] = ignis_arg_ptr(ignis_array_device_ptr(in));
+    args[6] = ignis_arg_bytes(&v, sizeof v);
+    args[7] = ignis_arg_bytes(&c, 1);
+    CHECK_OK(ignis_kernel_launch(kernel, &one, args, 8));
+    memset(&v, 0, sizeof v); /* bytes may go when the call returns */
+    CHECK_OK(ignis_array_to_host(out, values, IGNIS_F64, 9));
+    CHECK(memcmp(values, expected, sizeof values) == 0);
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(out), drop(in);
+}
+
+TEST(arguments_are_counted_and_measured)
+{
+    ignis_kernel kernel;
+    ignis_launch one = threads(1, 1);
+    ignis_array out;
+    ignis_arg args[4];
+    ignis_kernel_info info;
+    SETUP(NULL);
+    kernel = compile(iota_source, "iota");
+    CHECK_OK(ignis_kernel_query(kernel, &info));
+    out = make(IGNIS_SHAPE(1), IGNIS_I32);
+    args[0] = ignis_arg_array(out);
+    args[1] = ignis_arg_i32(0);
+    args[2] = ignis_arg_i32(1);
+    args[3] = ignis_arg_i32(1);
+    CHECK_STATUS(ignis_kernel_launch(kernel, &one, NULL, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_kernel_launch(kernel, NULL, args, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    args[2].type = (ignis_arg_type)99;
+    CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    args[2] = ignis_arg_bytes(NULL, 4);
+    CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    args[2] = ignis_arg_i32(1);
+    if (info.parameters >= 0) {
+        CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARG_COUNT);
+        CHECK_MESSAGE_HAS("iota");
+        CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARG_COUNT);
+        CHECK_STATUS(ignis_kernel_launch(kernel, &one, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARG_COUNT);
+        args[1] = ignis_arg_i64(0);
+        CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARG_SIZE);
+        args[1] = ignis_arg_bytes(&one, 3);
+        CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARG_SIZE);
+        CHECK_MESSAGE_HAS("3");
+        args[1] = ignis_arg_i32(0);
+        args[0] = ignis_arg_f32(0);
+        CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARG_SIZE);
+        CHECK_INT(info.parameters, 3);
+    }
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(out);
+}
+
+TEST(kernels_without_arguments)
+{
+    ignis_kernel kernel;
+    ignis_launch launch = threads(2, 32);
+    SETUP(NULL);
+    kernel = compile("extern \"C\" __global__ void nothing() {}\n", "nothing");
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, NULL, 0));
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
+TEST(array_arguments_are_checked)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(4), IGNIS_I32);
+    ignis_array stale, far;
+    ignis_kernel kernel;
+    SETUP(NULL);
+    kernel = compile(iota_source, "iota");
+    stale = make(IGNIS_SHAPE(4), IGNIS_I32);
+    drop(stale);
+    {
+        ignis_launch one = threads(1, 1);
+        ignis_arg args[3];
+        args[0] = ignis_arg_array(stale);
+        args[1] = args[2] = ignis_arg_i32(0);
+        CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 3), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+        if (ignis_device_count() > 1) {
+            desc.device = 1;
+            far = ignis_array_create(&desc);
+            args[0] = ignis_arg_array(far);
+            CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 3), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+            drop(far);
+        }
+    }
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
+TEST(empty_arrays_become_null)
+{
+    ignis_array empty, out;
+    ignis_kernel kernel;
+    ignis_launch one = threads(1, 1);
+    ignis_arg args[2];
+    int32_t value;
+    SETUP(NULL);
+    kernel = compile("extern \"C\" __global__ void f(int *out, const float *p) { out[0] = p == nullptr; }\n", "f");
+    empty = make(IGNIS_SHAPE(0, 3), IGNIS_F32);
+    out = make(IGNIS_SHAPE(1), IGNIS_I32);
+    args[0] = ignis_arg_array(out);
+    args[1] = ignis_arg_array(empty);
+    CHECK_OK(ignis_kernel_launch(kernel, &one, args, 2));
+    CHECK_OK(ignis_array_to_host(out, &value, IGNIS_I32, 1));
+    CHECK_INT(value, 1);
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(empty), drop(out);
+}
+
+/* launches ------------------------------------------------------------------------------------------------------ */
+
+TEST(one_to_three_dimensions)
+{
+    static const char source[] =
+        "extern \"C\" __global__ void count(int *hits)\n"
+        "{\n"
+        "    int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
+        "    int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
+        "    hits[block * blockDim.x * blockDim.y * blockDim.z + thread] += 1 + gridDim.y * 10 + blockDim.z * 100;\n"
+        "}\n";
+    static const ignis_launch shapes[] = {
+        {{5, 0, 0}, {6, 0, 0}, 0}, {{5, 1, 1}, {6, 1, 1}, 0}, {{2, 3, 0}, {4, 5, 0}, 0},
+        {{2, 3, 2}, {2, 3, 4}, 0}, {{1, 0, 7}, {1, 0, 9}, 0},
+    };
+    ignis_kernel kernel;
+    int s, i, k;
+    SETUP(NULL);
+    kernel = compile(source, "count");
+    for (s = 0; s < COUNT_OF(shapes); s++) {
+        int32_t hits[512], total = 1, wrong = 0, value;
+        ignis_array out = make(IGNIS_SHAPE(512), IGNIS_I32);
+        ignis_arg arg = ignis_arg_array(out);
+        for (k = 0; k < 3; k++)
+            total *= (shapes[s].grid[k] ? (int)shapes[s].grid[k] : 1) * (shapes[s].block[k] ? shapes[s].block[k] : 1);
+        value = 1 + (shapes[s].grid[1] ? (int)shapes[s].grid[1] : 1) * 10 + (shapes[s].block[2] ? shapes[s].block[2] : 1) * 100;
+        CHECK_OK(ignis_array_zero(out));
+        CHECK_OK(ignis_kernel_launch(kernel, &shapes[s], &arg, 1));
+        CHECK_OK(ignis_array_to_host(out, hits, IGNIS_I32, 512));
+        for (i = 0; i < 512; i++)
+            wrong += hits[i] != (i < total ? value : 0);
+        CHECK_INT(wrong, 0);
+        drop(out);
+    }
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
+TEST(dynamic_shared_memory_of_96_kb)
+{
+    static const char source[] = "extern \"C\" __global__ void mirror(int *out, int n)\n"
+                                 "{\n"
+                                 "    extern __shared__ int tile[];\n"
+                                 "    for (int i = threadIdx.x; i < n; i += blockDim.x) tile[n - 1 - i] = i;\n"
+                                 "    __syncthreads();\n"
+                                 "    for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = tile[i];\n"
+                                 "}\n";
+    static int32_t values[24576];
+    const int n = 24576;
+    ignis_device_info device;
+    ignis_launch launch = threads(1, 128);
+    ignis_kernel kernel;
+    ignis_array out;
+    ignis_arg args[2];
+    int i, wrong = 0;
+    SETUP(NULL);
+    CHECK_OK(ignis_device_query(0, &device));
+    if (device.shared_per_block < 96 * 1024)
+        SKIP("the device has less than 96 KB of shared memory per block");
+    kernel = compile(source, "mirror");
+    out = make(IGNIS_SHAPE(n), IGNIS_I32);
+    args[0] = ignis_arg_array(out);
+    args[1] = ignis_arg_i32(n);
+    launch.shared_bytes = 96 * 1024;
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, args, 2));
+    CHECK_OK(ignis_array_to_host(out, values, IGNIS_I32, n));
+    for (i = 0; i < n; i++)
+        wrong += values[i] != n - 1 - i;
+    CHECK_INT(wrong, 0);
+    launch.shared_bytes = (int64_t)device.shared_per_block + 1;
+    CHECK_STATUS(ignis_kernel_launch(kernel, &launch, args, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    launch.shared_bytes = -1;
+    CHECK_STATUS(ignis_kernel_launch(kernel, &launch, args, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    launch.shared_bytes = INT64_C(1) << 40;
+    CHECK_STATUS(ignis_kernel_launch(kernel, &launch, args, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(out);
+}
+
+TEST(launch_limits)
+{
+    static const ignis_launch bad[] = {
+        {{1, 1, 1}, {0, 1, 1}, 0},
+        {{1, 1, 1}, {1025, 1, 1}, 0},
+        {{1, 1, 1}, {32, 33, 1}, 0},
+        {{1, 1, 1}, {1, 1, 65}, 0},
+        {{1, 1, 1}, {-1, 1, 1}, 0},
+        {{-1, 1, 1}, {1, 1, 1}, 0},
+        {{1, 65536, 1}, {1, 1, 1}, 0},
+        {{1, 1, 65536}, {1, 1, 1}, 0},
+        {{INT64_C(1) << 31, 1, 1}, {1, 1, 1}, 0},
+        {{INT64_C(1) << 32, 1, 1}, {1, 1, 1}, 0},
+        {{1, -1, 1}, {1, 1, 1}, 0},
+        {{1, 1, 1}, {65536, 65536, 1}, 0},
+    };
+    static const char source[] =
+        "extern \"C\" __global__ void __launch_bounds__(128) small(int *out) { out[threadIdx.x] = threadIdx.x; }\n";
+    ignis_kernel kernel;
+    ignis_kernel_info info;
+    ignis_array out;
+    ignis_launch launch;
+    ignis_arg arg;
+    int i;
+    SETUP(NULL);
+    kernel = compile("extern \"C\" __global__ void f() {}\n", "f");
+    for (i = 0; i < COUNT_OF(bad); i++) {
+        int failures = test__state.failures;
+        CHECK_STATUS(ignis_kernel_launch(kernel, &bad[i], NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+        if (test__state.failures != failures)
+            printf("    in case %d\n", i);
+    }
+    CHECK_OK(ignis_kernel_free(kernel));
+
+    kernel = compile(source, "small"); /* a kernel may have a limit below the device's */
+    out = make(IGNIS_SHAPE(256), IGNIS_I32);
+    arg = ignis_arg_array(out);
+    CHECK_OK(ignis_kernel_query(kernel, &info));
+    CHECK_INT(info.max_threads, 128);
+    launch = threads(1, 256);
+    CHECK_STATUS(ignis_kernel_launch(kernel, &launch, &arg, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    CHECK_MESSAGE_HAS("256");
+    CHECK_MESSAGE_HAS("128");
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(out);
+}
+
+TEST(a_grid_of_0_runs_nothing)
+{
+    ignis_kernel kernel;
+    ignis_array out;
+    SETUP(NULL);
+    kernel = compile(iota_source, "iota");
+    out = make_counting(IGNIS_SHAPE(4), 50);
+    {
+        ignis_launch none = threads(0, 64);
+        ignis_arg args[3];
+        args[0] = ignis_arg_array(out);
+        args[1] = ignis_arg_i32(0);
+        args[2] = ignis_arg_i32(4);
+        CHECK_OK(ignis_kernel_launch(kernel, &none, args, 3));
+    }
+    CHECK_COUNTING(out, 4, 50);
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(out);
+}
+
+TEST(a_kernel_runs_on_every_device)
+{
+    ignis_kernel kernel;
+    ignis_array out;
+    SETUP(NULL);
+    if (ignis_device_count() < 2)
+        SKIP("needs two devices");
+    kernel = compile(iota_source, "iota");
+    CHECK_OK(ignis_device_use(1));
+    out = make(IGNIS_SHAPE(100), IGNIS_I32);
+    CHECK_INT(info_of(out).device, 1);
+    CHECK_OK(run_iota(kernel, out, 3));
+    CHECK_COUNTING(out, 100, 3);
+    drop(out);
+    CHECK_OK(ignis_device_use(0));
+    out = make(IGNIS_SHAPE(100), IGNIS_I32);
+    CHECK_OK(run_iota(kernel, out, 4));
+    CHECK_COUNTING(out, 100, 4);
+    drop(out);
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
+TEST(arrays_and_kernels_may_be_freed_while_queued)
+{
+    ignis_kernel kernel;
+    ignis_array last, other;
+    int i;
+    SETUP(NULL);
+    kernel = compile(iota_source, "iota");
+    last = make(IGNIS_SHAPE(1000), IGNIS_I32);
+    for (i = 0; i < 20; i++) {
+        ignis_array passing = make(IGNIS_SHAPE(1000), IGNIS_I32);
+        CHECK_OK(run_iota(kernel, passing, i));
+        if (i == 19)
+            CHECK_OK(ignis_array_copy(last, passing));
+        drop(passing);
+        other = make_counting(IGNIS_SHAPE(1000), -i); /* may get the same memory, behind the kernel */
+        CHECK_COUNTING(other, 1000, -i);
+        drop(other);
+    }
+    CHECK_OK(run_iota(kernel, last, 19));
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_COUNTING(last, 1000, 19);
+    drop(last);
+}
+
+TEST(kernels_see_views)
+{
+    ignis_kernel kernel;
+    ignis_array whole, view;
+    int32_t values[10];
+    SETUP(NULL);
+    kernel = compile(iota_source, "iota");
+    whole = make(IGNIS_SHAPE(10), IGNIS_I32);
+    view = ignis_array_slice(whole, 0, 3, 4);
+    CHECK_OK(ignis_array_zero(whole));
+    CHECK_OK(run_iota(kernel, view, 100));
+    CHECK_OK(ignis_array_to_host(whole, values, IGNIS_I32, 10));
+    CHECK(values[2] == 0 && values[3] == 100 && values[6] == 103 && values[7] == 0);
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(whole), drop(view);
+}
+
+TEST(constants_and_globals_of_a_program)
+{
+    static const char source[] = "__constant__ int table[3] = {10, 20, 30};\n"
+                                 "__device__ int calls = 5;\n"
+                                 "extern \"C\" __global__ void f(int *out) { out[0] = table[1]; out[1] = atomicAdd(&calls, 1); }\n";
+    ignis_kernel kernel;
+    ignis_array out;
+    ignis_arg arg;
+    ignis_launch one = threads(1, 1);
+    int32_t values[2];
+    SETUP(NULL);
+    kernel = compile(source, "f");
+    out = make(IGNIS_SHAPE(2), IGNIS_I32);
+    arg = ignis_arg_array(out);
+    CHECK_OK(ignis_kernel_launch(kernel, &one, &arg, 1));
+    CHECK_OK(ignis_kernel_launch(kernel, &one, &arg, 1));
+    CHECK_OK(ignis_array_to_host(out, values, IGNIS_I32, 2));
+    CHECK_INT(values[0], 20);
+    CHECK_INT(values[1], 6);
+    CHECK_OK(ignis_kernel_free(kernel));
+    drop(out);
+}
+
+/* query, warmup, stale handles ---------------------------------------------------------------------------------- */
+
+TEST(query_tells_of_a_kernel)
+{
+    static const char source[] = "extern \"C\" __global__ void f(float *x)\n"
+                                 "{\n"
+                                 "    __shared__ float tile[256];\n"
+                                 "    tile[threadIdx.x] = x[threadIdx.x];\n"
+                                 "    __syncthreads();\n"
+                                 "    x[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];\n"
+                                 "}\n";
+    ignis_kernel_info info;
+    ignis_kernel kernel;
+    SETUP(NULL);
+    kernel = compile(source, "f");
+    CHECK_OK(ignis_kernel_query(kernel, &info));
+    CHECK_TEXT(info.entry, "f");
+    CHECK(info.parameters == 1 || info.parameters == -1);
+    CHECK(info.registers >= 0 && info.registers <= 255);
+    CHECK(info.local_bytes >= 0);
+    CHECK(info.max_threads >= 1 && info.max_threads <= 1024);
+    if (!test_is_simulator())
+        CHECK_INT(info.shared_bytes, 1024);
+    CHECK_STATUS(ignis_kernel_query(kernel, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
+TEST(warmup_compiles_ahead)
+{
+    ignis_kernel_desc descs[2];
+    ignis_kernel kernel;
+    ignis_kernel_info info;
+    SETUP(NULL);
+    memset(descs, 0, sizeof descs);
+    descs[0].source = descs[1].source = iota_source;
+    descs[0].entry = descs[1].entry = "iota";
+    CHECK_OK(ignis_warmup(NULL, 0));
+    CHECK_OK(ignis_warmup(descs, 1));
+    kernel = ignis_kernel_compile(&descs[0]);
+    CHECK_OK(ignis_kernel_query(kernel, &info));
+    CHECK(info.from_cache);
+    CHECK_OK(ignis_kernel_free(kernel));
+    descs[1].source = "__global__ void iota(int *x) { wrong }\n";
+    descs[1].name = "wrong.cu";
+    CHECK_STATUS(ignis_warmup(descs, 2), IGNIS_ERROR_COMPILE, IGNIS_DIAG_COMPILE_FAILED);
+    CHECK_MESSAGE_HAS("wrong.cu");
+    CHECK_STATUS(ignis_warmup(NULL, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_warmup(descs, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+}
+
+TEST(stale_kernels_are_refused)
+{
+    ignis_launch one = threads(1, 1);
+    ignis_kernel kernel, as_kernel;
+    ignis_array array, as_array;
+    ignis_kernel_info info;
+    SETUP(NULL);
+    kernel = compile(iota_source, "iota");
+    array = make(IGNIS_SHAPE(1), IGNIS_I32);
+    as_kernel.id = array.id; /* a handle of another kind */
+    as_array.id = kernel.id;
+    CHECK_STATUS(ignis_kernel_launch(as_kernel, &one, NULL, 0), IGNIS_ERROR_FREED, IGNIS_DIAG_WRONG_KIND);
+    CHECK_STATUS(ignis_kernel_free(as_kernel), IGNIS_ERROR_FREED, IGNIS_DIAG_WRONG_KIND);
+    CHECK_STATUS(ignis_array_free(as_array), IGNIS_ERROR_FREED, IGNIS_DIAG_WRONG_KIND);
+    CHECK(!ignis_array_is_live(as_array));
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_STATUS(ignis_kernel_free(kernel), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+    CHECK_STATUS(ignis_kernel_launch(kernel, &one, NULL, 0), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+    CHECK_STATUS(ignis_kernel_query(kernel, &info), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+    drop(array);
+}
+
+TEST(kernels_end_with_shutdown)
+{
+    ignis_launch one = threads(1, 1);
+    ignis_kernel kernel;
+    SETUP(NULL);
+    kernel = compile(iota_source, "iota");
+    CHECK(kernel.id != 0);
+    CHECK_OK(ignis_shutdown()); /* frees it; only arrays are reported */
+    CHECK_INT(test_log_count(IGNIS_DIAG_ARRAY_LEAKED), 0);
+    SETUP(NULL);
+    CHECK_STATUS(ignis_kernel_launch(kernel, &one, NULL, 0), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+}
+
+/* faults -------------------------------------------------------------------------------------------------------- */
+
+/*  In a process of its own: a kernel writes to a wild address, and the device is lost until the next setup. */
+static int fault_main(void)
+{
+    static const char source[] = "extern \"C\" __global__ void put(int *p, long long wild) { *(wild ? (int *)wild : p) = 1; }\n";
+    ignis_launch one = threads(1, 1);
+    ignis_kernel kernel;
+    ignis_array array;
+    ignis_arg args[2];
+    ignis_status status;
+    int32_t values[4];
+    int pass;
+    for (pass = 0; pass < 2; pass++) {
+        ignis_desc desc = test_desc(NULL);
+        CHECK_OK(ignis_setup(&desc));
+        array = make_counting(IGNIS_SHAPE(4), 9);
+        kernel = compile(source, "put");
+        args[0] = ignis_arg_array(array);
+        args[1] = ignis_arg_i64(0);
+        CHECK_OK(ignis_kernel_launch(kernel, &one, args, 2)); /* harmless; in the second pass it shows that all is well again */
+        CHECK_OK(ignis_array_to_host(array, values, IGNIS_I32, 4));
+        CHECK(values[0] == 1 && values[1] == 10);
+        args[1] = ignis_arg_i64(0x1000);
+        status = ignis_kernel_launch(kernel, &one, args, 2);
+        if (status == IGNIS_OK)
+            status = ignis_synchronize();
+        CHECK(status == IGNIS_ERROR_CUDA || status == IGNIS_ERROR_DEVICE);
+        CHECK_HAS(ignis_status_message(), "CUDA_ERROR_ILLEGAL_ADDRESS");
+        CHECK_INT(ignis_status_last(), status);
+        ignis_status_clear();
+        CHECK_STATUS(ignis_array_zero(array), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+        CHECK_STATUS(ignis_array_to_host(array, values, IGNIS_I32, 4), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+        CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 2), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+        CHECK_MESSAGE_HAS("ignis_shutdown");
+        CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+        CHECK_OK(ignis_kernel_free(kernel)); /* handles can still be given back */
+        CHECK_OK(ignis_array_free(array));
+        CHECK_OK(ignis_shutdown());
+        CHECK_INT(ignis_status_last(), IGNIS_OK);
+    }
+    return test__state.failures != 0;
+}
+
+TEST(a_faulting_kernel_costs_the_device_until_the_next_setup)
+{
+    pid_t child = fork();
+    int status = -1;
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        execl("/proc/self/exe", "test_kernel", "--fault", (char *)NULL);
+        _exit(127);
+    }
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    CHECK_INT(WEXITSTATUS(status), 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--fault") == 0)
+        return fault_main();
+    return test_run(argc, argv);
+}
