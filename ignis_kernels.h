@@ -3,7 +3,7 @@
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
         ignis.cuh                  361 lines   15356 bytes
-        elementwise.cu             120 lines    4907 bytes
+        elementwise.cu             122 lines    4894 bytes
 */
 #include <stdint.h>
 
@@ -398,7 +398,10 @@ static const char *const ignis__lines_elementwise_cu[] = {
     "",
     "typedef ignis_type<IGNIS_T> T;",
     "",
-    "/* What can be tuned. All of it was measured on an H200 at sizes far beyond its caches. */",
+    "/* What a benchmark may vary; powers of two. */",
+    "#ifndef IGNIS_TILE",
+    "#define IGNIS_TILE 4096 /* elements of a block; the host computes the grid from it */",
+    "#endif",
     "#ifndef IGNIS_PACK_BYTES",
     "#define IGNIS_PACK_BYTES 16 /* bytes that a thread moves at a time, of the widest type at hand */",
     "#endif",
@@ -412,8 +415,7 @@ static const char *const ignis__lines_elementwise_cu[] = {
     "#define IGNIS_STORE ignis_store_streaming",
     "#endif",
     "",
-    "static constexpr int THREADS = 256;",
-    "static constexpr int TILE = 4096; /* elements of a block; the host computes the grid from it */",
+    "#define THREADS 256",
     "",
     "template <typename... Types> constexpr int largest_size()",
     "{",
@@ -439,7 +441,7 @@ static const char *const ignis__lines_elementwise_cu[] = {
     "__device__ inline void map_share(int left, Op op, D *dst, const S *...src)",
     "{",
     "    constexpr int step = THREADS * N;",
-    "    constexpr int packs = TILE / step;",
+    "    constexpr int packs = IGNIS_TILE / step;",
     "    constexpr int in_flight = packs < IGNIS_PACKS_IN_FLIGHT ? packs : IGNIS_PACKS_IN_FLIGHT;",
     "",
     "#pragma unroll 1",
@@ -464,16 +466,16 @@ static const char *const ignis__lines_elementwise_cu[] = {
     "template <typename Op, typename D, typename... S> __device__ inline void map(long long n, Op op, D *dst, const S *...src)",
     "{",
     "    constexpr int N = IGNIS_PACK_BYTES / largest_size<D, S...>();",
-    "    const long long first = (long long)blockIdx.x * TILE;",
-    "    const bool whole = first + TILE <= n;",
+    "    const long long first = (long long)blockIdx.x * IGNIS_TILE;",
+    "    const bool whole = first + IGNIS_TILE <= n;",
     "    const bool aligned = ignis_is_aligned(dst, N * sizeof(D)) && (ignis_is_aligned(src, N * sizeof(S)) && ...);",
     "",
     "    if (whole && aligned) {",
     "        const long long at = first + threadIdx.x * N;",
-    "        map_share<N, true>(TILE, op, dst + at, (src + at)...);",
+    "        map_share<N, true>(IGNIS_TILE, op, dst + at, (src + at)...);",
     "    } else {",
     "        const long long at = first + threadIdx.x;",
-    "        const int left = (int)min(n - at, (long long)TILE);",
+    "        const int left = (int)min(n - at, (long long)IGNIS_TILE);",
     "        map_share<1, false>(left, op, dst + at, (src + at)...);",
     "    }",
     "}",
@@ -515,7 +517,7 @@ __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
     {"ignis.cuh", 0x6346bc2913b91b9fULL, ignis__lines_ignis_cuh, 361},
-    {"elementwise.cu", 0x8cb20a332b023221ULL, ignis__lines_elementwise_cu, 120},
+    {"elementwise.cu", 0xd17bf5eb3b02d604ULL, ignis__lines_elementwise_cu, 122},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

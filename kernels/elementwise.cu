@@ -8,7 +8,10 @@
 
 typedef ignis_type<IGNIS_T> T;
 
-/* What can be tuned. All of it was measured on an H200 at sizes far beyond its caches. */
+/* What a benchmark may vary; powers of two. */
+#ifndef IGNIS_TILE
+#define IGNIS_TILE 4096 /* elements of a block; the host computes the grid from it */
+#endif
 #ifndef IGNIS_PACK_BYTES
 #define IGNIS_PACK_BYTES 16 /* bytes that a thread moves at a time, of the widest type at hand */
 #endif
@@ -22,8 +25,7 @@ typedef ignis_type<IGNIS_T> T;
 #define IGNIS_STORE ignis_store_streaming
 #endif
 
-static constexpr int THREADS = 256;
-static constexpr int TILE = 4096; /* elements of a block; the host computes the grid from it */
+#define THREADS 256
 
 template <typename... Types> constexpr int largest_size()
 {
@@ -49,7 +51,7 @@ template <int N, bool whole, typename Op, typename D, typename... S>
 __device__ inline void map_share(int left, Op op, D *dst, const S *...src)
 {
     constexpr int step = THREADS * N;
-    constexpr int packs = TILE / step;
+    constexpr int packs = IGNIS_TILE / step;
     constexpr int in_flight = packs < IGNIS_PACKS_IN_FLIGHT ? packs : IGNIS_PACKS_IN_FLIGHT;
 
 #pragma unroll 1
@@ -74,16 +76,16 @@ __device__ inline void map_share(int left, Op op, D *dst, const S *...src)
 template <typename Op, typename D, typename... S> __device__ inline void map(long long n, Op op, D *dst, const S *...src)
 {
     constexpr int N = IGNIS_PACK_BYTES / largest_size<D, S...>();
-    const long long first = (long long)blockIdx.x * TILE;
-    const bool whole = first + TILE <= n;
+    const long long first = (long long)blockIdx.x * IGNIS_TILE;
+    const bool whole = first + IGNIS_TILE <= n;
     const bool aligned = ignis_is_aligned(dst, N * sizeof(D)) && (ignis_is_aligned(src, N * sizeof(S)) && ...);
 
     if (whole && aligned) {
         const long long at = first + threadIdx.x * N;
-        map_share<N, true>(TILE, op, dst + at, (src + at)...);
+        map_share<N, true>(IGNIS_TILE, op, dst + at, (src + at)...);
     } else {
         const long long at = first + threadIdx.x;
-        const int left = (int)min(n - at, (long long)TILE);
+        const int left = (int)min(n - at, (long long)IGNIS_TILE);
         map_share<1, false>(left, op, dst + at, (src + at)...);
     }
 }
