@@ -1,6 +1,138 @@
-/*  ignis.h - v0.1.0 - GPU arrays with tracked ownership and run-time compiled CUDA kernels for C and C++
+/*  ignis.h - v0.1.0 - GPU arrays with tracked ownership and CUDA kernels compiled at run time, for C and C++
 
-    MANUAL_PLACEHOLDER
+    MIT licence, at the end of the file. What has changed: CHANGELOG.md.
+
+    HOW TO USE
+
+        Copy ignis.h and ignis_kernels.h into your project. In ONE C or C++ file, above the #include:
+
+            #define IGNIS_IMPLEMENTATION
+            #include "ignis.h"
+
+        and build it with one of
+
+            cc hello.c -o hello -lm -ldl -lpthread
+            nvcc hello.cu
+
+        Every other file just includes ignis.h. No CUDA toolkit is needed to compile, and nothing is linked but the C library: the driver
+        (libcuda) is opened by ignis_setup, the compiler (NVRTC) when the first kernel has to be compiled.
+
+    ---- begin example first
+    #define IGNIS_IMPLEMENTATION
+    #include "ignis.h"
+    #include <stdio.h>
+
+    int main(void)
+    {
+        const char *source = "extern \"C\" __global__ void twice(float *y, const float *x, int n)"
+                             "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }";
+        ignis_array_desc shape = {.shape = IGNIS_SHAPE(4)};
+        ignis_kernel_desc desc = {.source = source, .entry = "twice"};
+        ignis_launch launch = {.grid = {1}, .block = {32}};
+        float numbers[4] = {1, 2, 3, 4};
+        ignis_setup(NULL);
+        ignis_array x = ignis_array_create(&shape), y = ignis_array_create(&shape);
+        ignis_kernel twice = ignis_kernel_compile(&desc);
+        ignis_array_from_host(x, numbers, IGNIS_F32, 4);
+        ignis_arg args[] = {ignis_arg_array(y), ignis_arg_array(x), ignis_arg_i32(4)};
+        ignis_kernel_launch(twice, &launch, args, 3);
+        ignis_array_to_host(y, numbers, IGNIS_F32, 4);
+        if (ignis_status_last() == IGNIS_OK)
+            printf("%g %g %g %g\n", numbers[0], numbers[1], numbers[2], numbers[3]);
+        ignis_array_free(x);
+        ignis_array_free(y);
+        return ignis_shutdown() != IGNIS_OK;
+    }
+    ---- end example
+
+    WHAT IT DOES NOT DO
+
+        No strided arrays: an array, and every view of one, is contiguous. No managed memory. No 32-bit systems. Nothing but NVIDIA GPUs.
+        It does not order your streams for you: as in CUDA, work on two streams runs in any order unless events say otherwise (Ignis orders
+        what it does itself: memory is never reused before its last user is done, on whatever stream of Ignis' calls that was).
+
+    STEP BY STEP
+
+        ignis_setup                 once, from one thread; null for defaults
+        ignis_array_create          a shape, a dtype; device memory is taken when the array is first used
+        ignis_array_from_host       copy and convert from the host; ignis_array_to_host back, waiting for the result
+        ignis_kernel_compile        your CUDA source, compiled for the current device, or taken from the cache
+        ignis_kernel_launch         grid, block, arguments that are checked against the kernel's parameters
+        ignis_array_free            as its owner; a second free is an error, not a crash
+        ignis_shutdown              reports what you forgot to free, and frees it
+
+    ON ERRORS (>>status)
+
+        A call that can fail returns ignis_status, or a handle whose id is 0. The first failure of a thread is kept until
+        ignis_status_clear: its status, a numbered diagnostic, the call, and a sentence that says what was expected and what came. A call
+        that is given handle 0 fails quietly when a failure is recorded already: so a chain of calls is checked once, at its end, and the
+        message is that of the first thing that went wrong. Warnings and errors go to ignis_desc.logger, or to stderr: never nowhere.
+        Whatever fails leaves everything else as it was: the library keeps working.
+
+            status              who can mend it
+            NOT_SETUP ARGUMENT SHAPE DTYPE FREED CONTRACT COMPILE MISMATCH     you: the program is wrong
+            MEMORY                                                             you: free something, or ask for less
+            LIBRARY DEVICE UNSUPPORTED                                         the machine: driver, NVRTC, GPU
+            CUDA                                                               the driver; often a fault in a kernel
+            IO FORMAT PEER TIMEOUT                                             files and other processes
+
+        A fault inside a kernel (an access out of bounds, say) shows at a later call, and the driver then refuses everything on that
+        device. Ignis reports it once as CUDA, then as DEVICE: the device is lost until ignis_shutdown and ignis_setup. Other devices go on.
+
+    ON MEMORY (>>memory)
+
+        Freed device memory stays in a cache, one per device, ordered by streams: the next array on the same stream takes it without a
+        driver call or a wait. When the driver has no more, Ignis takes over blocks of other streams behind an event, gives free segments
+        back, tries again, and only then says out of memory, with all the numbers. ignis_memory_query shows them, ignis_memory_trim gives
+        free segments back, ignis_desc.memory_limit bounds what is reserved. With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has
+        an allocation of its own, as compute-sanitizer needs it to see accesses beyond the end; it is slow.
+
+    ON OWNERSHIP (>>contract)
+
+        Every array has an owner: IGNIS_OWNER_IGNIS, or a layer that works on it for a while and acquires it first
+        (IGNIS_OWNER_NVCCL, the collective layer; IGNIS_OWNER_WNAIS, the storage layer).
+
+            - only the owner frees; anybody may ask ignis_contract_assert_owner
+            - nobody frees while ref_count is above 0; ownership does not move while it is above 1
+            - acquiring what one owns already, and releasing what one does not own, are errors
+            - views (slice, reshape) are arrays of their own: freeing the parent leaves them valid, and their memory alive
+            - wrapped memory (ignis_array_desc.ptr) is never freed by Ignis
+
+        ignis_contract_audit lists tracked arrays by age; what is alive at ignis_shutdown is reported.
+
+    ON KERNELS (>>kernel)
+
+        Kernels are compiled by NVRTC to machine code of the device ("sm_90a" where there is such a form), and kept in memory and on disk
+        ($IGNIS_CACHE_DIR, else ~/.cache/ignis; the least recently used go beyond 256 MiB). A cached kernel needs no
+        compiler run, but NVRTC must be there: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name). There is no
+        include path; #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions.
+
+    ON STREAMS AND CUDART
+
+        Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
+        with ignis_array_desc.ptr, put work into your cudaStream_t with ignis_stream_use, give ignis_array_device_ptr to your own kernels. Call
+        ignis_stream_forget before you destroy a stream that Ignis has used.
+
+    ON THREADS
+
+        Every function may be called from any thread, and one handle be used by several: the loser of a race to free gets an error. Each
+        thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
+        survive fork. Compiling a kernel holds nobody up but those who want the same one.
+
+    OPTIONS, for the file with the implementation; each with its price
+
+        #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
+        #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
+        #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
+                                   -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
+        #define IGNIS_ASSERT(c)    instead of assert
+        ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc, as they outlive ignis_shutdown
+
+    LIMITS
+
+        Driver for CUDA 11.4 or newer, NVRTC 11.2 or newer, a GPU that this NVRTC compiles for. 8 dimensions, 64 devices, 2^28 live
+        handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in operation.
+        On Windows it is compiled with MinGW in its tests; other compilers are written for and not tested there.
 */
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
@@ -792,7 +924,7 @@ IGNIS_API ignis_status ignis_contract_reset(void);
 /*  ignis_kernel_compile - compile CUDA source for the current device, or take it from the cache
     The kernel runs on every device: on one of another architecture it is compiled again at its first launch there.
     Returns: the kernel, or no handle.
-    Errors: ARGUMENT, LIBRARY (no NVRTC, and not in the cache), COMPILE (the log is part of the message), DEVICE, MEMORY, CUDA.
+    Errors: ARGUMENT, LIBRARY (no NVRTC), COMPILE (the log is part of the message), DEVICE, MEMORY, CUDA.
     Ownership: the caller frees it with ignis_kernel_free. desc and its strings are copied.
     Threads: any. */
 IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc);
@@ -3474,7 +3606,8 @@ static int64_t ignis__array_bytes(const ignis__array *array) { return array->num
 
 static void ignis__fail_stale(const char *call, const char *what, ignis_diagnostic diagnostic, ignis__kind kind, uint64_t handle)
 {
-    if (handle >> 28 & 15 && (handle >> 28 & 15) != (uint64_t)kind)
+    uint64_t its_kind = handle >> 28 & 15;
+    if (its_kind != (uint64_t)kind && (its_kind == IGNIS__KIND_ARRAY || its_kind == IGNIS__KIND_KERNEL))
         ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", what, (unsigned long long)handle);
     else if (handle)
         ignis__fail(diagnostic, call, "%s handle 0x%llx was freed, or never existed", what, (unsigned long long)handle);
@@ -6260,4 +6393,21 @@ IGNIS_API ignis_status ignis_shutdown(void)
 #endif /* IGNIS_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */
 
-/*  LICENCE_PLACEHOLDER */
+/*  LICENCE
+
+    MIT License
+
+    Copyright (c) 2026 Ignis authors
+
+    Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
+    "Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
+    distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to
+    the following conditions:
+
+    The above copyright notice and this permission notice shall be included in all copies or substantial portions of the Software.
+
+    THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF
+    MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR
+    ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH
+    THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+*/
