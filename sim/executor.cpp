@@ -1,0 +1,1358 @@
+/*  executor.cpp - loads kernel modules and runs kernels on the CPU
+
+    A block runs on one OS thread. Its CUDA threads are fibers (stackful coroutines) that hand the processor to each
+    other where CUDA threads wait: at barriers and at warp-wide operations. Fibers are lazy: one fiber runs thread
+    after thread and is kept by a thread only when that thread has to wait, so a kernel that never waits needs one.
+    Kernels that cannot wait at all (the NVRTC stand-in finds out) skip even that and run as a plain loop that the
+    compiler has seen through. Blocks are spread over OS threads by a counter.
+
+    Reading order: settings, contexts and fibers, messages, waiting (barriers, warps), faults, blocks, launches,
+    modules.
+
+    Environment:
+        IGNIS_SIM_ORDER    forward | reverse | random[:seed]     order of blocks and of the threads in a block
+        IGNIS_SIM_THREADS  OS threads to spread blocks over (default: one a core, at most 16)
+        IGNIS_SIM_STRICT   1: barriers that exited threads miss, and shuffles from missing lanes, are errors
+*/
+#include "sim.h"
+#include "shim_abi.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+#define MAX_THREADS 1024            /* of a block */
+#define MAX_WARPS (MAX_THREADS / SIM_WARP)
+#define MAX_BARRIERS 16
+#define MAX_WORKERS 16              /* keeps the number of stack mappings far below the kernel's limit */
+#define GUARD_SIZE 4096
+#define SIGNAL_STACK_SIZE 65536
+#define RECRUIT_AFTER_NS 20000      /* a launch shorter than this is not worth waking another OS thread for */
+
+/* The sanitizers' entry points. They are found in the host program, which is built with the same sanitizer as the
+   kernels; in a plain program they are null. */
+extern "C" {
+__attribute__((weak)) void *__tsan_get_current_fiber(void);
+__attribute__((weak)) void *__tsan_create_fiber(unsigned flags);
+__attribute__((weak)) void __tsan_destroy_fiber(void *fiber);
+__attribute__((weak)) void __tsan_switch_to_fiber(void *fiber, unsigned flags);
+__attribute__((weak)) void __tsan_acquire(void *address);
+__attribute__((weak)) void __tsan_release(void *address);
+__attribute__((weak)) void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t size);
+__attribute__((weak)) void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *size);
+__attribute__((weak)) void __asan_unpoison_memory_region(const volatile void *address, size_t size);
+}
+static const unsigned tsan_no_sync = 1;     /* a fiber switch must not count as synchronisation of CUDA threads */
+
+/* ------------------------------------------------------------------------------------------------ settings */
+
+enum order { ORDER_FORWARD, ORDER_REVERSE, ORDER_RANDOM };
+
+static struct {
+    enum order order;
+    uint64_t seed;
+    int workers;
+    int strict;
+    bool sanitized;
+} settings;
+
+static void read_settings(void)
+{
+    const char *order = getenv("IGNIS_SIM_ORDER");
+    if (order && strcmp(order, "reverse") == 0)
+        settings.order = ORDER_REVERSE;
+    else if (order && strncmp(order, "random", 6) == 0) {
+        settings.order = ORDER_RANDOM;
+        settings.seed = order[6] == ':' ? strtoull(order + 7, NULL, 0) : 1;
+    } else if (order && *order && strcmp(order, "forward") != 0)
+        fprintf(stderr, "ignis sim: IGNIS_SIM_ORDER is forward, reverse or random:SEED, not \"%s\"\n", order);
+
+    /* Sanitizers see one OS thread: static shared memory is then an ordinary variable, which they can check. */
+    settings.sanitized = __tsan_create_fiber || __sanitizer_start_switch_fiber;
+    const char *threads = getenv("IGNIS_SIM_THREADS");
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long workers = threads && *threads ? strtol(threads, NULL, 10) : cores;
+    settings.workers = settings.sanitized || workers < 1 ? 1 : workers > MAX_WORKERS ? MAX_WORKERS : (int)workers;
+
+    const char *strict = getenv("IGNIS_SIM_STRICT");
+    settings.strict = strict && *strict && strcmp(strict, "0") != 0;
+}
+
+/* splitmix64 */
+static uint64_t random_next(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* ------------------------------------------------------------------------------------- contexts and fibers */
+
+typedef struct sim_context {
+#if defined(__x86_64__)
+    void *sp;
+#else
+    ucontext_t machine;
+#endif
+    const void *stack;              /* lowest address and size, for the address sanitizer */
+    size_t stack_size;
+    void *fake_stack;
+    void *tsan;
+} sim_context;
+
+typedef struct sim_fiber {
+    sim_context context;
+    char *mapping;                  /* a guard page, then the stack */
+    size_t mapping_size;
+} sim_fiber;
+
+enum state { UNSTARTED, RUNNING, READY, AT_BARRIER, AT_WARP, DONE };
+
+typedef struct sim_thread {
+    sim_fiber *fiber;
+    enum state state;
+    sim_copies copies;
+} sim_thread;
+
+typedef struct warp_op {            /* a warp-wide operation that some lanes have reached */
+    unsigned mask, arrived;
+    sim_combine combine;
+    const char *what;
+    sim_place at;
+} warp_op;
+
+typedef struct warp {
+    unsigned live, exited;
+    unsigned op_count;
+    warp_op ops[SIM_WARP];
+    void *records[SIM_WARP];
+    char fence;                     /* its address names the warp to the thread sanitizer */
+} warp;
+
+typedef struct barrier {
+    unsigned arrived, expected;     /* expected 0: every thread of the block */
+    int ones, result;
+    sim_place at;
+    unsigned waiting_count;
+    unsigned short waiting[MAX_THREADS];
+} barrier;
+
+struct job;
+struct loaded_kernel;
+
+/* One OS thread's place to run blocks. */
+typedef struct worker {
+    unsigned number;
+    struct job *job;
+    const struct loaded_kernel *kernel;
+    sim_block block;
+
+    sim_context main;
+    sim_fiber *running;                 /* NULL while the OS thread itself runs */
+    sim_fiber *fibers[MAX_THREADS];     /* created when first needed, kept */
+    sim_fiber *spare[MAX_THREADS];      /* those that hold no thread */
+    unsigned fiber_count, spare_count;
+
+    sim_thread threads[MAX_THREADS];
+    unsigned short order[MAX_THREADS];
+    unsigned thread_count, started, live, current;
+    bool whole_block;               /* loop mode: the fiber runs all threads of the block in one call */
+    unsigned box[2][3];             /* the threads it runs */
+
+    unsigned short ready[MAX_THREADS];      /* ring */
+    unsigned ready_head, ready_count;
+    warp warps[MAX_WARPS];
+    barrier barriers[MAX_BARRIERS];
+
+    char *dynamic_shared;
+    size_t dynamic_size;
+    uint64_t stamp, random;
+    char start_fence, end_fence;    /* thread sanitizer: order between launches */
+
+    int failure;                    /* code of the block that was given up */
+    bool failure_is_fault;
+    char text[768];
+    void *signal_stack;
+} worker;
+
+static __thread worker *this_worker __attribute__((tls_model("initial-exec")));
+
+#if defined(__x86_64__)
+/* Saves the callee-saved registers and the stack pointer, loads the other's. It ends in `ret` rather than in an
+   indirect jump: all fibers wait in the same call path, so the processor predicts the return. */
+extern "C" void sim_switch(void **save, void *load);
+__asm__(".text\n.globl sim_switch\n.hidden sim_switch\n.type sim_switch, @function\n"
+        "sim_switch:\n"
+        "    push %rbp\n    push %rbx\n    push %r12\n    push %r13\n    push %r14\n    push %r15\n"
+        "    mov %rsp, (%rdi)\n    mov %rsi, %rsp\n"
+        "    pop %r15\n    pop %r14\n    pop %r13\n    pop %r12\n    pop %rbx\n    pop %rbp\n"
+        "    ret\n.size sim_switch, . - sim_switch\n");
+
+static void context_switch(sim_context *from, sim_context *to)
+{
+    sim_switch(&from->sp, to->sp);
+}
+
+static void context_prepare(sim_context *c, void (*entry)(void), size_t colour)
+{
+    void **top = (void **)((char *)c->stack + c->stack_size - colour);
+    *--top = NULL;                              /* where entry would return to: a debugger stops here */
+    *--top = (void *)entry;
+    for (int i = 0; i < 6; i++)
+        *--top = NULL;                          /* the six saved registers */
+    c->sp = top;
+}
+#else
+static void context_switch(sim_context *from, sim_context *to)
+{
+    swapcontext(&from->machine, &to->machine);
+}
+
+static void context_prepare(sim_context *c, void (*entry)(void), size_t colour)
+{
+    getcontext(&c->machine);
+    c->machine.uc_stack.ss_sp = (void *)c->stack;
+    c->machine.uc_stack.ss_size = c->stack_size - colour;
+    c->machine.uc_link = NULL;
+    makecontext(&c->machine, entry, 0);
+}
+#endif
+
+static void fiber_main(void);
+
+/* Makes a fiber start afresh. Stacks of one size and alignment compete for the same cache lines, therefore each
+   starts at a different offset. */
+static void fiber_reset(sim_fiber *f, unsigned index)
+{
+    if (__asan_unpoison_memory_region)
+        __asan_unpoison_memory_region(f->context.stack, f->context.stack_size);
+    context_prepare(&f->context, fiber_main, (index % 37) * 192);
+    f->context.fake_stack = NULL;
+    if (__tsan_create_fiber) {
+        if (f->context.tsan)
+            __tsan_destroy_fiber(f->context.tsan);
+        f->context.tsan = __tsan_create_fiber(0);
+    }
+}
+
+static sim_fiber *fiber_create(worker *w)
+{
+    size_t stack = settings.sanitized ? 512 * 1024 : 64 * 1024;
+    size_t size = stack + GUARD_SIZE;
+    char *mapping = (char *)mmap(NULL, size, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    sim_fiber *f = (sim_fiber *)calloc(1, sizeof *f);
+    if (mapping == MAP_FAILED || !f) {
+        fprintf(stderr, "ignis sim: no memory for fiber %u\n", w->fiber_count);
+        abort();
+    }
+    mprotect(mapping, GUARD_SIZE, PROT_NONE);
+    f->mapping = mapping;
+    f->mapping_size = size;
+    f->context.stack = mapping + GUARD_SIZE;
+    f->context.stack_size = stack;
+    fiber_reset(f, w->fiber_count);
+    w->fibers[w->fiber_count++] = f;
+    return f;
+}
+
+/* A fiber that holds no thread. The thread sanitizer must see every CUDA thread as its own: no reuse there. */
+static sim_fiber *fiber_idle(worker *w, unsigned thread_index)
+{
+    if (__tsan_create_fiber) {
+        while (w->fiber_count <= thread_index)
+            fiber_create(w);
+        return w->fibers[thread_index];
+    }
+    return w->spare_count ? w->spare[--w->spare_count] : fiber_create(w);
+}
+
+/* Every context calls this as soon as it runs again. The first fiber learns here where the OS thread's stack is. */
+static void after_switch(worker *w, sim_context *self)
+{
+    const void *bottom;
+    size_t size;
+    if (!__sanitizer_finish_switch_fiber)
+        return;
+    __sanitizer_finish_switch_fiber(self->fake_stack, &bottom, &size);
+    if (!w->main.stack) {
+        w->main.stack = bottom;
+        w->main.stack_size = size;
+    }
+}
+
+/* Goes on with `to` (NULL: the OS thread itself). With `forget` the fiber that runs now never comes back. */
+static void switch_to(worker *w, sim_fiber *to, bool forget)
+{
+    sim_context *self = w->running ? &w->running->context : &w->main;
+    sim_context *other = to ? &to->context : &w->main;
+    w->running = to;
+    if (__sanitizer_start_switch_fiber)
+        __sanitizer_start_switch_fiber(forget ? NULL : &self->fake_stack, other->stack, other->stack_size);
+    if (__tsan_switch_to_fiber)
+        __tsan_switch_to_fiber(other->tsan, tsan_no_sync);
+    context_switch(self, other);
+    after_switch(w, self);
+}
+
+/* ------------------------------------------------------------------------------------------------ messages */
+
+typedef struct sim_text {
+    char *at;
+    size_t left;
+} sim_text;
+
+static void say(sim_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(sim_text *t, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(t->at, t->left, format, arguments);
+    va_end(arguments);
+    size_t used = n < 0 ? 0 : (size_t)n < t->left ? (size_t)n : t->left - 1;
+    t->at += used;
+    t->left -= used;
+}
+
+static void thread_position(const worker *w, unsigned index, unsigned out[3])
+{
+    out[0] = index % w->block.block_dim[0];
+    out[1] = index / w->block.block_dim[0] % w->block.block_dim[1];
+    out[2] = index / w->block.block_dim[0] / w->block.block_dim[1];
+}
+
+static const char *kernel_name(const worker *w);
+
+static void say_where(sim_text *t, const worker *w)
+{
+    const unsigned *b = w->block.index;
+    say(t, "kernel %s, block (%u,%u,%u)", kernel_name(w), b[0], b[1], b[2]);
+    if (!w->whole_block) {
+        unsigned p[3];
+        thread_position(w, w->current, p);
+        say(t, ", thread (%u,%u,%u)", p[0], p[1], p[2]);
+    }
+    say(t, ": ");
+}
+
+static void say_place(sim_text *t, sim_place at)
+{
+    if (at.file)
+        say(t, " at %s:%d", at.file, at.line);
+}
+
+/* Gives the block up; the launch ends with `code`. `sentence` NULL: w->text is already written. */
+[[noreturn]] static void give_up(worker *w, int code, const char *sentence, sim_place at)
+{
+    if (sentence) {
+        sim_text t = { w->text, sizeof w->text };
+        say_where(&t, w);
+        say(&t, "%s", sentence);
+        say_place(&t, at);
+    }
+    w->failure = code;
+    switch_to(w, NULL, true);
+    abort();
+}
+
+static void runtime_fail(int code, const char *sentence, sim_place at)
+{
+    give_up(this_worker, code, sentence, at);
+}
+
+/* Nobody can run: say who waits where. */
+[[noreturn]] static void deadlock(worker *w)
+{
+    sim_text t = { w->text, sizeof w->text };
+    const unsigned *b = w->block.index;
+    say(&t, "kernel %s, block (%u,%u,%u): deadlock:", kernel_name(w), b[0], b[1], b[2]);
+    for (int i = 0; i < MAX_BARRIERS; i++)
+        if (w->barriers[i].arrived) {
+            say(&t, " %u threads wait at barrier %d", w->barriers[i].arrived, i);
+            say_place(&t, w->barriers[i].at);
+            say(&t, ";");
+        }
+    for (unsigned i = 0; i * SIM_WARP < w->thread_count; i++)
+        for (unsigned k = 0; k < w->warps[i].op_count; k++) {
+            const warp_op *op = &w->warps[i].ops[k];
+            say(&t, " warp %u lanes %08x wait for lanes %08x in %s", i, op->arrived,
+                op->mask & w->warps[i].live & ~op->arrived, op->what);
+            say_place(&t, op->at);
+            say(&t, ";");
+        }
+    say(&t, " %u of %u threads have exited", w->thread_count - w->live, w->thread_count);
+    give_up(w, SIM_LAUNCH_FAILED, NULL, sim_place{ NULL, 0 });
+}
+
+/* ------------------------------------------------------------------------------------------------- waiting */
+
+static void make_ready(worker *w, unsigned index)
+{
+    w->threads[index].state = READY;
+    w->ready[(w->ready_head + w->ready_count++) % MAX_THREADS] = (unsigned short)index;
+}
+
+/* Whom to run next: a thread that may go on, else a fiber that starts more threads. NULL: nobody can. */
+static sim_fiber *next_fiber(worker *w)
+{
+    if (w->ready_count) {
+        unsigned index = w->ready[w->ready_head];
+        w->ready_head = (w->ready_head + 1) % MAX_THREADS;
+        w->ready_count--;
+        return w->threads[index].fiber;
+    }
+    if (w->started < w->thread_count)
+        return fiber_idle(w, w->order[w->started]);
+    return NULL;
+}
+
+/* The current thread waits until make_ready has been called for it and its turn has come. */
+static void give_way(worker *w)
+{
+    unsigned self = w->current;
+    sim_fiber *next = next_fiber(w);
+    if (!next)
+        deadlock(w);
+    if (next != w->running)
+        switch_to(w, next, false);
+    w->current = self;
+    w->threads[self].state = RUNNING;
+}
+
+/* A kernel that was taken for one that never waits came to a place to wait: refuse, never compute nonsense. */
+static void refuse_in_loop(worker *w, const char *what, sim_place at)
+{
+    if (!w->whole_block)
+        return;
+    char sentence[160];
+    snprintf(sentence, sizeof sentence, "the simulator took this kernel for one without barriers, but it reached %s",
+             what);
+    give_up(w, SIM_LAUNCH_FAILED, sentence, at);
+}
+
+static bool same_place(sim_place a, sim_place b)
+{
+    return a.line == b.line && (a.file == b.file || (a.file && b.file && strcmp(a.file, b.file) == 0));
+}
+
+static void barrier_release(worker *w, barrier *b, int reduction)
+{
+    b->result = reduction == SIM_BARRIER_COUNT ? b->ones
+              : reduction == SIM_BARRIER_AND ? b->ones == (int)b->arrived
+              : b->ones > 0;
+    for (unsigned i = 0; i < b->waiting_count; i++) {
+        if (settings.order == ORDER_RANDOM) {
+            unsigned other = i + (unsigned)(random_next(&w->random) % (b->waiting_count - i));
+            unsigned short chosen = b->waiting[other];
+            b->waiting[other] = b->waiting[i];
+            b->waiting[i] = chosen;
+        }
+        make_ready(w, b->waiting[i]);
+    }
+    b->arrived = b->waiting_count = 0;
+    b->ones = 0;
+}
+
+static bool barrier_complete(const worker *w, const barrier *b)
+{
+    return b->arrived && b->arrived == (b->expected ? b->expected : w->live);
+}
+
+/* Counts the current thread in at a barrier; true when it is the last. */
+static bool barrier_enter(worker *w, unsigned id, unsigned count, int predicate, sim_place at)
+{
+    if (id >= MAX_BARRIERS)
+        give_up(w, SIM_LAUNCH_FAILED, "a barrier number is above 15", at);
+    barrier *b = &w->barriers[id];
+    if (!b->arrived) {
+        b->at = at;
+        b->expected = count;
+    } else if (b->expected != count || (!count && !same_place(b->at, at))) {
+        char sentence[320];
+        snprintf(sentence, sizeof sentence, "the threads of the block are at different barriers: %u of %u wait at "
+                 "%s:%d, this one came to another", b->arrived, w->live, b->at.file, b->at.line);
+        give_up(w, SIM_LAUNCH_FAILED, sentence, at);
+    }
+    if (!count && settings.strict && w->live < w->thread_count) {
+        char sentence[160];
+        snprintf(sentence, sizeof sentence, "__syncthreads after %u of %u threads have exited",
+                 w->thread_count - w->live, w->thread_count);
+        give_up(w, SIM_LAUNCH_FAILED, sentence, at);
+    }
+    if (__tsan_release)
+        __tsan_release(b);
+    b->arrived++;
+    b->ones += predicate != 0;
+    return barrier_complete(w, b);
+}
+
+static int runtime_barrier(unsigned id, unsigned count, int reduction, int predicate, sim_place at)
+{
+    worker *w = this_worker;
+    refuse_in_loop(w, "a barrier", at);
+    bool last = barrier_enter(w, id, count, predicate, at);
+    barrier *b = &w->barriers[id];
+    if (last)
+        barrier_release(w, b, reduction);
+    else {
+        b->waiting[b->waiting_count++] = (unsigned short)w->current;
+        w->threads[w->current].state = AT_BARRIER;
+        give_way(w);
+    }
+    if (__tsan_acquire)
+        __tsan_acquire(b);
+    return b->result;
+}
+
+static void runtime_arrive(unsigned id, unsigned count, sim_place at)
+{
+    worker *w = this_worker;
+    refuse_in_loop(w, "a barrier", at);
+    if (barrier_enter(w, id, count, 0, at))
+        barrier_release(w, &w->barriers[id], SIM_BARRIER_SYNC);
+}
+
+/* All lanes of an operation are there: do it, and let the others go on. */
+static void warp_complete(worker *w, unsigned warp_index, warp_op *op, unsigned except)
+{
+    warp *p = &w->warps[warp_index];
+    unsigned arrived = op->arrived;
+    sim_combine combine = op->combine;
+    *op = p->ops[--p->op_count];
+    if (combine)
+        combine(p->records, arrived);
+    for (unsigned lanes = arrived & ~except; lanes; lanes &= lanes - 1)
+        make_ready(w, warp_index * SIM_WARP + (unsigned)__builtin_ctz(lanes));
+}
+
+static warp_op *warp_op_find(worker *w, warp *p, unsigned mask, sim_combine combine, const char *what, sim_place at)
+{
+    for (unsigned i = 0; i < p->op_count; i++) {
+        warp_op *op = &p->ops[i];
+        if (op->mask == mask && op->combine == combine && strcmp(op->what, what) == 0)
+            return op;
+        if (op->mask == mask) {
+            char sentence[320];
+            snprintf(sentence, sizeof sentence, "lanes %08x of the warp wait in %s at %s:%d, this one came to %s",
+                     op->arrived, op->what, op->at.file, op->at.line, what);
+            give_up(w, SIM_LAUNCH_FAILED, sentence, at);
+        }
+    }
+    warp_op *op = &p->ops[p->op_count++];
+    *op = warp_op{ mask, 0, combine, what, at };
+    return op;
+}
+
+static void warp_check(worker *w, const warp *p, unsigned mask, unsigned lane, const char *what, sim_place at)
+{
+    char sentence[160];
+    if (!(mask & lane)) {
+        snprintf(sentence, sizeof sentence, "%s with mask %08x, which lacks the calling lane", what, mask);
+        give_up(w, SIM_LAUNCH_FAILED, sentence, at);
+    }
+    if (settings.strict && (mask & p->exited)) {
+        snprintf(sentence, sizeof sentence, "%s with mask %08x, but lanes %08x have exited", what, mask,
+                 mask & p->exited);
+        give_up(w, SIM_LAUNCH_FAILED, sentence, at);
+    }
+}
+
+static void runtime_warp(unsigned mask, sim_combine combine, void *record, int fence, const char *what, sim_place at)
+{
+    worker *w = this_worker;
+    refuse_in_loop(w, what, at);
+    warp *p = &w->warps[w->current / SIM_WARP];
+    unsigned lane = 1u << (w->current % SIM_WARP);
+    warp_check(w, p, mask, lane, what, at);
+    warp_op *op = warp_op_find(w, p, mask, combine, what, at);
+    op->arrived |= lane;
+    p->records[w->current % SIM_WARP] = record;
+    if (fence && __tsan_release)
+        __tsan_release(&p->fence);
+    if (op->arrived == (mask & p->live))
+        warp_complete(w, w->current / SIM_WARP, op, lane);
+    else {
+        w->threads[w->current].state = AT_WARP;
+        give_way(w);
+    }
+    if (fence && __tsan_acquire)
+        __tsan_acquire(&p->fence);
+}
+
+static unsigned runtime_live_lanes(void)
+{
+    worker *w = this_worker;
+    refuse_in_loop(w, "__activemask", sim_place{ NULL, 0 });
+    return w->warps[w->current / SIM_WARP].live;
+}
+
+static void runtime_yield(void)
+{
+    worker *w = this_worker;
+    if (!w->whole_block && (w->ready_count || w->started < w->thread_count)) {
+        make_ready(w, w->current);
+        /* Threads that have not begun come first: the one that is waited for may be among them. */
+        if (w->started < w->thread_count)
+            switch_to(w, fiber_idle(w, w->order[w->started]), false);
+    } else
+        sched_yield();
+}
+
+static sim_copies *runtime_copies(int grow)
+{
+    worker *w = this_worker;
+    sim_copies *c = &w->threads[w->current].copies;
+    if (grow && c->count == c->capacity) {
+        c->capacity = c->capacity ? 2 * c->capacity : 16;
+        c->items = (sim_copy *)realloc(c->items, c->capacity * sizeof *c->items);
+        if (!c->items)
+            abort();
+    }
+    return c;
+}
+
+static sim_runtime runtime = { 0, runtime_barrier, runtime_arrive, runtime_warp, runtime_live_lanes, runtime_yield,
+                               runtime_fail, runtime_copies };
+
+/* A thread is through. Others may have waited for it only. */
+static void thread_exit(worker *w)
+{
+    unsigned warp_index = w->current / SIM_WARP;
+    warp *p = &w->warps[warp_index];
+    w->threads[w->current].state = DONE;
+    w->live--;
+    p->live &= ~(1u << (w->current % SIM_WARP));
+    p->exited |= 1u << (w->current % SIM_WARP);
+    for (unsigned i = 0; i < p->op_count;) {
+        warp_op *op = &p->ops[i];
+        if (settings.strict && (op->mask & p->exited)) {
+            char sentence[200];
+            snprintf(sentence, sizeof sentence, "this thread exited while lanes %08x wait for it in %s", op->arrived,
+                     op->what);
+            give_up(w, SIM_LAUNCH_FAILED, sentence, op->at);
+        }
+        if (op->arrived == (op->mask & p->live))
+            warp_complete(w, warp_index, op, 0);
+        else
+            i++;
+    }
+    barrier *b = &w->barriers[0];
+    if (b->arrived && !b->expected && settings.strict)
+        give_up(w, SIM_LAUNCH_FAILED, "this thread exited while others wait for it in __syncthreads", b->at);
+    if (!b->expected && barrier_complete(w, b))
+        barrier_release(w, b, SIM_BARRIER_SYNC);
+}
+
+/* -------------------------------------------------------------------------------------------------- blocks */
+
+typedef struct loaded_kernel {
+    sim_kernel facts;               /* first: the driver holds a pointer to it */
+    const sim_entry_point *entry;
+    const char *mangled;            /* NULL where the compiler left none */
+    struct sim_module *module;
+} loaded_kernel;
+
+struct sim_module {
+    void *handle;
+    int file;
+    const sim_module_info_t *info;
+    loaded_kernel *kernels;
+    const Elf64_Ehdr *elf;          /* the image, mapped */
+    size_t elf_size;
+};
+
+static const char *kernel_name(const worker *w)
+{
+    return w->kernel->facts.name;
+}
+
+typedef struct job {
+    const loaded_kernel *kernel;
+    const sim_launch *launch;
+    void *const *args;
+    uint64_t blocks, next;          /* next is taken with an atomic add */
+    uint64_t multiplier, offset;    /* of the permutation of the blocks in random order */
+    int failed;                     /* code of the first failure */
+    char *text;
+    size_t text_size;
+    pthread_mutex_t lock;           /* guards failed and text */
+    int helpers;                    /* guarded by pool.lock */
+    struct job *next_job;
+} job;
+
+static void run_one_thread(worker *w, unsigned index)
+{
+    unsigned begin[3], end[3];
+    sim_thread *t = &w->threads[index];
+    thread_position(w, index, begin);
+    for (int i = 0; i < 3; i++)
+        end[i] = begin[i] + 1;
+    w->current = index;
+    t->fiber = w->running;
+    t->state = RUNNING;
+    t->copies.count = t->copies.group = 0;
+    if (__tsan_acquire)
+        __tsan_acquire(&w->start_fence);
+    w->kernel->entry->run(w->job->args, begin, end);
+    if (__tsan_release)
+        __tsan_release(&w->end_fence);
+    thread_exit(w);
+}
+
+/* What every fiber does, for ever: start threads as long as there are any, then hand over. */
+static void fiber_main(void)
+{
+    worker *w = this_worker;
+    sim_fiber *self = w->running;
+    after_switch(w, &self->context);
+    for (;;) {
+        if (w->whole_block)
+            w->kernel->entry->run(w->job->args, w->box[0], w->box[1]);
+        else
+            do
+                run_one_thread(w, w->order[w->started++]);
+            while (w->started < w->thread_count && !__tsan_create_fiber);
+        if (!__tsan_create_fiber)
+            w->spare[w->spare_count++] = self;
+        sim_fiber *next = w->whole_block ? NULL : next_fiber(w);
+        if (!next && !w->whole_block && w->live)
+            deadlock(w);
+        if (next != self)
+            switch_to(w, next, false);
+    }
+}
+
+/* After a block was given up, fibers hang in the middle of kernel code. */
+static void reset_fibers(worker *w)
+{
+    w->spare_count = 0;
+    for (unsigned i = 0; i < w->fiber_count; i++) {
+        fiber_reset(w->fibers[i], i);
+        w->spare[w->spare_count++] = w->fibers[i];
+    }
+}
+
+static void prepare_threads(worker *w)
+{
+    unsigned n = w->thread_count;
+    for (unsigned i = 0; i < n; i++) {
+        w->threads[i].state = UNSTARTED;
+        w->order[i] = (unsigned short)(settings.order == ORDER_REVERSE ? n - 1 - i : i);
+    }
+    if (settings.order == ORDER_RANDOM)
+        for (unsigned i = n - 1; i > 0; i--) {
+            unsigned other = (unsigned)(random_next(&w->random) % (i + 1));
+            unsigned short chosen = w->order[other];
+            w->order[other] = w->order[i];
+            w->order[i] = chosen;
+        }
+    for (unsigned i = 0; i * SIM_WARP < n; i++) {
+        unsigned lanes = n - i * SIM_WARP;
+        w->warps[i].live = lanes >= SIM_WARP ? ~0u : (1u << lanes) - 1;
+        w->warps[i].exited = w->warps[i].op_count = 0;
+    }
+    for (int i = 0; i < MAX_BARRIERS; i++)
+        w->barriers[i].arrived = w->barriers[i].waiting_count = 0;
+    w->live = n;
+    w->started = w->ready_head = w->ready_count = 0;
+}
+
+/* Runs fibers until the block is done or given up. */
+static int run_fibers(worker *w)
+{
+    w->failure = SIM_OK;
+    switch_to(w, fiber_idle(w, w->order[0]), false);
+    if (w->failure)
+        reset_fibers(w);
+    return w->failure;
+}
+
+/* A loop-mode kernel faulted: which thread was it? Runs the block again, thread by thread; the launch has failed
+   anyway. Leaves the text that names the thread. */
+static void find_faulting_thread(worker *w)
+{
+    char first_text[sizeof w->text];
+    int first = w->failure;
+    memcpy(first_text, w->text, sizeof first_text);
+    w->whole_block = false;
+    prepare_threads(w);
+    if (!run_fibers(w))
+        memcpy(w->text, first_text, sizeof first_text);
+    w->failure = first;
+}
+
+/* A kernel that never waits, in forward order: one call for the whole block. */
+static int run_loop(worker *w)
+{
+    w->whole_block = true;
+    w->order[0] = 0;
+    for (int i = 0; i < 3; i++) {
+        w->box[0][i] = 0;
+        w->box[1][i] = w->block.block_dim[i];
+    }
+    if (run_fibers(w) && w->failure_is_fault)
+        find_faulting_thread(w);
+    w->whole_block = false;
+    return w->failure;
+}
+
+static int run_block(worker *w, uint64_t index)
+{
+    const job *j = w->job;
+    w->block.index[0] = (unsigned)(index % j->launch->grid[0]);
+    w->block.index[1] = (unsigned)(index / j->launch->grid[0] % j->launch->grid[1]);
+    w->block.index[2] = (unsigned)(index / j->launch->grid[0] / j->launch->grid[1]);
+    w->block.stamp = ((uint64_t)w->number << 48) | ++w->stamp;
+    if (w->block.dynamic_size)
+        memset(w->dynamic_shared, 0xFF, w->block.dynamic_size);     /* uninitialised floats read as NaN */
+    j->kernel->module->info->enter(&w->block);
+    w->failure_is_fault = false;
+    if ((j->kernel->entry->flags & SIM_KERNEL_LOOP) && settings.order == ORDER_FORWARD && !__tsan_create_fiber)
+        return run_loop(w);
+    prepare_threads(w);
+    int code = run_fibers(w);
+    /* Blocks follow each other in the same shared memory: they must not look like racing with each other. */
+    if (__tsan_acquire && (j->kernel->entry->flags & SIM_KERNEL_SHARED || w->block.dynamic_size)) {
+        __tsan_acquire(&w->end_fence);
+        __tsan_release(&w->start_fence);
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------------------------- launches */
+
+static uint64_t block_in_order(const job *j, uint64_t i)
+{
+    switch (settings.order) {
+    case ORDER_REVERSE: return j->blocks - 1 - i;
+    case ORDER_RANDOM:  return (uint64_t)(((unsigned __int128)i * j->multiplier + j->offset) % j->blocks);
+    default:            return i;
+    }
+}
+
+static void report_failure(worker *w, job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    if (!j->failed) {
+        __atomic_store_n(&j->failed, w->failure, __ATOMIC_RELAXED);
+        if (j->text_size)
+            snprintf(j->text, j->text_size, "%s", w->text);
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Dynamic shared memory of exactly the launch's size, so that the address sanitizer sees its end. */
+static bool prepare_dynamic_shared(worker *w, size_t size)
+{
+    if (size && (size > w->dynamic_size || settings.sanitized)) {
+        void *memory;
+        if (posix_memalign(&memory, 1024, size))
+            return false;
+        free(w->dynamic_shared);
+        w->dynamic_shared = (char *)memory;
+        w->dynamic_size = size;
+    }
+    w->block.dynamic_shared = w->dynamic_shared;
+    w->block.dynamic_size = size;
+    return true;
+}
+
+static bool prepare_worker(worker *w, job *j)
+{
+    const sim_launch *l = j->launch;
+    w->job = j;
+    w->kernel = j->kernel;
+    w->thread_count = l->block[0] * l->block[1] * l->block[2];
+    w->block.processor = w->number;
+    for (int i = 0; i < 3; i++) {
+        w->block.block_dim[i] = l->block[i];
+        w->block.grid_dim[i] = l->grid[i];
+    }
+    if (__tsan_get_current_fiber) {
+        w->main.tsan = __tsan_get_current_fiber();
+        __tsan_release(&w->start_fence);
+    }
+    return prepare_dynamic_shared(w, l->dynamic_shared);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void recruit(job *j);
+
+/* Runs blocks of the job until none is left. `may_recruit` for the thread that launched it. */
+static void run_blocks(worker *w, job *j, bool may_recruit)
+{
+    if (!prepare_worker(w, j)) {
+        w->failure = SIM_OUT_OF_MEMORY;
+        snprintf(w->text, sizeof w->text, "no memory for %zu bytes of shared memory", j->launch->dynamic_shared);
+        report_failure(w, j);
+        return;
+    }
+    uint64_t start = may_recruit ? now_ns() : 0;
+    for (;;) {
+        uint64_t i = __atomic_fetch_add(&j->next, 1, __ATOMIC_RELAXED);
+        if (i >= j->blocks || __atomic_load_n(&j->failed, __ATOMIC_RELAXED))
+            break;
+        if (run_block(w, block_in_order(j, i)))
+            report_failure(w, j);
+        if (may_recruit && now_ns() - start > RECRUIT_AFTER_NS) {
+            recruit(j);
+            may_recruit = false;
+        }
+    }
+    if (__tsan_acquire)
+        __tsan_acquire(&w->end_fence);
+}
+
+/* The other OS threads. They live until the process ends and are never joined; a destructor that waited for them
+   could hang exit(). */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    job *jobs;
+    int started;
+} pool = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0 };
+
+static unsigned worker_numbers;
+static worker *worker_get(void);
+
+static void job_unlink(job *j)
+{
+    for (job **p = &pool.jobs; *p; p = &(*p)->next_job)
+        if (*p == j) {
+            *p = j->next_job;
+            return;
+        }
+}
+
+static void *helper_main(void *)
+{
+    worker *w = worker_get();
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        while (!pool.jobs)
+            pthread_cond_wait(&pool.work, &pool.lock);
+        job *j = pool.jobs;
+        j->helpers++;
+        pthread_mutex_unlock(&pool.lock);
+        run_blocks(w, j, false);
+        pthread_mutex_lock(&pool.lock);
+        job_unlink(j);                          /* no block is left to take */
+        if (--j->helpers == 0)
+            pthread_cond_broadcast(&pool.done);
+    }
+    return NULL;
+}
+
+static void recruit(job *j)
+{
+    pthread_mutex_lock(&pool.lock);
+    j->next_job = pool.jobs;
+    pool.jobs = j;
+    for (; pool.started < settings.workers - 1; pool.started++) {
+        pthread_t thread;
+        sigset_t all, before;
+        sigfillset(&all);                       /* the host's signals are for the host's threads */
+        sigdelset(&all, SIGSEGV);
+        sigdelset(&all, SIGBUS);
+        sigdelset(&all, SIGFPE);
+        sigdelset(&all, SIGILL);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        bool made = pthread_create(&thread, NULL, helper_main, NULL) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (!made)
+            break;
+        pthread_detach(thread);
+    }
+    pthread_cond_broadcast(&pool.work);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+static void dismiss(job *j)
+{
+    pthread_mutex_lock(&pool.lock);
+    job_unlink(j);
+    while (j->helpers)
+        pthread_cond_wait(&pool.done, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    return b ? gcd(b, a % b) : a;
+}
+
+static void choose_block_order(job *j)
+{
+    static uint64_t state;
+    if (settings.order != ORDER_RANDOM)
+        return;
+    uint64_t launch = settings.seed + __atomic_fetch_add(&state, 1, __ATOMIC_RELAXED);
+    j->offset = random_next(&launch) % j->blocks;
+    do
+        j->multiplier = random_next(&launch) % j->blocks | 1;
+    while (gcd(j->multiplier, j->blocks) != 1);
+}
+
+/* ---------------------------------------------------------------------------------------------------- faults */
+
+static struct sigaction previous_action[64];
+
+#if defined(__x86_64__)
+/* A general protection fault carries no address. Either the address was not canonical, then some register holds it,
+   or an instruction that needs alignment got none. */
+static bool looks_misaligned(const siginfo_t *info, const void *machine)
+{
+    const ucontext_t *u = (const ucontext_t *)machine;
+    if (info->si_code != SI_KERNEL)
+        return false;
+    for (int i = 0; i <= REG_RCX; i++) {
+        int64_t v = u->uc_mcontext.gregs[i];
+        if (v >> 47 != 0 && v >> 47 != -1)
+            return false;
+    }
+    return true;
+}
+#else
+static bool looks_misaligned(const siginfo_t *info, const void *)
+{
+    return info->si_signo == SIGBUS && info->si_code == BUS_ADRALN;
+}
+#endif
+
+static int say_fault(sim_text *t, const worker *w, const siginfo_t *info, const void *machine)
+{
+    const char *address = (const char *)info->si_addr;
+    const char *guard = w->running->mapping;
+    if (info->si_signo == SIGFPE) {
+        say(t, "integer division by zero (or of the smallest integer by -1)");
+        return SIM_LAUNCH_FAILED;
+    }
+    if (info->si_signo == SIGILL) {
+        say(t, "illegal instruction");
+        return SIM_LAUNCH_FAILED;
+    }
+    if (address >= guard && address < guard + GUARD_SIZE) {
+        say(t, "stack overflow: local arrays or recursion need more than %zu bytes", w->running->context.stack_size);
+        return SIM_LAUNCH_FAILED;
+    }
+    if (looks_misaligned(info, machine)) {
+        say(t, "misaligned address: a vector access must be aligned to its size");
+        return SIM_MISALIGNED_ADDRESS;
+    }
+    if (info->si_signo == SIGSEGV && info->si_code == SI_KERNEL) {
+        say(t, "illegal address: not a possible pointer at all (uninitialised?)");
+        return SIM_ILLEGAL_ADDRESS;
+    }
+    char nearest[256] = "";
+    sim_address_describe(address, nearest, sizeof nearest);
+    say(t, "illegal address %p%s%s", (const void *)address, nearest[0] ? ": " : "", nearest);
+    return SIM_ILLEGAL_ADDRESS;
+}
+
+/* Runs on the signal stack. A fault of kernel code ends the launch: leave for the OS thread's own context and never
+   return here. Any other fault is the host program's own. */
+static void on_fault(int number, siginfo_t *info, void *machine)
+{
+    worker *w = this_worker;
+    if (w && w->running) {
+        sigset_t faults;
+        sigemptyset(&faults);
+        sigaddset(&faults, number);
+        pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
+        sim_text t = { w->text, sizeof w->text };
+        say_where(&t, w);
+        w->failure_is_fault = true;
+        give_up(w, say_fault(&t, w, info, machine), NULL, sim_place{ NULL, 0 });
+    }
+    const struct sigaction *previous = &previous_action[number];
+    if (previous->sa_flags & SA_SIGINFO)
+        previous->sa_sigaction(number, info, machine);
+    else if (previous->sa_handler != SIG_DFL && previous->sa_handler != SIG_IGN)
+        previous->sa_handler(number);
+    else
+        sigaction(number, previous, NULL);      /* the instruction runs again and meets the default action */
+}
+
+static void install_fault_handlers(void)
+{
+    static const int numbers[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
+    struct sigaction action;
+    if (settings.sanitized)
+        return;                                 /* the sanitizer reports better */
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        sigaction(numbers[i], &action, &previous_action[numbers[i]]);
+}
+
+/* --------------------------------------------------------------------------------------- workers, sim_execute */
+
+static pthread_key_t worker_key;
+
+static void worker_destroy(void *pointer)
+{
+    worker *w = (worker *)pointer;
+    this_worker = NULL;
+    for (unsigned i = 0; i < w->fiber_count; i++) {
+        if (w->fibers[i]->context.tsan)
+            __tsan_destroy_fiber(w->fibers[i]->context.tsan);
+        munmap(w->fibers[i]->mapping, w->fibers[i]->mapping_size);
+        free(w->fibers[i]);
+    }
+    for (int i = 0; i < MAX_THREADS; i++)
+        free(w->threads[i].copies.items);
+    free(w->dynamic_shared);
+    if (w->signal_stack) {
+        stack_t off;
+        memset(&off, 0, sizeof off);
+        off.ss_flags = SS_DISABLE;
+        sigaltstack(&off, NULL);
+        free(w->signal_stack);
+    }
+    free(w);
+}
+
+static void setup_once(void)
+{
+    read_settings();
+    runtime.strict = settings.strict;
+    pthread_key_create(&worker_key, worker_destroy);
+    install_fault_handlers();
+}
+
+static void setup(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, setup_once);
+}
+
+/* A fault on a fiber may be the overflow of its stack: the handler needs another one. */
+static void provide_signal_stack(worker *w)
+{
+    stack_t now;
+    if (settings.sanitized || sigaltstack(NULL, &now) || !(now.ss_flags & SS_DISABLE))
+        return;
+    memset(&now, 0, sizeof now);
+    now.ss_sp = w->signal_stack = malloc(SIGNAL_STACK_SIZE);
+    now.ss_size = SIGNAL_STACK_SIZE;
+    if (now.ss_sp)
+        sigaltstack(&now, NULL);
+}
+
+static worker *worker_get(void)
+{
+    if (this_worker)
+        return this_worker;
+    worker *w = (worker *)calloc(1, sizeof *w);
+    if (!w)
+        abort();
+    w->number = __atomic_fetch_add(&worker_numbers, 1, __ATOMIC_RELAXED);
+    w->random = settings.seed * 0x2545f4914f6cdd1du + w->number;
+    provide_signal_stack(w);
+    pthread_setspecific(worker_key, w);
+    return this_worker = w;
+}
+
+static bool dimensions_valid(const sim_launch *l, const loaded_kernel *k, uint64_t *blocks)
+{
+    uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+    *blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
+    return *blocks && threads && threads <= (uint64_t)k->facts.max_threads;
+}
+
+extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, void *const *args,
+                           char *text, size_t text_size)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    const loaded_kernel *k = (const loaded_kernel *)kernel;
+    job j;
+    setup();
+    memset(&j, 0, sizeof j);
+    if (!dimensions_valid(launch, k, &j.blocks)) {
+        snprintf(text, text_size, "kernel %s: a grid of (%u,%u,%u) blocks of (%u,%u,%u) threads is not possible, "
+                 "a block may have %d", kernel->name, launch->grid[0], launch->grid[1], launch->grid[2],
+                 launch->block[0], launch->block[1], launch->block[2], kernel->max_threads);
+        return SIM_INVALID_VALUE;
+    }
+    j.kernel = k;
+    j.launch = launch;
+    j.args = args;
+    j.text = text;
+    j.text_size = text_size;
+    pthread_mutex_init(&j.lock, NULL);
+    choose_block_order(&j);
+    if (settings.sanitized)
+        pthread_mutex_lock(&one_at_a_time);     /* static shared memory exists once */
+    run_blocks(worker_get(), &j, settings.workers > 1 && j.blocks > 1);
+    dismiss(&j);
+    if (settings.sanitized)
+        pthread_mutex_unlock(&one_at_a_time);
+    pthread_mutex_destroy(&j.lock);
+    return j.failed;
+}
+
+/* --------------------------------------------------------------------------------------------------- modules */
+
+/* The image says itself how long it is: its section headers are its end. */
+static size_t image_size(const void *image)
+{
+    const Elf64_Ehdr *h = (const Elf64_Ehdr *)image;
+    if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_type != ET_DYN)
+        return 0;
+    return h->e_shoff + (size_t)h->e_shnum * h->e_shentsize;
+}
+
+static bool write_all(int file, const void *data, size_t size)
+{
+    const char *p = (const char *)data;
+    while (size) {
+        ssize_t n = write(file, p, size);
+        if (n <= 0)
+            return false;
+        p += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+/* Opens the image through a memory file. It stays open as long as the module: its number makes the path unique (the
+   loader would hand out the same module for the same path or file), debuggers and sanitizers read the lines from it,
+   and nothing is left behind on disk. */
+static bool module_open(sim_module *m, const void *image, size_t size)
+{
+    char path[64];
+    m->file = memfd_create("ignis_sim_kernels", MFD_CLOEXEC);
+    if (m->file < 0 || !write_all(m->file, image, size))
+        return false;
+    void *mapped = mmap(NULL, size, PROT_READ, MAP_PRIVATE, m->file, 0);
+    if (mapped == MAP_FAILED)
+        return false;
+    m->elf = (const Elf64_Ehdr *)mapped;
+    m->elf_size = size;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), m->file);
+    m->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!m->handle) {
+        fprintf(stderr, "ignis sim: cannot load a kernel image: %s\n", dlerror());
+        return false;
+    }
+    m->info = (const sim_module_info_t *)dlsym(m->handle, "sim_module_info");
+    if (!m->info || m->info->abi != SIM_ABI_VERSION) {
+        fprintf(stderr, "ignis sim: this image was made by another version of the simulator\n");
+        return false;
+    }
+    return true;
+}
+
+static bool module_list_kernels(sim_module *m)
+{
+    m->kernels = (loaded_kernel *)calloc((size_t)m->info->entry_count + 1, sizeof *m->kernels);
+    if (!m->kernels)
+        return false;
+    for (int i = 0; i < m->info->entry_count; i++) {
+        const sim_entry_point *e = &m->info->entries[i];
+        loaded_kernel *k = &m->kernels[i];
+        Dl_info symbol;
+        k->entry = e;
+        k->module = m;
+        k->facts.name = e->name;
+        k->facts.param_count = e->param_count;
+        k->facts.param_sizes = e->sizes;
+        k->facts.param_offsets = e->offsets;
+        k->facts.max_threads = e->max_threads < MAX_THREADS ? e->max_threads : MAX_THREADS;
+        if (e->address && dladdr(e->address, &symbol) && symbol.dli_saddr == e->address)
+            k->mangled = symbol.dli_sname;
+    }
+    return true;
+}
+
+extern "C" int sim_module_load(const void *image, sim_module **out)
+{
+    setup();
+    size_t size = image ? image_size(image) : 0;
+    if (!size)
+        return SIM_INVALID_IMAGE;
+    sim_module *m = (sim_module *)calloc(1, sizeof *m);
+    if (!m)
+        return SIM_OUT_OF_MEMORY;
+    m->file = -1;
+    if (!module_open(m, image, size) || !module_list_kernels(m)) {
+        sim_module_unload(m);
+        return SIM_INVALID_IMAGE;
+    }
+    *m->info->runtime = &runtime;
+    *out = m;
+    return SIM_OK;
+}
+
+extern "C" void sim_module_unload(sim_module *m)
+{
+    if (m->handle)
+        dlclose(m->handle);
+    if (m->elf)
+        munmap((void *)m->elf, m->elf_size);
+    if (m->file >= 0)
+        close(m->file);
+    free(m->kernels);
+    free(m);
+}
+
+extern "C" const sim_kernel *sim_module_kernel(sim_module *m, const char *name)
+{
+    for (int i = 0; i < m->info->entry_count; i++) {
+        const loaded_kernel *k = &m->kernels[i];
+        if (strcmp(k->facts.name, name) == 0 || (k->mangled && strcmp(k->mangled, name) == 0))
+            return &k->facts;
+    }
+    return NULL;
+}
+
+static const Elf64_Sym *find_variable(const sim_module *m, const char *name)
+{
+    const char *base = (const char *)m->elf;
+    const Elf64_Shdr *sections = (const Elf64_Shdr *)(base + m->elf->e_shoff);
+    for (int i = 0; i < m->elf->e_shnum; i++) {
+        if (sections[i].sh_type != SHT_DYNSYM)
+            continue;
+        const char *strings = base + sections[sections[i].sh_link].sh_offset;
+        const Elf64_Sym *symbols = (const Elf64_Sym *)(base + sections[i].sh_offset);
+        for (size_t k = 0; k < sections[i].sh_size / sizeof *symbols; k++)
+            if (ELF64_ST_TYPE(symbols[k].st_info) == STT_OBJECT && symbols[k].st_shndx != SHN_UNDEF &&
+                strcmp(strings + symbols[k].st_name, name) == 0)
+                return &symbols[k];
+    }
+    return NULL;
+}
+
+extern "C" int sim_module_global(sim_module *m, const char *name, void **ptr, size_t *bytes)
+{
+    struct link_map *map;
+    const Elf64_Sym *symbol = find_variable(m, name);
+    if (!symbol || dlinfo(m->handle, RTLD_DI_LINKMAP, &map))
+        return SIM_NOT_FOUND;
+    if (ptr)
+        *ptr = (char *)map->l_addr + symbol->st_value;
+    if (bytes)
+        *bytes = symbol->st_size;
+    return SIM_OK;
+}

@@ -1,0 +1,810 @@
+/*  nvrtc.c - stands in for NVIDIA's run-time compiler
+
+    A program is compiled in four steps, in a private folder that is removed afterwards:
+
+        1. the host's C++ compiler expands macros and the in-memory headers (-E)
+        2. rewrite.c turns CUDA C++ into C++
+        3. the compiler makes a shared object of that, behind the text of shim.h, which this library carries inside
+        4. its messages are put into NVRTC's form
+
+    The shared object is the "cubin". No system header is ever in reach of a kernel, as with NVRTC itself.
+
+    Environment:
+        IGNIS_SIM_CXX       the compiler (default g++)
+        IGNIS_SIM_CXXFLAGS  further flags for it, separated by blanks
+        IGNIS_SIM_SANITIZE  address: bounds, alignment and undefined behaviour are checked in kernels
+                            thread: data races between CUDA threads are reported
+                            The host program must be built with the same -fsanitize.
+*/
+#define _GNU_SOURCE
+#include "rewrite.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* A fingerprint of the simulator's own sources, given by the Makefile. */
+#ifndef SIM_SOURCE_HASH
+#define SIM_SOURCE_HASH 0
+#endif
+
+enum {
+    NVRTC_SUCCESS = 0,
+    NVRTC_OUT_OF_MEMORY = 1,
+    NVRTC_PROGRAM_CREATION_FAILURE = 2,
+    NVRTC_INVALID_INPUT = 3,
+    NVRTC_INVALID_PROGRAM = 4,
+    NVRTC_INVALID_OPTION = 5,
+    NVRTC_COMPILATION = 6,
+    NVRTC_NO_NAME_EXPRESSIONS_AFTER_COMPILATION = 8,
+    NVRTC_NO_LOWERED_NAMES_BEFORE_COMPILATION = 9,
+    NVRTC_NAME_EXPRESSION_NOT_VALID = 10,
+    NVRTC_INTERNAL_ERROR = 11
+};
+
+/* ------------------------------------------------------------------------------------------- embedded text */
+
+#define EMBED(symbol, file)                                                                                     \
+    __asm__(".section .rodata\n.local " #symbol "\n" #symbol ":\n.incbin \"" file "\"\n.byte 0\n.previous\n");    \
+    extern const char symbol[] __attribute__((visibility("hidden")))
+
+EMBED(sim_text_abi, "shim_abi.h");
+EMBED(sim_text_shim, "shim.h");
+EMBED(sim_text_math, "shim_math.h");
+EMBED(sim_text_ptx, "shim_ptx.h");
+
+static const struct {
+    const char *name, *text;
+} embedded[] = {
+    { "shim_abi.h", sim_text_abi },
+    { "shim.h", sim_text_shim },
+    { "shim_math.h", sim_text_math },
+    { "shim_ptx.h", sim_text_ptx },
+};
+
+/* ------------------------------------------------------------------------------------------- argument lists */
+
+typedef struct list {
+    char **items;
+    int count, capacity;
+} list;
+
+static void list_add(list *l, const char *text)
+{
+    if (l->count + 2 > l->capacity) {
+        l->capacity = 2 * l->capacity + 16;
+        l->items = realloc(l->items, (size_t)l->capacity * sizeof *l->items);
+        if (!l->items)
+            abort();
+    }
+    char *copy = strdup(text);
+    if (!copy)
+        abort();
+    l->items[l->count++] = copy;
+    l->items[l->count] = NULL;
+}
+
+static void list_add_words(list *l, const char *words)
+{
+    char *copy = strdup(words), *rest = copy;
+    for (char *word; (word = strsep(&rest, " ")) != NULL;)
+        if (*word)
+            list_add(l, word);
+    free(copy);
+}
+
+static void list_free(list *l)
+{
+    for (int i = 0; i < l->count; i++)
+        free(l->items[i]);
+    free(l->items);
+}
+
+/* ------------------------------------------------------------------------------------------------ toolchain */
+
+/* Where the compiler is and how it is called; found out once in a process. */
+static struct {
+    char *compiler;
+    list flags;                 /* of the second pass */
+    const char *bad_lane;
+    int version;
+} toolchain;
+
+static const char *environment(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : otherwise;
+}
+
+/* The environment without LD_PRELOAD: a preloaded sanitizer is for the host program, not for its compiler. */
+static char **compiler_environment(void)
+{
+    extern char **environ;
+    int count = 0, kept = 0;
+    while (environ[count])
+        count++;
+    char **copy = malloc((size_t)(count + 2) * sizeof *copy);
+    if (!copy)
+        abort();
+    for (int i = 0; i < count; i++)
+        if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0 && strncmp(environ[i], "LC_", 3) != 0 &&
+            strncmp(environ[i], "LANG", 4) != 0)
+            copy[kept++] = environ[i];
+    copy[kept++] = "LC_ALL=C";
+    copy[kept] = NULL;
+    return copy;
+}
+
+/* Runs a command in `folder` with its output in `output`; returns its exit status, or -1 when it cannot be run. */
+static int run_command(char *const *arguments, const char *folder, const char *output)
+{
+    posix_spawn_file_actions_t actions;
+    char **env = compiler_environment();
+    pid_t child;
+    int status = -1;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addchdir_np(&actions, folder);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    if (posix_spawnp(&child, arguments[0], &actions, NULL, arguments, env) == 0)
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+            ;
+    posix_spawn_file_actions_destroy(&actions);
+    free(env);
+    return status == -1 ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static char *read_file(const char *folder, const char *name, size_t *size)
+{
+    char path[512];
+    sim_buffer b = { 0 };
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return NULL;
+    sim_append(&b, "", 0);
+    char block[16384];
+    for (size_t n; (n = fread(block, 1, sizeof block, f)) > 0;)
+        sim_append(&b, block, n);
+    fclose(f);
+    if (size)
+        *size = b.length;
+    return b.text;
+}
+
+static int write_file(const char *folder, const char *name, const char *text, size_t size)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        return 0;
+    int written = fwrite(text, 1, size, f) == size;
+    return fclose(f) == 0 && written;
+}
+
+static int make_folder(char *path, size_t size)
+{
+    snprintf(path, size, "%s/ignis_sim_XXXXXX", environment("TMPDIR", "/tmp"));
+    return mkdtemp(path) != NULL;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk)
+{
+    (void)info, (void)kind, (void)walk;
+    return remove(path);
+}
+
+static void remove_folder(const char *path)
+{
+    nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static uint64_t hash(uint64_t h, const char *text)
+{
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return (h ^ 0xff) * 0x100000001b3u;
+}
+
+static char *compiler_version(void)
+{
+    char folder[256];
+    char *arguments[] = { toolchain.compiler, "--version", NULL }, *text = NULL;
+    if (make_folder(folder, sizeof folder)) {
+        if (run_command(arguments, folder, "version") == 0)
+            text = read_file(folder, "version", NULL);
+        remove_folder(folder);
+    }
+    return text ? text : strdup("");
+}
+
+static void choose_machine(int is_clang)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+        __builtin_cpu_supports("f16c"))
+        list_add(&toolchain.flags, "-march=x86-64-v3");
+    if (!is_clang)
+        list_add(&toolchain.flags, "-mtls-dialect=gnu2");       /* shared memory is thread-local: twice as fast */
+#else
+    (void)is_clang;
+#endif
+}
+
+/* Strict aliasing is off because kernels pun types; GNU unique symbols are, because they would make modules share
+   the variables of templates. */
+static void choose_flags(int is_clang)
+{
+    list *f = &toolchain.flags;
+    const char *lane = environment("IGNIS_SIM_SANITIZE", "");
+    list_add_words(f, "-w -shared -fPIC -fno-strict-aliasing -fno-exceptions -fno-rtti -fno-threadsafe-statics "
+                      "-fno-math-errno -fno-trapping-math -Wl,-Bsymbolic -fdiagnostics-color=never");
+    if (!is_clang)
+        list_add_words(f, "-fno-gnu-unique -fno-diagnostics-show-caret");
+    else
+        list_add(f, "-fno-caret-diagnostics");
+    choose_machine(is_clang);
+    if (strcmp(lane, "address") == 0)
+        list_add_words(f, "-O1 -g1 -fno-omit-frame-pointer -nostartfiles -fsanitize=address,undefined "
+                          "-fno-sanitize=vptr -fno-sanitize-recover=undefined -DSIM_ADDRESS_SANITIZER");
+    else if (strcmp(lane, "thread") == 0)
+        list_add_words(f, "-O1 -g1 -fno-omit-frame-pointer -nostartfiles -fsanitize=thread -DSIM_THREAD_SANITIZER");
+    else {
+        list_add_words(f, "-O2 -fno-asynchronous-unwind-tables -nostdlib -Wl,-z,defs");
+        toolchain.bad_lane = *lane ? lane : NULL;
+    }
+    list_add_words(f, environment("IGNIS_SIM_CXXFLAGS", ""));
+}
+
+static void toolchain_setup(void)
+{
+    toolchain.compiler = strdup(environment("IGNIS_SIM_CXX", "g++"));
+    char *version = compiler_version();
+    choose_flags(strstr(version, "clang") != NULL);
+    uint64_t h = hash(0xcbf29ce484222325u + SIM_SOURCE_HASH, version);
+    h = hash(h, toolchain.compiler);
+    for (size_t i = 0; i < sizeof embedded / sizeof embedded[0]; i++)
+        h = hash(h, embedded[i].text);
+    for (int i = 0; i < toolchain.flags.count; i++)
+        h = hash(h, toolchain.flags.items[i]);
+    toolchain.version = (int)((h ^ h >> 30) & 0x3fffffff) | 1;
+    free(version);
+}
+
+static void setup(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, toolchain_setup);
+}
+
+/* ------------------------------------------------------------------------------------------------- programs */
+
+typedef struct program {
+    char *name, *source;
+    list header_names, headers;
+    list expressions;
+    char **lowered;             /* of the expressions, after compilation */
+    char *image;
+    size_t image_size;
+    sim_buffer log;
+    int compiled;
+} program;
+
+typedef struct options {
+    list macros;                /* -DX=1 -UY */
+    char standard[24];
+    char architecture[16];      /* the digits, and perhaps a letter */
+    char preinclude[256];
+    int fmad;
+} options;
+
+/* Options whose value may be anything and that change nothing here. */
+static int is_harmless(const char *option)
+{
+    static const char *const names[] = {
+        "use_fast_math", "lineinfo", "generate-line-info", "G", "device-debug", "default-device",
+        "device-as-default-execution-space", "w", "disable-warnings", "minimal", "no-cache", "dopt", "restrict",
+        "extra-device-vectorization", "extensible-whole-program", "Xptxas", "ptxas-options", "maxrregcount", "rdc",
+        "relocatable-device-code", "ftz", "prec-sqrt", "prec-div", "split-compile", "diag-suppress", "diag-warn",
+        "diag-error", "display-error-number", "no-display-error-number", "Ofast-compile", "builtin-initializer-list",
+        "err-no", "brief-diagnostics", "I", "include-path"
+    };
+    size_t length = strcspn(option, "=");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == length && memcmp(names[i], option, length) == 0)
+            return 1;
+    return option[0] == 'I';
+}
+
+/* The value of `--name=value` or of `--name value`, or NULL when the option is another one. */
+static const char *option_value(const char *option, const char *name, const char *const *all, int count, int *i)
+{
+    size_t length = strlen(name);
+    if (strncmp(option, name, length) != 0)
+        return NULL;
+    if (option[length] == '=')
+        return option + length + 1;
+    if (option[length] == 0 && *i + 1 < count)
+        return all[++*i];
+    return NULL;
+}
+
+static int set_architecture(options *o, const char *value)
+{
+    const char *digits = strncmp(value, "sm_", 3) == 0 ? value + 3 : strncmp(value, "compute_", 8) == 0 ? value + 8 : "";
+    int number = atoi(digits);
+    snprintf(o->architecture, sizeof o->architecture, "%s", digits);
+    return number >= 50 && number < 200;
+}
+
+static void add_macro(options *o, const char *flag, const char *value)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s", flag, value);
+    list_add(&o->macros, text);
+}
+
+/* Reads one option, and its value where that is an option string of its own. */
+static int read_option(options *o, const char *const *all, int count, int *i)
+{
+    const char *option = all[*i], *value;
+    if (option[0] != '-')
+        return 0;
+    option += option[1] == '-' ? 2 : 1;
+    if ((value = option_value(option, "gpu-architecture", all, count, i)) ||
+        (value = option_value(option, "arch", all, count, i)))
+        return set_architecture(o, value);
+    if ((value = option_value(option, "std", all, count, i))) {
+        snprintf(o->standard, sizeof o->standard, "-std=gnu++%s", strncmp(value, "c++", 3) == 0 ? value + 3 : "?");
+        return strcmp(value, "c++17") == 0 || strcmp(value, "c++20") == 0 || strcmp(value, "c++14") == 0 ||
+               strcmp(value, "c++11") == 0 || strcmp(value, "c++03") == 0;
+    }
+    if ((value = option_value(option, "fmad", all, count, i))) {
+        o->fmad = strcmp(value, "true") == 0;
+        return o->fmad || strcmp(value, "false") == 0;
+    }
+    if ((value = option_value(option, "define-macro", all, count, i)) ||
+        (value = option_value(option, "D", all, count, i)))
+        add_macro(o, "-D", value);
+    else if ((value = option_value(option, "undefine-macro", all, count, i)) ||
+             (value = option_value(option, "U", all, count, i)))
+        add_macro(o, "-U", value);
+    else if ((option[0] == 'D' || option[0] == 'U') && option[1])
+        add_macro(o, option[0] == 'D' ? "-D" : "-U", option + 1);
+    else if ((value = option_value(option, "pre-include", all, count, i)) ||
+             (value = option_value(option, "include", all, count, i)))
+        snprintf(o->preinclude, sizeof o->preinclude, "%s", value);
+    else if (strcmp(option, "Xptxas") == 0 || strcmp(option, "I") == 0 || strcmp(option, "include-path") == 0)
+        (*i)++;
+    else
+        return is_harmless(option);
+    return 1;
+}
+
+static int read_options(options *o, program *p, const char *const *all, int count)
+{
+    snprintf(o->standard, sizeof o->standard, "-std=gnu++17");
+    snprintf(o->architecture, sizeof o->architecture, "75");
+    o->fmad = 1;
+    for (int i = 0; i < count; i++) {
+        int at = i;
+        if (!read_option(o, all, count, &i)) {
+            sim_print(&p->log, "nvrtc: error: invalid value or unrecognized option: %s\n", all[at]);
+            return 0;
+        }
+    }
+    /* The shim needs C++17; older standards only allow less. */
+    if (strcmp(o->standard, "-std=gnu++20") != 0)
+        snprintf(o->standard, sizeof o->standard, "-std=gnu++17");
+    return 1;
+}
+
+/* ----------------------------------------------------------------------------------- the compiler's messages */
+
+/* The PTX instruction behind a name like sim_ptx_cvt_rn in a message; NULL when there is none. */
+static char *find_instruction(const char *message, const char *asm_names)
+{
+    const char *name = strstr(message, "sim_ptx_");
+    if (!name)
+        return NULL;
+    size_t length = 0;
+    while (isalnum((unsigned char)name[length]) || name[length] == '_')
+        length++;
+    for (const char *p = asm_names; *p; p += strcspn(p, "\n") + 1)
+        if (strncmp(p, name, length) == 0 && p[length] == ' ')
+            return strndup(p + length + 1, strcspn(p + length + 1, "\n"));
+    return NULL;
+}
+
+static void print_message(sim_buffer *log, const char *message, const char *asm_names)
+{
+    char *instruction = find_instruction(message, asm_names);
+    if (instruction && strstr(message, "not declared"))
+        sim_print(log, "error: the simulator knows no PTX instruction \"%s\"\n", instruction);
+    else if (instruction)
+        sim_print(log, "%s (PTX instruction \"%s\")\n", message, instruction);
+    else
+        sim_print(log, "%s\n", message);
+    free(instruction);
+}
+
+/* g++'s "x.cu:3:7: error: ..." -> "x.cu(3): error: ...". Returns 1 for an error. */
+static int print_diagnostic(sim_buffer *log, char *line, const char *asm_names)
+{
+    char *undefined = strstr(line, "undefined reference to `");
+    if (undefined) {
+        undefined += strlen("undefined reference to `");
+        sim_print(log, "error: unresolved extern function '%.*s'\n", (int)strcspn(undefined, "'"), undefined);
+        return 1;
+    }
+    for (char *colon = strchr(line, ':'); colon; colon = strchr(colon + 1, ':')) {
+        int number, column, used = 0;
+        if (sscanf(colon, ":%d:%d: %n", &number, &column, &used) != 2 || !used)
+            continue;
+        char *message = colon + used;
+        *colon = 0;
+        if (strncmp(line, "h/", 2) == 0)                /* the folder of the in-memory headers */
+            line += 2;
+        message += strncmp(message, "fatal ", 6) == 0 ? 6 : 0;
+        message += strspn(message, " ");
+        if (strncmp(line, "name expression", 15) == 0)
+            sim_print(log, "%s: ", line);
+        else
+            sim_print(log, "%s(%d): ", line, number);
+        print_message(log, message, asm_names);
+        return strncmp(message, "error:", 6) == 0;
+    }
+    return 0;
+}
+
+static void print_diagnostics(program *p, char *text, const char *asm_names)
+{
+    int errors = 0;
+    char *all = strdup(text), *rest = text;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
+        errors += print_diagnostic(&p->log, line, asm_names);
+    if (!errors) {                                      /* something else went wrong; show it as it is */
+        sim_print(&p->log, "%s\n", all);
+        errors = 1;
+    }
+    sim_print(&p->log, "\n%d error%s detected in the compilation of \"%s\".\n", errors, errors == 1 ? "" : "s",
+              p->name);
+    free(all);
+}
+
+/* ------------------------------------------------------------------------------------------------ the passes */
+
+static int header_name_allowed(const char *name)
+{
+    return name[0] != '/' && !strstr(name, "..");
+}
+
+/* Writes the in-memory headers into h/. */
+static int write_headers(const program *p, const char *folder)
+{
+    char path[768];
+    snprintf(path, sizeof path, "%s/h", folder);
+    if (mkdir(path, 0700))
+        return 0;
+    for (int i = 0; i < p->headers.count; i++) {
+        if (!header_name_allowed(p->header_names.items[i]))
+            return 0;
+        snprintf(path, sizeof path, "h/%s", p->header_names.items[i]);
+        for (char *slash = strchr(path + 2, '/'); slash; slash = strchr(slash + 1, '/')) {
+            char part[1100];
+            snprintf(part, sizeof part, "%s/%.*s", folder, (int)(slash - path), path);
+            mkdir(part, 0700);
+        }
+        if (!write_file(folder, path, p->headers.items[i], strlen(p->headers.items[i])))
+            return 0;
+    }
+    return 1;
+}
+
+/* The source behind what NVRTC predefines. */
+static void write_first_input(const program *p, const options *o, sim_buffer *b)
+{
+    size_t digits = strspn(o->architecture, "0123456789");
+    sim_print(b, "#define __CUDACC__ 1\n#define __CUDACC_RTC__ 1\n#define __NVCC__ 1\n"
+                 "#define __CUDACC_VER_MAJOR__ 13\n#define __CUDACC_VER_MINOR__ 0\n"
+                 "#define __CUDA_ARCH__ %.*s0\n#define __IGNIS_SIM__ 1\n", (int)digits, o->architecture);
+    if (o->architecture[digits] == 'a')
+        sim_print(b, "#define __CUDA_ARCH_FEAT_SM%.*s_ALL 1\n", (int)digits, o->architecture);
+    sim_print(b, "#ifdef NDEBUG\n#define assert(e) ((void)0)\n#else\n"
+                 "#define assert(e) ((e) ? (void)0 : sim_assert_fail(\"assertion failed: \" #e, __FILE__, __LINE__))\n"
+                 "#endif\n#define NULL 0\n");
+    if (o->preinclude[0])
+        sim_print(b, "#include \"%s\"\n", o->preinclude);
+    sim_print(b, "#line 1 \"%s\"\n%s\n", p->name, p->source);
+}
+
+static int preprocess(program *p, const options *o, const char *folder)
+{
+    sim_buffer input = { 0 };
+    list command = { 0 };
+    write_first_input(p, o, &input);
+    int written = write_file(folder, "input.cpp", input.text, input.length);
+    free(input.text);
+    list_add(&command, toolchain.compiler);
+    list_add(&command, o->standard);
+    list_add_words(&command, "-E -w -nostdinc -I h -Ulinux -Uunix -fdiagnostics-color=never -o output.ii");
+    for (int i = 0; i < o->macros.count; i++)
+        list_add(&command, o->macros.items[i]);
+    list_add(&command, "input.cpp");
+    int status = written ? run_command(command.items, folder, "messages") : -1;
+    list_free(&command);
+    return status;
+}
+
+static int compile(const options *o, const char *folder)
+{
+    list command = { 0 };
+    list_add(&command, toolchain.compiler);
+    list_add(&command, o->standard);
+    for (int i = 0; i < toolchain.flags.count; i++)
+        list_add(&command, toolchain.flags.items[i]);
+    list_add(&command, o->fmad ? "-ffp-contract=fast" : "-ffp-contract=off");
+    list_add_words(&command, "-Ulinux -Uunix -o image.so kernel.cpp -lm -lc -lgcc");
+    int status = run_command(command.items, folder, "messages");
+    list_free(&command);
+    return status;
+}
+
+/* In-memory headers keep the folder h/ out of line markers, so __FILE__ and messages show their own names. */
+static void strip_header_folder(char *text)
+{
+    for (char *p = text; (p = strstr(p, "\n# ")) != NULL; p += 3) {
+        char *quote = strchr(p, '"'), *end = strchr(p + 1, '\n');
+        if (quote && end && quote < end && strncmp(quote + 1, "h/", 2) == 0)
+            memmove(quote + 1, quote + 3, strlen(quote + 3) + 1);
+    }
+}
+
+static int write_kernel_file(program *p, const char *folder, sim_buffer *asm_names)
+{
+    sim_buffer out = { 0 }, errors = { 0 };
+    char *source = read_file(folder, "output.ii", NULL);
+    if (!source)
+        return 0;
+    strip_header_folder(source);
+    sim_print(&out, "#include \"shim.h\"\n");
+    p->lowered = calloc((size_t)p->expressions.count + 1, sizeof *p->lowered);
+    int rewritten = sim_rewrite(source, (const char *const *)p->expressions.items, p->expressions.count, p->lowered,
+                                &out, asm_names, &errors);
+    int written = write_file(folder, "kernel.cpp", out.text, out.length);
+    for (size_t i = 0; i < sizeof embedded / sizeof embedded[0]; i++)
+        written &= write_file(folder, embedded[i].name, embedded[i].text, strlen(embedded[i].text));
+    if (!rewritten)
+        sim_append(&p->log, errors.text, errors.length);
+    free(out.text);
+    free(errors.text);
+    free(source);
+    return written && rewritten;
+}
+
+static int compile_in_folder(program *p, const options *o, const char *folder)
+{
+    sim_buffer asm_names = { 0 };
+    sim_append(&asm_names, "", 0);
+    int status = write_headers(p, folder) ? preprocess(p, o, folder) : -1;
+    if (status == 0 && !write_kernel_file(p, folder, &asm_names)) {
+        free(asm_names.text);
+        return NVRTC_COMPILATION;
+    }
+    if (status == 0)
+        status = compile(o, folder);
+    char *messages = status == 0 ? NULL : read_file(folder, "messages", NULL);
+    if (status == 0)
+        p->image = read_file(folder, "image.so", &p->image_size);
+    else if (status == -1 || !messages)
+        sim_print(&p->log, "error: the simulator cannot run the C++ compiler \"%s\" (IGNIS_SIM_CXX)\n",
+                  toolchain.compiler);
+    else
+        print_diagnostics(p, messages, asm_names.text);
+    free(messages);
+    free(asm_names.text);
+    return p->image ? NVRTC_SUCCESS : NVRTC_COMPILATION;
+}
+
+/* ------------------------------------------------------------------------------------------- the public calls */
+
+EXPORT const char *nvrtcGetErrorString(int result)
+{
+    static const char *const names[] = {
+        "NVRTC_SUCCESS", "NVRTC_ERROR_OUT_OF_MEMORY", "NVRTC_ERROR_PROGRAM_CREATION_FAILURE",
+        "NVRTC_ERROR_INVALID_INPUT", "NVRTC_ERROR_INVALID_PROGRAM", "NVRTC_ERROR_INVALID_OPTION",
+        "NVRTC_ERROR_COMPILATION", "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE",
+        "NVRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION", "NVRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION",
+        "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID", "NVRTC_ERROR_INTERNAL_ERROR"
+    };
+    return result >= 0 && result < (int)(sizeof names / sizeof names[0]) ? names[result] : "NVRTC_ERROR unknown";
+}
+
+/* Major 99 is no NVRTC's; minor changes with all that changes an image. */
+EXPORT int nvrtcVersion(int *major, int *minor)
+{
+    if (!major || !minor)
+        return NVRTC_INVALID_INPUT;
+    setup();
+    *major = 99;
+    *minor = toolchain.version;
+    return NVRTC_SUCCESS;
+}
+
+static const int architectures[] = { 75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121 };
+
+EXPORT int nvrtcGetNumSupportedArchs(int *count)
+{
+    if (!count)
+        return NVRTC_INVALID_INPUT;
+    *count = (int)(sizeof architectures / sizeof architectures[0]);
+    return NVRTC_SUCCESS;
+}
+
+EXPORT int nvrtcGetSupportedArchs(int *out)
+{
+    if (!out)
+        return NVRTC_INVALID_INPUT;
+    memcpy(out, architectures, sizeof architectures);
+    return NVRTC_SUCCESS;
+}
+
+EXPORT int nvrtcCreateProgram(program **out, const char *source, const char *name, int header_count,
+                              const char *const *headers, const char *const *header_names)
+{
+    if (!out || !source || header_count < 0 || (header_count && (!headers || !header_names)))
+        return NVRTC_INVALID_INPUT;
+    program *p = calloc(1, sizeof *p);
+    if (!p)
+        return NVRTC_OUT_OF_MEMORY;
+    p->name = strdup(name && *name ? name : "default_program");
+    p->source = strdup(source);
+    for (int i = 0; i < header_count; i++) {
+        list_add(&p->headers, headers[i]);
+        list_add(&p->header_names, header_names[i]);
+    }
+    sim_append(&p->log, "", 0);
+    *out = p;
+    return NVRTC_SUCCESS;
+}
+
+static void forget_result(program *p)
+{
+    for (int i = 0; p->lowered && i < p->expressions.count; i++)
+        free(p->lowered[i]);
+    free(p->lowered);
+    free(p->image);
+    p->lowered = NULL;
+    p->image = NULL;
+    p->image_size = 0;
+    p->log.length = 0;
+    sim_append(&p->log, "", 0);
+}
+
+EXPORT int nvrtcDestroyProgram(program **program_pointer)
+{
+    if (!program_pointer || !*program_pointer)
+        return NVRTC_INVALID_PROGRAM;
+    program *p = *program_pointer;
+    forget_result(p);
+    list_free(&p->headers);
+    list_free(&p->header_names);
+    list_free(&p->expressions);
+    free(p->log.text);
+    free(p->name);
+    free(p->source);
+    free(p);
+    *program_pointer = NULL;
+    return NVRTC_SUCCESS;
+}
+
+EXPORT int nvrtcCompileProgram(program *p, int option_count, const char *const *option_texts)
+{
+    options o;
+    char folder[256];
+    if (!p)
+        return NVRTC_INVALID_PROGRAM;
+    setup();
+    forget_result(p);
+    memset(&o, 0, sizeof o);
+    if (toolchain.bad_lane) {
+        sim_print(&p->log, "error: IGNIS_SIM_SANITIZE is address or thread, not \"%s\"\n", toolchain.bad_lane);
+        return NVRTC_COMPILATION;
+    }
+    if (!read_options(&o, p, option_texts, option_count)) {
+        list_free(&o.macros);
+        return NVRTC_INVALID_OPTION;
+    }
+    int result = NVRTC_INTERNAL_ERROR;
+    if (make_folder(folder, sizeof folder)) {
+        result = compile_in_folder(p, &o, folder);
+        if (!getenv("IGNIS_SIM_KEEP"))
+            remove_folder(folder);
+    } else
+        sim_print(&p->log, "error: the simulator cannot make a folder in %s\n", environment("TMPDIR", "/tmp"));
+    list_free(&o.macros);
+    p->compiled = 1;
+    return result;
+}
+
+EXPORT int nvrtcGetProgramLogSize(program *p, size_t *size)
+{
+    if (!p || !size)
+        return p ? NVRTC_INVALID_INPUT : NVRTC_INVALID_PROGRAM;
+    *size = p->log.length + 1;
+    return NVRTC_SUCCESS;
+}
+
+EXPORT int nvrtcGetProgramLog(program *p, char *log)
+{
+    if (!p || !log)
+        return p ? NVRTC_INVALID_INPUT : NVRTC_INVALID_PROGRAM;
+    memcpy(log, p->log.text, p->log.length + 1);
+    return NVRTC_SUCCESS;
+}
+
+EXPORT int nvrtcGetCUBINSize(program *p, size_t *size)
+{
+    if (!p || !size)
+        return p ? NVRTC_INVALID_INPUT : NVRTC_INVALID_PROGRAM;
+    *size = p->image_size;
+    return p->image ? NVRTC_SUCCESS : NVRTC_INVALID_PROGRAM;
+}
+
+EXPORT int nvrtcGetCUBIN(program *p, char *image)
+{
+    if (!p || !image)
+        return p ? NVRTC_INVALID_INPUT : NVRTC_INVALID_PROGRAM;
+    if (!p->image)
+        return NVRTC_INVALID_PROGRAM;
+    memcpy(image, p->image, p->image_size);
+    return NVRTC_SUCCESS;
+}
+
+EXPORT int nvrtcGetPTXSize(program *p, size_t *size)
+{
+    return nvrtcGetCUBINSize(p, size);
+}
+
+EXPORT int nvrtcGetPTX(program *p, char *image)
+{
+    return nvrtcGetCUBIN(p, image);
+}
+
+EXPORT int nvrtcAddNameExpression(program *p, const char *expression)
+{
+    if (!p || !expression)
+        return p ? NVRTC_INVALID_INPUT : NVRTC_INVALID_PROGRAM;
+    if (p->compiled)
+        return NVRTC_NO_NAME_EXPRESSIONS_AFTER_COMPILATION;
+    list_add(&p->expressions, expression);
+    return NVRTC_SUCCESS;
+}
+
+EXPORT int nvrtcGetLoweredName(program *p, const char *expression, const char **lowered)
+{
+    if (!p || !expression || !lowered)
+        return p ? NVRTC_INVALID_INPUT : NVRTC_INVALID_PROGRAM;
+    if (!p->compiled)
+        return NVRTC_NO_LOWERED_NAMES_BEFORE_COMPILATION;
+    for (int i = 0; p->lowered && i < p->expressions.count; i++)
+        if (strcmp(p->expressions.items[i], expression) == 0 && p->lowered[i]) {
+            *lowered = p->lowered[i];
+            return NVRTC_SUCCESS;
+        }
+    return NVRTC_NAME_EXPRESSION_NOT_VALID;
+}
