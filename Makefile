@@ -49,9 +49,10 @@ simulator:
 ignis_kernels.h: build/embed $(wildcard kernels/*)
 	build/embed
 
-build/embed: tools/embed.c
+build/%: tools/%.c
 	@mkdir -p build
-	$(CC) -O1 $< -o $@
+	$(CC) -O1 -I. $< -o $@ -ldl -lpthread
+build/nvrtc_check: ignis_kernels.h
 
 $(OUT)/%: examples/%.c $(HEADERS)
 	@mkdir -p $(OUT)
@@ -100,8 +101,9 @@ test-memcheck:
 check-compile: ignis_kernels.h
 	@sh tests/compile/run.sh
 
-check-kernels: build/embed
-	@sh tools/check_kernels.sh
+check-kernels: build/embed build/nvrtc_check
+	build/embed --check
+	env -u IGNIS_NVRTC_LIBRARY build/nvrtc_check
 
 check-docs: $(SIMULATOR) ignis_kernels.h
 	@sh tools/check_docs.sh

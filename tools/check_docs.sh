@@ -2,9 +2,9 @@
 # Checks what the documentation says:
 #   - every public function of the headers has a comment with Returns:, Errors:, Ownership: and Threads:, which names it
 #     (adjacent declarations share one; _suffix is enough of a name there);
-#   - the README's program compiles by the README's command lines and prints the README's output;
-#   - the examples in the headers' manuals, between "---- begin example NAME" and "---- end example", compile and run:
-#     each is a whole program.
+#   - the README's program is examples/hello.c, compiles by the README's command lines, and prints the README's output;
+#   - the examples in the headers' manuals, between "---- begin example NAME" and "---- end example", compile and run: each is
+#     a whole program, or what stands between ignis_setup and ignis_shutdown in one.
 # The programs run where the environment says: on the GPU, or on the simulator.
 
 out=build/docs
@@ -43,6 +43,7 @@ awk -v out=$out '
     /^```/ { if (open) { open = 0; close(file) } else { open = 1; file = out "/readme." substr($0, 4) "." ++blocks[substr($0, 4)] }; next }
     open { print >file }
 ' README.md
+sed '1,/^\*\//d' examples/hello.c | diff - $out/readme.c.1 || fail 'README.md: the program differs from examples/hello.c'
 mkdir $out/project
 cp $headers ignis_kernels.h $out/project
 cp $out/readme.c.1 $out/project/hello.c
@@ -68,6 +69,15 @@ examples=0
 for program in "$out"/manual_*.c; do
     if ! [ -e "$program" ]; then continue; fi
     examples=$((examples + 1))
+    if ! grep -q 'int main(' "$program"; then
+        {
+            printf '#define IGNIS_IMPLEMENTATION\n#include "ignis.h"\n#include <stdio.h>\n'
+            printf 'int main(void)\n{\n    ignis_setup(NULL);\n'
+            cat "$program"
+            printf '    return ignis_status_last() != IGNIS_OK || ignis_shutdown() != IGNIS_OK;\n}\n'
+        } >"$out/whole.c"
+        mv "$out/whole.c" "$program"
+    fi
     ${CC:-cc} -Wall -Wextra -Werror -I. "$program" -o "${program%.c}" -lm -ldl -lpthread || fail "$program does not compile"
     "${program%.c}" >"${program%.c}.log" 2>&1 || { cat "${program%.c}.log" && fail "$program: status $?"; }
 done
