@@ -152,7 +152,7 @@ enum {
     NEEDS_INIT,     /* cuInit was called, in this process */
     NEEDS_HEALTHY,  /* the thread has a current context that is alive and has no lasting error */
     NEEDS_MASK = 15,
-    UNSAFE = 16     /* not allowed while some stream captures (see capture_forbids) */
+    UNSAFE = 16     /* not while a stream captures, see capture_forbids */
 };
 
 /* Every exported function that counts: name, kind, needs. The single list behind fault injection, call counts and
@@ -235,6 +235,18 @@ enum {
     X(cuFuncSetAttribute, module, NEEDS_HEALTHY) \
     X(cuFuncGetParamInfo, query, NEEDS_HEALTHY) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, query, NEEDS_HEALTHY) \
+    X(cuStreamBeginCapture_v2, graph, NEEDS_HEALTHY) \
+    X(cuStreamEndCapture, graph, NEEDS_HEALTHY) \
+    X(cuStreamIsCapturing, query, NEEDS_HEALTHY) \
+    X(cuStreamGetCaptureInfo_v2, query, NEEDS_HEALTHY) \
+    X(cuThreadExchangeStreamCaptureMode, query, NEEDS_INIT) \
+    X(cuGraphCreate, graph, NEEDS_INIT) \
+    X(cuGraphGetNodes, query, NEEDS_INIT) \
+    X(cuGraphDestroy, release, NEEDS_INIT) \
+    X(cuGraphInstantiateWithFlags, graph, NEEDS_HEALTHY | UNSAFE) \
+    X(cuGraphUpload, graph, NEEDS_HEALTHY) \
+    X(cuGraphLaunch, launch, NEEDS_HEALTHY) \
+    X(cuGraphExecDestroy, release, NEEDS_INIT) \
     X(cuLaunchKernel, launch, NEEDS_HEALTHY) \
     X(cuLaunchCooperativeKernel, launch, NEEDS_HEALTHY)
 
@@ -285,8 +297,11 @@ static const char *const stream_modes[STREAMS_COUNT] = {"eager", "lazy", "thread
 typedef struct sim_context sim_context;
 typedef struct sim_stream sim_stream;
 typedef struct sim_op sim_op;
+typedef struct sim_capture sim_capture;
+typedef struct sim_plan sim_plan;
 
-typedef enum { OBJECT_FREE, OBJECT_CONTEXT, OBJECT_STREAM, OBJECT_EVENT, OBJECT_MODULE, OBJECT_FUNCTION } sim_object_kind;
+typedef enum { OBJECT_FREE, OBJECT_CONTEXT, OBJECT_STREAM, OBJECT_EVENT, OBJECT_MODULE, OBJECT_FUNCTION, OBJECT_GRAPH,
+               OBJECT_GRAPH_EXEC } sim_object_kind;
 
 /* Handles are not pointers but a table slot and its generation, so a stale or invented one is always recognised. */
 typedef struct sim_slot {
@@ -347,7 +362,7 @@ typedef struct sim_module_object {
     sim_function *functions;
 } sim_module_object;
 
-typedef enum { WORK_NOTHING, WORK_COPY, WORK_FILL, WORK_KERNEL, WORK_CALL } sim_work_kind;
+typedef enum { WORK_NOTHING, WORK_COPY, WORK_FILL, WORK_KERNEL, WORK_CALL, WORK_GRAPH } sim_work_kind;
 
 typedef enum { SIDE_ANY, SIDE_HOST, SIDE_DEVICE } sim_side;
 
@@ -375,7 +390,28 @@ typedef struct sim_work {
     sim_launch launch;
     CUhostFn call;
     void *call_data;
+    sim_plan *plan;
 } sim_work;
+
+/* Nodes of a graph, by number. */
+typedef struct sim_nodes { int *numbers, count; } sim_nodes;
+
+/* What a graph does: work in the order of its capture, which is one that honours all dependencies. Never changed once the
+   capture ended, so graphs, executable graphs and launches in flight share it. */
+struct sim_plan {
+    int references, count, room;
+    struct { sim_work work; sim_nodes after; } *nodes;
+};
+
+/* Streams being captured into one graph. Lives as long as a stream or an event points at it. */
+struct sim_capture {
+    int references;
+    unsigned long long id;
+    sim_stream *origin;         /* where it began and has to end; NULL once it ended */
+    int mode, invalid;
+    pthread_t thread;
+    sim_plan *plan;
+};
 
 /* Work in a stream. Alive while queued and while an event or another operation points at it. */
 struct sim_op {
@@ -399,6 +435,8 @@ struct sim_stream {
     int dead;                   /* destroyed; goes when its queue is empty */
     int worker;                 /* has a thread */
     sim_op *head, *tail;
+    sim_capture *capture;       /* being captured into */
+    sim_nodes last;             /* nodes that the next one comes after */
 };
 
 typedef struct sim_event {
@@ -406,6 +444,8 @@ typedef struct sim_event {
     sim_context *context;
     unsigned flags;
     sim_op *op;                 /* the last record, or NULL */
+    sim_capture *capture;       /* the last record was captured; `last` are the nodes it comes after */
+    sim_nodes last;
 } sim_event;
 
 typedef struct sim_rule { int kind, function; long n, seen; int onwards; } sim_rule;
@@ -436,6 +476,7 @@ static _Thread_local struct {
     sim_context *stack[MAX_DEPTH];
     int depth;
     int in_callback;            /* inside a host function, where the driver must not be called */
+    int capture_mode;           /* which captures forbid this thread's unsafe calls */
 } thread;
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -537,6 +578,8 @@ static int count_call(int function)
 
 /* >>entry: what every function does first and last */
 
+static int capture_forbids(void);
+
 static sim_context *current(void) { return thread.depth ? thread.stack[thread.depth - 1] : NULL; }
 
 static int check_needs(int needs)
@@ -557,6 +600,7 @@ static int begin(int function)
     pthread_mutex_lock(&sim.lock);
     int code = count_call(function);
     if (!code) code = check_needs(functions[function].needs & NEEDS_MASK);
+    if (!code && functions[function].needs & UNSAFE) code = capture_forbids();
     if (code) pthread_mutex_unlock(&sim.lock);
     return code;
 }
@@ -862,12 +906,31 @@ static size_t charged(size_t size) { return round_up(size, 512); }
 
 /* >>streams: queues of operations */
 
+static void plan_release(sim_plan *plan);
+
+static void work_release(sim_work *work)
+{
+    free(work->storage);
+    plan_release(work->plan);
+}
+
+static void plan_release(sim_plan *plan)
+{
+    if (!plan || --plan->references) return;
+    for (int i = 0; i < plan->count; i++) {
+        work_release(&plan->nodes[i].work);
+        free(plan->nodes[i].after.numbers);
+    }
+    free(plan->nodes);
+    free(plan);
+}
+
 static void op_release(sim_op *op)
 {
     if (!op || --op->references) return;
     for (int i = 0; i < op->wait_count; i++) op_release(op->waits[i]);
     free(op->waits);
-    free(op->work.storage);
+    work_release(&op->work);
     free(op);
 }
 
@@ -927,6 +990,8 @@ static int work_check(const sim_work *work)
     return code ? code : check_span(copy->src, extent(copy->src_pitch, copy->width, copy->height), SIDE_ANY, &range);
 }
 
+static int plan_run(const sim_plan *plan, char *text, size_t text_size);
+
 /* Called without the lock. */
 static int work_run(const sim_work *work, char *text, size_t text_size)
 {
@@ -934,6 +999,7 @@ static int work_run(const sim_work *work, char *text, size_t text_size)
         case WORK_NOTHING: break;
         case WORK_COPY: do_copy(&work->copy); break;
         case WORK_FILL: do_fill(&work->fill); break;
+        case WORK_GRAPH: return plan_run(work->plan, text, text_size);
         case WORK_KERNEL: return sim_execute(work->kernel, &work->launch, work->storage, text, text_size);
         case WORK_CALL:
             thread.in_callback++;
@@ -942,6 +1008,19 @@ static int work_run(const sim_work *work, char *text, size_t text_size)
             break;
     }
     return SUCCESS;
+}
+
+static int plan_run(const sim_plan *plan, char *text, size_t text_size)
+{
+    int code = SUCCESS;
+    for (int i = 0; i < plan->count && !code; i++) {
+        pthread_mutex_lock(&sim.lock);
+        code = work_check(&plan->nodes[i].work) ? ERROR_ILLEGAL_ADDRESS : SUCCESS;
+        pthread_mutex_unlock(&sim.lock);
+        if (code) snprintf(text, text_size, "a graph's copy uses memory that is not allocated");
+        else code = work_run(&plan->nodes[i].work, text, text_size);
+    }
+    return code;
 }
 
 static void stream_free(sim_stream *stream)
@@ -1032,19 +1111,26 @@ static int stream_start_worker(sim_stream *stream)
     return stream->worker ? SUCCESS : ERROR_OPERATING_SYSTEM;
 }
 
-/* Queue work behind the stream's earlier work, and behind `after` of another stream. Takes over work.storage, also when it
-   fails. `out`, if given, gets a reference. */
+static int capture_check(sim_stream *stream);
+static int capture_add(sim_stream *stream, sim_work *work);
+static void stream_leave_capture(sim_stream *stream);
+
+/* Queue work behind the stream's earlier work, and behind `after` of another stream; or add it to the graph that the stream
+   is captured into. Takes over what the work holds, also when it fails. `out`, if given, gets a reference; it is for streams
+   that are not captured. */
 static int submit(sim_stream *stream, sim_work work, sim_op *after, sim_op **out)
 {
-    sim_op *op = calloc(1, sizeof *op);
+    int code = capture_check(stream);
+    if (!code && stream->capture) return capture_add(stream, &work);
+    sim_op *op = code ? NULL : calloc(1, sizeof *op);
     if (!op) {
-        free(work.storage);
-        return ERROR_OUT_OF_MEMORY;
+        work_release(&work);
+        return code ? code : ERROR_OUT_OF_MEMORY;
     }
     op->references = 1;
     op->stream = stream;
     op->work = work;
-    int code = op_wait_legacy(op, stream);
+    code = op_wait_legacy(op, stream);
     if (!code) code = op_wait_for(op, after);
     if (!code) code = stream_start_worker(stream);
     if (code) {
@@ -1113,6 +1199,7 @@ static sim_stream *stream_new(sim_context *context, unsigned flags, int priority
 static void stream_destroy(sim_stream *stream)
 {
     if (stream->handle) handle_drop(stream->handle);
+    stream_leave_capture(stream);
     stream->dead = 1;
     if (stream->worker) pthread_cond_broadcast(&sim.moved);
     else if (!stream->head) stream_free(stream);
@@ -1143,6 +1230,192 @@ static int op_query(sim_op *op)
     return context->error;
 }
 
+/* >>capture: work goes into a graph instead of the queue */
+
+enum { CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED };
+
+static void capture_release(sim_capture *capture)
+{
+    if (!capture || --capture->references) return;
+    plan_release(capture->plan);
+    free(capture);
+}
+
+/* The capture is spoilt, and its end will say so. Returns `code`. */
+static int capture_break(sim_capture *capture, int code)
+{
+    capture->invalid = 1;
+    return code;
+}
+
+static void stream_leave_capture(sim_stream *stream)
+{
+    sim_capture *capture = stream->capture;
+    if (!capture) return;
+    if (capture->origin == stream) capture->origin = NULL, capture->invalid = 1;
+    stream->capture = NULL;
+    free(stream->last.numbers);
+    stream->last = (sim_nodes){0};
+    capture_release(capture);
+}
+
+/* Does this thread's mode make it heed the capture? */
+static int capture_concerns(const sim_capture *capture)
+{
+    if (capture->mode == CAPTURE_RELAXED || thread.capture_mode == CAPTURE_RELAXED) return 0;
+    if (pthread_equal(capture->thread, pthread_self())) return 1;
+    return capture->mode == CAPTURE_GLOBAL && thread.capture_mode == CAPTURE_GLOBAL;
+}
+
+/* An unsafe call breaks the captures that it could disturb. */
+static int capture_forbids(void)
+{
+    int code = SUCCESS;
+    for (int i = 0; i < sim.device_count; i++)
+        for (sim_stream *stream = sim.contexts[i].streams; stream; stream = stream->next)
+            if (stream->capture && stream->capture->origin == stream && capture_concerns(stream->capture))
+                code = capture_break(stream->capture, ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    return code;
+}
+
+/* The legacy stream waits for blocking streams, which a captured one cannot be waited for. */
+static int capture_check_legacy(sim_stream *stream)
+{
+    if (stream != stream->context->null_stream) return SUCCESS;
+    for (sim_stream *other = stream->context->streams; other; other = other->next)
+        if (other->capture && !(other->flags & 1)) return capture_break(other->capture, ERROR_STREAM_CAPTURE_IMPLICIT);
+    return SUCCESS;
+}
+
+static int capture_check(sim_stream *stream)
+{
+    if (stream->capture) return stream->capture->invalid ? ERROR_STREAM_CAPTURE_INVALIDATED : SUCCESS;
+    return capture_check_legacy(stream);
+}
+
+/* For calls that wait for a stream or ask about it. */
+static int capture_forbids_wait(sim_stream *stream)
+{
+    if (stream->capture) return capture_break(stream->capture, ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    int code = capture_check_legacy(stream);
+    return code ? code : capture_forbids();
+}
+
+/* The same for events. One recorded in a capture that is over has no meaning. */
+static int capture_forbids_event(sim_event *event)
+{
+    if (!event->capture) return capture_forbids();
+    if (!event->capture->origin) return ERROR_INVALID_VALUE;
+    return capture_break(event->capture, ERROR_CAPTURED_EVENT);
+}
+
+static int nodes_add(sim_nodes *nodes, int number)
+{
+    for (int i = 0; i < nodes->count; i++)
+        if (nodes->numbers[i] == number) return 1;
+    int *numbers = realloc(nodes->numbers, (size_t)(nodes->count + 1) * sizeof *numbers);
+    if (!numbers) return 0;
+    nodes->numbers = numbers;
+    numbers[nodes->count++] = number;
+    return 1;
+}
+
+static int nodes_add_all(sim_nodes *nodes, const sim_nodes *more)
+{
+    for (int i = 0; i < more->count; i++)
+        if (!nodes_add(nodes, more->numbers[i])) return 0;
+    return 1;
+}
+
+static int plan_grow(sim_plan *plan)
+{
+    if (plan->count < plan->room) return 1;
+    int room = plan->room ? plan->room * 2 : 16;
+    void *nodes = realloc(plan->nodes, (size_t)room * sizeof *plan->nodes);
+    if (!nodes) return 0;
+    plan->nodes = nodes;
+    plan->room = room;
+    return 1;
+}
+
+/* Add a node behind the stream's last ones, and make it the last. */
+static int capture_add(sim_stream *stream, sim_work *work)
+{
+    sim_plan *plan = stream->capture->plan;
+    sim_nodes last = {0};
+    if (!plan_grow(plan) || !nodes_add(&last, plan->count)) {
+        work_release(work);
+        return capture_break(stream->capture, ERROR_OUT_OF_MEMORY);
+    }
+    plan->nodes[plan->count].work = *work;
+    plan->nodes[plan->count].after = stream->last;
+    plan->count++;
+    stream->last = last;
+    return SUCCESS;
+}
+
+static void event_forget(sim_event *event);
+
+static int capture_record(sim_stream *stream, sim_event *event)
+{
+    sim_nodes last = {0};
+    if (stream->capture->invalid) return ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (!nodes_add_all(&last, &stream->last)) return free(last.numbers), ERROR_OUT_OF_MEMORY;
+    event_forget(event);
+    event->capture = stream->capture;
+    event->capture->references++;
+    event->last = last;
+    return SUCCESS;
+}
+
+/* Waiting for a captured event draws the stream into its capture. */
+static int capture_join(sim_stream *stream, sim_event *event)
+{
+    sim_capture *capture = event->capture;
+    if (!capture->origin) return ERROR_INVALID_VALUE;
+    if (capture->invalid) return ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (stream == stream->context->null_stream) return capture_break(capture, ERROR_STREAM_CAPTURE_IMPLICIT);
+    if (stream->capture && stream->capture != capture) {
+        capture_break(stream->capture, SUCCESS);
+        return capture_break(capture, ERROR_STREAM_CAPTURE_MERGE);
+    }
+    if (!stream->capture) stream->capture = capture, capture->references++;
+    return nodes_add_all(&stream->last, &event->last) ? SUCCESS : capture_break(capture, ERROR_OUT_OF_MEMORY);
+}
+
+/* Is every node one that `last` come after, or one of them? */
+static int plan_joined(const sim_plan *plan, const sim_nodes *last)
+{
+    char *reached = calloc((size_t)plan->count + 1, 1);
+    int joined = reached != NULL;
+    for (int i = 0; joined && i < last->count; i++) reached[last->numbers[i]] = 1;
+    for (int i = plan->count; joined && i-- > 0;) {     /* a node comes only after nodes with lower numbers */
+        const sim_nodes *after = &plan->nodes[i].after;
+        joined = reached[i];
+        for (int j = 0; j < after->count; j++) reached[after->numbers[j]] = 1;
+    }
+    free(reached);
+    return joined;
+}
+
+static sim_capture *capture_new(sim_stream *stream, int mode)
+{
+    sim_capture *capture = calloc(1, sizeof *capture);
+    sim_plan *plan = calloc(1, sizeof *plan);
+    if (!capture || !plan) return free(capture), free(plan), NULL;
+    plan->references = 1;
+    *capture = (sim_capture){.references = 1, .id = ++sim.next_id, .origin = stream, .mode = mode, .thread = pthread_self(), .plan = plan};
+    return capture;
+}
+
+/* All its streams run work again. The caller keeps a reference of its own. */
+static void capture_end(sim_capture *capture)
+{
+    for (int i = 0; i < sim.device_count; i++)
+        for (sim_stream *stream = sim.contexts[i].streams; stream; stream = stream->next)
+            if (stream->capture == capture) stream_leave_capture(stream);
+}
+
 /* >>contexts */
 
 static int context_open(sim_context *context)
@@ -1160,10 +1433,20 @@ static int context_open(sim_context *context)
     return SUCCESS;
 }
 
+static void event_forget(sim_event *event)
+{
+    op_release(event->op);
+    capture_release(event->capture);
+    free(event->last.numbers);
+    event->op = NULL;
+    event->capture = NULL;
+    event->last = (sim_nodes){0};
+}
+
 static void event_delete(sim_event *event)
 {
     handle_drop(event->handle);
-    op_release(event->op);
+    event_forget(event);
     free(event);
 }
 
@@ -1298,7 +1581,7 @@ static long live_count(const char *kind);
 
 static void report_leaks(void)
 {
-    static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module"};
+    static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module", "graph"};
     if (atomic_load(&sim.forked)) return;
     pthread_mutex_lock(&sim.lock);
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
@@ -1583,7 +1866,11 @@ SIM_API CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 SIM_API CUresult cuCtxSynchronize(void)
 {
     BEGIN(cuCtxSynchronize);
-    return leave(context_finish(current()));
+    sim_context *context = current();
+    for (sim_stream *stream = context->streams; stream; stream = stream->next)
+        if (stream->capture) return leave(capture_break(stream->capture, ERROR_STREAM_CAPTURE_UNSUPPORTED));
+    int code = capture_forbids();
+    return leave(code ? code : context_finish(context));
 }
 
 SIM_API CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
@@ -1842,6 +2129,7 @@ static int submit_copy(sim_copy copy, CUstream handle, int synchronous)
     if (!code) code = check_span(copy.src, extent(copy.src_pitch, copy.width, copy.height), copy.src_side, &from);
     if (code) return code;
     sim_work work = {.kind = WORK_COPY, .copy = copy};
+    if (stream->capture) return submit(stream, work, NULL, NULL);       /* a graph reads and writes when it runs */
     if (synchronous || !to) return submit_and_wait(stream, work);
     if (!from && sim.streams != STREAMS_EAGER) code = stage(&work);
     return code ? code : submit(stream, work, NULL, NULL);
@@ -1983,6 +2271,7 @@ SIM_API CUresult cuStreamQuery(CUstream handle)
     sim_stream *stream;
     BEGIN(cuStreamQuery);
     int code = stream_find(handle, &stream);
+    if (!code) code = capture_forbids_wait(stream);
     return leave(code ? code : op_query(stream->tail));
 }
 
@@ -1991,6 +2280,7 @@ SIM_API CUresult cuStreamSynchronize(CUstream handle)
     sim_stream *stream;
     BEGIN(cuStreamSynchronize);
     int code = stream_find(handle, &stream);
+    if (!code) code = capture_forbids_wait(stream);
     return leave(code ? code : stream_finish(stream));
 }
 
@@ -2079,15 +2369,13 @@ static int event_record(CUevent handle, CUstream stream_handle)
     int code = stream_find(stream_handle, &stream);
     if (code) return code;
     if (!event || event->context != stream->context) return ERROR_INVALID_HANDLE;
+    if (stream->capture) return capture_record(stream, event);
     code = submit(stream, (sim_work){.kind = WORK_NOTHING}, NULL, &op);
     if (code) return code;
     event = handle_get(OBJECT_EVENT, handle);       /* the lock may have been given up */
-    if (event) {
-        sim_op *before = event->op;
-        event->op = op;
-        op = before;
-    }
-    op_release(op);
+    if (!event) return op_release(op), SUCCESS;
+    event_forget(event);
+    event->op = op;
     return SUCCESS;
 }
 
@@ -2109,7 +2397,8 @@ SIM_API CUresult cuEventQuery(CUevent handle)
     BEGIN(cuEventQuery);
     sim_event *event = handle_get(OBJECT_EVENT, handle);
     REQUIRE(event, ERROR_INVALID_HANDLE);
-    return leave(op_query(event->op));
+    int code = capture_forbids_event(event);
+    return leave(code ? code : op_query(event->op));
 }
 
 SIM_API CUresult cuEventSynchronize(CUevent handle)
@@ -2118,6 +2407,8 @@ SIM_API CUresult cuEventSynchronize(CUevent handle)
     sim_event *event = handle_get(OBJECT_EVENT, handle);
     REQUIRE(event, ERROR_INVALID_HANDLE);
     sim_context *context = event->context;
+    int code = capture_forbids_event(event);
+    REQUIRE(!code, code);
     if (event->op) op_finish(event->op);
     return leave(context->error);
 }
@@ -2131,6 +2422,8 @@ SIM_API CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
     REQUIRE(!code, code);
     REQUIRE(event, ERROR_INVALID_HANDLE);
     REQUIRE(flags < 2, ERROR_INVALID_VALUE);
+    if (event->capture) return leave(capture_join(stream, event));
+    if (stream->capture && event->op) return leave(capture_break(stream->capture, ERROR_STREAM_CAPTURE_ISOLATION));
     if (!event->op || event->op->done) return leave(SUCCESS);
     return leave(submit(stream, (sim_work){.kind = WORK_NOTHING}, event->op, NULL));
 }
@@ -2383,6 +2676,176 @@ SIM_API CUresult cuLaunchCooperativeKernel(CUfunction handle, unsigned int grid_
     return leave(ERROR_NOT_SUPPORTED);
 }
 
+/* >>graphs */
+
+typedef struct sim_graph {
+    void *handle;
+    sim_plan *plan;
+} sim_graph;
+
+/* Takes over the caller's reference to the plan. */
+static int graph_new(void *out, sim_object_kind kind, sim_plan *plan)
+{
+    sim_graph *graph = calloc(1, sizeof *graph);
+    if (graph) graph->handle = handle_new(kind, graph, NULL);
+    if (!graph || !graph->handle) {
+        free(graph);
+        plan_release(plan);
+        return ERROR_OUT_OF_MEMORY;
+    }
+    graph->plan = plan;
+    *(void **)out = graph->handle;
+    return SUCCESS;
+}
+
+static int graph_delete(sim_object_kind kind, void *handle)
+{
+    sim_graph *graph = handle_get(kind, handle);
+    if (!graph) return ERROR_INVALID_VALUE;
+    handle_drop(handle);
+    plan_release(graph->plan);
+    free(graph);
+    return SUCCESS;
+}
+
+SIM_API CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
+{
+    sim_stream *stream;
+    BEGIN(cuStreamBeginCapture_v2);
+    int code = stream_find(handle, &stream);
+    REQUIRE(!code, code);
+    REQUIRE((int)mode >= CAPTURE_GLOBAL && (int)mode <= CAPTURE_RELAXED, ERROR_INVALID_VALUE);
+    REQUIRE(stream != stream->context->null_stream, ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    REQUIRE(!stream->capture, ERROR_ILLEGAL_STATE);
+    stream->capture = capture_new(stream, (int)mode);
+    return leave(stream->capture ? SUCCESS : ERROR_OUT_OF_MEMORY);
+}
+
+SIM_API CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
+{
+    sim_stream *stream;
+    BEGIN(cuStreamEndCapture);
+    int code = stream_find(handle, &stream);
+    REQUIRE(!code, code);
+    sim_capture *capture = stream->capture;
+    REQUIRE(out, ERROR_INVALID_VALUE);
+    REQUIRE(capture, ERROR_ILLEGAL_STATE);
+    REQUIRE(capture->origin == stream, capture_break(capture, ERROR_STREAM_CAPTURE_UNMATCHED));
+    REQUIRE(capture->mode == CAPTURE_RELAXED || pthread_equal(capture->thread, pthread_self()), ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    *out = NULL;
+    if (capture->invalid) code = ERROR_STREAM_CAPTURE_INVALIDATED;
+    else if (!plan_joined(capture->plan, &stream->last)) code = ERROR_STREAM_CAPTURE_UNJOINED;
+    capture->references++;
+    capture_end(capture);
+    if (!code) capture->plan->references++, code = graph_new(out, OBJECT_GRAPH, capture->plan);
+    capture_release(capture);
+    return leave(code);
+}
+
+static int capture_status(const sim_stream *stream) { return stream->capture ? 1 + stream->capture->invalid : 0; }
+
+SIM_API CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
+{
+    sim_stream *stream;
+    BEGIN(cuStreamIsCapturing);
+    int code = stream_find(handle, &stream);
+    REQUIRE(!code, code);
+    REQUIRE(status, ERROR_INVALID_VALUE);
+    code = capture_check_legacy(stream);
+    if (!code) *status = capture_status(stream);
+    return leave(code);
+}
+
+/* The graph and its nodes have no handles before the capture ends: none are given. */
+SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                                           const CUgraphNode **nodes, size_t *count)
+{
+    sim_stream *stream;
+    BEGIN(cuStreamGetCaptureInfo_v2);
+    int code = stream_find(handle, &stream);
+    REQUIRE(!code, code);
+    REQUIRE(status, ERROR_INVALID_VALUE);
+    *status = capture_status(stream);
+    if (id) *id = stream->capture ? stream->capture->id : 0;
+    if (graph) *graph = NULL;
+    if (nodes) *nodes = NULL;
+    if (count) *count = 0;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    BEGIN(cuThreadExchangeStreamCaptureMode);
+    REQUIRE(mode && (int)*mode >= CAPTURE_GLOBAL && (int)*mode <= CAPTURE_RELAXED, ERROR_INVALID_VALUE);
+    int before = thread.capture_mode;
+    thread.capture_mode = (int)*mode;
+    *mode = before;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
+{
+    BEGIN(cuGraphCreate);
+    REQUIRE(out && !flags, ERROR_INVALID_VALUE);
+    sim_plan *plan = calloc(1, sizeof *plan);
+    REQUIRE(plan, ERROR_OUT_OF_MEMORY);
+    plan->references = 1;
+    return leave(graph_new(out, OBJECT_GRAPH, plan));
+}
+
+/* Only their number can be asked for. */
+SIM_API CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode *nodes, size_t *count)
+{
+    BEGIN(cuGraphGetNodes);
+    sim_graph *graph = handle_get(OBJECT_GRAPH, handle);
+    REQUIRE(graph && count, ERROR_INVALID_VALUE);
+    REQUIRE(!nodes, ERROR_NOT_SUPPORTED);
+    *count = (size_t)graph->plan->count;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuGraphDestroy(CUgraph handle)
+{
+    BEGIN(cuGraphDestroy);
+    return leave(graph_delete(OBJECT_GRAPH, handle));
+}
+
+SIM_API CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle, unsigned long long flags)
+{
+    (void)flags;
+    BEGIN(cuGraphInstantiateWithFlags);
+    sim_graph *graph = handle_get(OBJECT_GRAPH, handle);
+    REQUIRE(out && graph, ERROR_INVALID_VALUE);
+    graph->plan->references++;
+    return leave(graph_new(out, OBJECT_GRAPH_EXEC, graph->plan));
+}
+
+SIM_API CUresult cuGraphUpload(CUgraphExec handle, CUstream stream_handle)
+{
+    sim_stream *stream;
+    BEGIN(cuGraphUpload);
+    REQUIRE(handle_get(OBJECT_GRAPH_EXEC, handle), ERROR_INVALID_VALUE);
+    return leave(stream_find(stream_handle, &stream));
+}
+
+SIM_API CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
+{
+    sim_stream *stream;
+    BEGIN(cuGraphLaunch);
+    sim_graph *graph = handle_get(OBJECT_GRAPH_EXEC, handle);
+    int code = stream_find(stream_handle, &stream);
+    REQUIRE(!code, code);
+    REQUIRE(graph, ERROR_INVALID_VALUE);
+    graph->plan->references++;
+    return leave(submit(stream, (sim_work){.kind = WORK_GRAPH, .plan = graph->plan}, NULL, NULL));
+}
+
+SIM_API CUresult cuGraphExecDestroy(CUgraphExec handle)
+{
+    BEGIN(cuGraphExecDestroy);
+    return leave(graph_delete(OBJECT_GRAPH_EXEC, handle));
+}
+
 /* >>symbols */
 
 static void *function_address(const char *name, size_t length, const char *suffix)
@@ -2487,10 +2950,11 @@ static long live_count(const char *kind)
     if (!strcmp(kind, "stream")) return count_objects(OBJECT_STREAM);
     if (!strcmp(kind, "event")) return count_objects(OBJECT_EVENT);
     if (!strcmp(kind, "module")) return count_objects(OBJECT_MODULE);
+    if (!strcmp(kind, "graph")) return count_objects(OBJECT_GRAPH) + count_objects(OBJECT_GRAPH_EXEC);
     return -1;
 }
 
-/* How many of a kind are alive: context (references), malloc, bytes, hostalloc, stream, event, module. -1: no such kind. */
+/* How many of a kind are alive: context (references), malloc, bytes, hostalloc, stream, event, module, graph. -1: no such kind. */
 SIM_API long ignis_sim_live(const char *kind)
 {
     pthread_mutex_lock(&sim.lock);

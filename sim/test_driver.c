@@ -45,7 +45,10 @@ typedef void *handle;
     X(cuFuncGetParamInfo, (handle, size_t, size_t *, size_t *)) \
     X(cuLaunchKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **)) \
     X(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *)) X(cuGetErrorName, (int, const char **)) \
-    X(ignis_sim_fail, (const char *))
+    X(cuStreamBeginCapture_v2, (handle, int)) X(cuStreamEndCapture, (handle, handle *)) X(cuStreamIsCapturing, (handle, int *)) \
+    X(cuThreadExchangeStreamCaptureMode, (int *)) X(cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long)) \
+    X(cuGraphGetNodes, (handle, handle *, size_t *)) X(cuGraphLaunch, (handle, handle)) X(cuGraphExecDestroy, (handle)) \
+    X(cuGraphDestroy, (handle)) X(ignis_sim_fail, (const char *))
 
 #define X(name, arguments) static int (*name) arguments;
 FUNCTIONS(X)
@@ -99,7 +102,7 @@ static void load_driver(void)
 /* Nothing may be alive between tests. */
 static void check_empty(void)
 {
-    static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module"};
+    static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module", "graph"};
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) CHECK(ignis_sim_live(watched[i]) == 0);
 }
 
@@ -454,6 +457,105 @@ static void test_faults(void)
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
+static void add_one(void *value) { ++*(int *)value; }
+
+/* Work of two streams, captured, then run three times. */
+static void test_graphs(void)
+{
+    int *pinned = NULL, runs = 0, status = 0;
+    size_t nodes = 0;
+    handle graph = NULL, exec = NULL;
+    context_of(0);
+    handle a = new_stream(), b = new_stream(), event = new_event(), back = new_event();
+    ptr block = new_block(8);
+    OK(cuMemHostAlloc((void **)&pinned, 8, 0));
+    OK(cuStreamBeginCapture_v2(a, 0));
+    CODE(401, cuStreamBeginCapture_v2(a, 0));
+    OK(cuMemcpyHtoDAsync_v2(block, pinned, 4, a));
+    OK(cuEventRecord(event, a));
+    OK(cuStreamWaitEvent(b, event, 0));
+    OK(cuMemcpyDtoDAsync_v2(block + 4, block, 4, b));
+    OK(cuLaunchHostFunc(b, add_one, &runs));
+    OK(cuEventRecord(back, b));
+    OK(cuStreamWaitEvent(a, back, 0));
+    OK(cuMemcpyDtoHAsync_v2(pinned + 1, block + 4, 4, a));
+    OK(cuStreamIsCapturing(b, &status));
+    CHECK(status == 1 && runs == 0);
+    OK(cuStreamEndCapture(a, &graph));
+    OK(cuStreamIsCapturing(b, &status));
+    CHECK(status == 0);
+    CODE(1, cuEventQuery(event));
+    OK(cuGraphGetNodes(graph, NULL, &nodes));
+    CHECK(nodes == 4);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    CODE(1, cuGraphDestroy(graph));
+    for (int i = 0; i < 3; i++) {
+        pinned[0] = 100 + i;
+        OK(cuGraphLaunch(exec, b));
+        OK(cuStreamSynchronize(b));
+        CHECK(pinned[1] == 100 + i && runs == i + 1);
+    }
+    OK(cuGraphExecDestroy(exec));
+    CODE(1, cuGraphLaunch(exec, b));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* Calls that spoil a capture, with the codes that an H200's driver gave. */
+static void test_capture_errors(void)
+{
+    enum { ALLOC, FREE, SYNC, SYNC_OTHER, SYNC_CONTEXT, QUERY, QUERY_EVENT, QUERY_CAPTURED, END_OTHER, OUTSIDE_EVENT, UNJOINED, HARMLESS,
+           RELAXED, CASES };
+    static const struct { int code, end; } expected[CASES] = {
+        [ALLOC] = {900, 901}, [FREE] = {900, 901}, [SYNC] = {900, 901}, [SYNC_OTHER] = {900, 901}, [SYNC_CONTEXT] = {900, 901},
+        [QUERY] = {900, 901}, [QUERY_EVENT] = {900, 901}, [QUERY_CAPTURED] = {907, 901}, [END_OTHER] = {903, 901},
+        [OUTSIDE_EVENT] = {905, 901}, [UNJOINED] = {0, 904}, [HARMLESS] = {0, 0}, [RELAXED] = {0, 0}
+    };
+    int value = 0, mode = 2;
+    handle graph = NULL, blocking;
+    size_t free_bytes;
+    context_of(0);
+    handle a = new_stream(), b = new_stream(), event = new_event(), outside = new_event();
+    ptr block = new_block(8), other = 0;
+    OK(cuEventRecord(outside, b));
+    for (int i = 0; i < CASES; i++) {
+        int code = -1;
+        OK(cuStreamBeginCapture_v2(a, 0));
+        OK(cuMemsetD8Async(block, 0, 8, a));
+        OK(cuEventRecord(event, a));
+        if (i == END_OTHER || i == UNJOINED) OK(cuStreamWaitEvent(b, event, 0));
+        if (i == RELAXED) OK(cuThreadExchangeStreamCaptureMode(&mode));
+        switch (i) {
+        case ALLOC: code = cuMemAlloc_v2(&other, 8); break;
+        case FREE: code = cuMemFree_v2(block); break;
+        case SYNC: code = cuStreamSynchronize(a); break;
+        case SYNC_OTHER: code = cuStreamSynchronize(b); break;
+        case SYNC_CONTEXT: code = cuCtxSynchronize(); break;
+        case QUERY: code = cuStreamQuery(a); break;
+        case QUERY_EVENT: code = cuEventQuery(outside); break;
+        case QUERY_CAPTURED: code = cuEventQuery(event); break;
+        case END_OTHER: code = cuStreamEndCapture(b, &graph); break;
+        case OUTSIDE_EVENT: code = cuStreamWaitEvent(a, outside, 0); break;
+        case UNJOINED: code = cuMemsetD8Async(block, 0, 4, b); break;
+        case HARMLESS: code = cuMemGetInfo_v2(&free_bytes, &free_bytes) || cuMemcpyDtoH_v2(&value, block, 4); break;
+        case RELAXED: code = cuMemAlloc_v2(&other, 8); break;
+        }
+        CODE(expected[i].code, code);
+        CODE(expected[i].end, cuStreamEndCapture(a, &graph));
+        if (!expected[i].end) OK(cuGraphDestroy(graph));
+    }
+    OK(cuThreadExchangeStreamCaptureMode(&mode));
+    CODE(900, cuStreamBeginCapture_v2(NULL, 0));
+    CODE(401, cuStreamEndCapture(a, &graph));
+    OK(cuStreamCreate(&blocking, 0));
+    OK(cuStreamBeginCapture_v2(blocking, 0));
+    CODE(906, cuMemcpyDtoH_v2(&value, block, 4));
+    CODE(901, cuMemsetD8Async(block, 0, 4, blocking));
+    CODE(901, cuStreamEndCapture(blocking, &graph));
+    OK(cuMemcpyDtoH_v2(&value, block, 4));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
 /* Threads with a stream, a block and an event each, all on one device. */
 static void *hammer(void *argument)
 {
@@ -636,7 +738,7 @@ static void run_tests(void)
 {
     char *image = compile_kernels();
     void (*const tests[])(void) = {test_devices, test_symbols, test_contexts, test_memory, test_pinned, test_copy_snapshot, test_events,
-                                   test_host_function, test_legacy_stream, test_peer, test_faults, test_threads};
+                                   test_host_function, test_legacy_stream, test_peer, test_faults, test_graphs, test_capture_errors, test_threads};
     CODE(3, cuDeviceGet(&(int){0}, 0));
     OK(cuInit(0));
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tests[i](), check_empty();
