@@ -914,8 +914,7 @@ static void write_entry(rewriter *r, const chunk *c, const char *name, const cha
                         int wants_mangled_name)
 {
     const char *strip = expression + strspn(expression, "& ");
-    sim_print(r->out, "SIM_ENTRY(\"%s\", ", name);
-    sim_print(r->out, wants_mangled_name ? "(void (*)())&%s, " : "0, ", strip);
+    sim_print(r->out, "SIM_ENTRY(\"%s\", %d, ", name, wants_mangled_name);
     if (c)
         write_bounds(r, c);
     else

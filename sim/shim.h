@@ -105,7 +105,14 @@ SIM_QUIET uint3 sim_grid_dim()
     return uint3{ sim_this_block.grid_dim[0], sim_this_block.grid_dim[1], sim_this_block.grid_dim[2] };
 }
 SIM_QUIET void sim_set_thread(unsigned x, unsigned y, unsigned z) { sim_this_thread = uint3{ x, y, z }; }
-SIM_QUIET void sim_enter_block(const sim_block *block) { sim_this_block = *block; }
+/* A thread's first access to a module's variables allocates them, through a call that in glibc before 2.39 loses
+   vector registers, which the compiler takes for safe (bug 31372). Here none is in use. */
+static __attribute__((noinline, noclone)) void sim_touch_variables() { sim_this_thread.x = 0; }
+SIM_QUIET void sim_enter_block(const sim_block *block)
+{
+    sim_touch_variables();
+    sim_this_block = *block;
+}
 SIM_QUIET char *sim_dynamic_shared() { return (char *)sim_this_block.dynamic_shared; }
 SIM_QUIET unsigned sim_processor() { return sim_this_block.processor; }
 
@@ -542,8 +549,10 @@ struct sim_kernel_of<Kernel> : sim_parameters<A...> {
     }
 };
 
-#define SIM_ENTRY(name, address, max_threads, flags, ...)                                                        \
-    { name, (const void *)(address), sim_kernel_of<__VA_ARGS__>::run, sim_kernel_of<__VA_ARGS__>::count,         \
+#define SIM_ADDRESS_0(kernel) 0
+#define SIM_ADDRESS_1(kernel) (const void *)kernel
+#define SIM_ENTRY(name, has_address, max_threads, flags, ...)                                                    \
+    { name, SIM_ADDRESS_##has_address((__VA_ARGS__)), sim_kernel_of<__VA_ARGS__>::run, sim_kernel_of<__VA_ARGS__>::count,         \
       sim_kernel_of<__VA_ARGS__>::sizes, sim_kernel_of<__VA_ARGS__>::offsets.at, max_threads, flags }
 
 #define SIM_MODULE(table, count)                                                                                 \

@@ -226,14 +226,18 @@ SIM_DEVICE double __ll2double_rn(long long x) { return (double)x; }
 SIM_DEVICE double __ull2double_rn(unsigned long long x) { return (double)x; }
 SIM_DEVICE float __double2float_rn(double x) { return (float)x; }
 
-/* Truncation of a double toward zero, to a float. */
-SIM_DEVICE float __double2float_rz(double x)
+/* Truncation toward zero, to a float. The value is exact in the extended type. */
+SIM_DEVICE float sim_toward_zero(long double x)
 {
     float r = (float)x;
-    return fabs((double)r) > fabs(x) ? sim_bits<float>(sim_bits<unsigned>(r) - 1) : r;
+    return (r < 0 ? -(long double)r : (long double)r) > (x < 0 ? -x : x) ? sim_bits<float>(sim_bits<unsigned>(r) - 1)
+                                                                         : r;
 }
-SIM_DEVICE float __int2float_rz(int x) { return __double2float_rz((double)x); }
-SIM_DEVICE float __uint2float_rz(unsigned x) { return __double2float_rz((double)x); }
+SIM_DEVICE float __double2float_rz(double x) { return sim_toward_zero(x); }
+SIM_DEVICE float __int2float_rz(int x) { return sim_toward_zero(x); }
+SIM_DEVICE float __uint2float_rz(unsigned x) { return sim_toward_zero(x); }
+SIM_DEVICE float __ll2float_rz(long long x) { return sim_toward_zero(x); }
+SIM_DEVICE float __ull2float_rz(unsigned long long x) { return sim_toward_zero(x); }
 
 /* ------------------------------------------------------------------------------------------------------- bits */
 
