@@ -2228,9 +2228,12 @@ static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)it
    =============================================================================================================== */
 
 enum { /* numbers of the driver's enumerations that Ignis uses */
+    IGNIS__CU_INVALID_VALUE = 1,
     IGNIS__CU_OUT_OF_MEMORY = 2,
     IGNIS__CU_DEINITIALIZED = 4,
     IGNIS__CU_NO_DEVICE = 100,
+    IGNIS__CU_INVALID_IMAGE = 200,
+    IGNIS__CU_NO_BINARY = 209,
     IGNIS__CU_ATTRIBUTE_MAX_THREADS = 1,
     IGNIS__CU_ATTRIBUTE_WARP_SIZE = 10,
     IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS = 16,
@@ -2348,8 +2351,9 @@ static bool ignis__device_read(const char *call, ignis__device *device)
         {IGNIS__CU_ATTRIBUTE_MAX_THREADS, &info->max_threads_per_block},
         {IGNIS__CU_ATTRIBUTE_SHARED_OPTIN, &info->shared_per_block},
     };
-    int i, l2 = 0, failed;
+    int i, l2 = 0;
     size_t total = 0;
+    bool ok;
 
     info->device = (int)(device - ignis__devices);
     info->driver_version = ignis__libraries[IGNIS_LIBRARY_CUDA].version;
@@ -2359,9 +2363,9 @@ static bool ignis__device_read(const char *call, ignis__device *device)
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceTotalMem_v2, (&total, device->handle)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetAttribute, (&l2, IGNIS__CU_ATTRIBUTE_L2_BYTES, device->handle)))
         return false;
-    failed = ignis__cuda.cuDeviceGetUuid_v2 ? IGNIS__CUDA(cuDeviceGetUuid_v2, (info->uuid, device->handle))
-                                            : IGNIS__CUDA(cuDeviceGetUuid, (info->uuid, device->handle));
-    if (ignis__cuda_check(call, NULL, "cuDeviceGetUuid", failed) != IGNIS_OK)
+    ok = ignis__cuda.cuDeviceGetUuid_v2 ? !IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetUuid_v2, (info->uuid, device->handle))
+                                        : !IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetUuid, (info->uuid, device->handle));
+    if (!ok)
         return false;
     for (i = 0; i < IGNIS__COUNT(facts); i++)
         if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetAttribute, (facts[i].into, facts[i].attribute, device->handle)))
@@ -2706,6 +2710,7 @@ IGNIS_API ignis_status ignis_synchronize(void)
 #define IGNIS__MEDIUM_LIMIT ((int64_t)10 << 20)
 #define IGNIS__MEDIUM_SEGMENT ((int64_t)20 << 20)
 #define IGNIS__BINS 512
+#define IGNIS__NO_HOST_MEMORY (-1) /* beside the driver's error numbers */
 
 typedef struct ignis__block {
     ignis__address address;
@@ -2906,8 +2911,10 @@ static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part 
             return NULL;
     }
     block = ignis__block_make(cache, part, 0, wanted);
-    if (!block)
+    if (!block) {
+        *error = IGNIS__NO_HOST_MEMORY;
         return NULL;
+    }
     *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
     if (*error != 0) {
         ignis__block_drop(cache, block);
@@ -3047,12 +3054,12 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     ignis__block *block = NULL;
     int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT ? size : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
     int error = 0;
-    bool host_failed;
 
     ignis__mutex_lock(&cache->lock);
     cache->info.allocations++;
     part = ignis__cache_part_of(cache, stream, rounded <= IGNIS__SMALL_LIMIT);
-    host_failed = !part;
+    if (!part)
+        error = IGNIS__NO_HOST_MEMORY;
     if (part && ignis__memory_bypass) /* exact sizes, so that a memory checker sees every byte beyond them */
         block = ignis__segment_make(cache, part, size, size, &error);
     else if (part)
@@ -3060,8 +3067,8 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     if (block) {
         ignis__block_use(cache, block, ignis__memory_bypass ? block->size : rounded);
         ignis__memory_count(cache, block->size, 0);
-    } else if (host_failed) {
-        ignis__fail_host_memory(call, sizeof *part);
+    } else if (error == IGNIS__NO_HOST_MEMORY) {
+        ignis__fail_host_memory(call, part ? sizeof *block : sizeof *part);
     } else if (!ignis__atomic_load(&device->lost)) {
         ignis__fail_device_memory(call, device, cache, size, error);
     }
@@ -3180,13 +3187,21 @@ static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t
     return NULL;
 }
 
-/*  Waits for the device first, as copies may still use the memory. */
+/*  Waits for the device first, as copies may still use the memory. It is freed also when the device cannot be entered; with a lost
+    device there is nothing to wait for, and the memory ends with the context. */
 static ignis_status ignis__pinned_give(const char *call, ignis__device *device, void *memory, int64_t size)
 {
-    bool ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
+    ignis__binding binding;
+    bool entered, ok;
     ignis__atomic_add(&ignis__pinned_bytes, (uint64_t)-size);
+    if (ignis__atomic_load(&device->lost))
+        return IGNIS_OK;
+    entered = ignis__device_enter(call, device, &binding);
+    ok = entered && !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
     if (IGNIS__CUDA_FAILED(call, device, cuMemFreeHost, (memory)))
         ok = false;
+    if (entered)
+        ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -3633,12 +3648,8 @@ static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 /*  Takes a dead array apart. */
 static void ignis__array_destroy(const char *call, ignis__array *array)
 {
-    ignis__binding binding;
-    ignis__device *device = array->storage->device;
-    if (array->pinned && !ignis__atomic_load(&device->lost) && ignis__device_enter(call, device, &binding)) {
-        ignis__pinned_give(call, device, array->pinned, ignis__array_bytes(array));
-        ignis__device_leave(&binding);
-    }
+    if (array->pinned)
+        ignis__pinned_give(call, array->storage->device, array->pinned, ignis__array_bytes(array));
     ignis__storage_drop(call, array->storage);
     array->pinned = NULL;
     array->storage = NULL;
@@ -3906,7 +3917,8 @@ IGNIS_API ignis_status ignis_array_free_as(ignis_array array, ignis_owner owner)
 
 IGNIS_API bool ignis_array_is_live(ignis_array handle)
 {
-    void *array = ignis__atomic_load(&ignis__global.ready) ? ignis__pool_hold(&ignis__arrays, handle.id) : NULL;
+    bool usable = ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked);
+    void *array = usable ? ignis__pool_hold(&ignis__arrays, handle.id) : NULL;
     if (!array)
         return false;
     ignis__array_drop("ignis_array_is_live", (ignis__array *)array);
@@ -4497,7 +4509,6 @@ IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
 {
     static const char call[] = "ignis_array_unpin";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis__binding binding;
     ignis_status status = IGNIS_OK;
     void *pinned = NULL;
     if (!array)
@@ -4508,14 +4519,10 @@ IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
         pinned = array->pinned;
         array->pinned = NULL;
         ignis__array_unlock(array);
-        if (!pinned && array->numel > 0) {
-            status = ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "array #%llu has no pinned host memory", (unsigned long long)array->id);
-        } else if (pinned && ignis__device_enter(call, array->storage->device, &binding)) {
+        if (pinned)
             status = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array));
-            ignis__device_leave(&binding);
-        } else if (pinned) {
-            status = ignis__failed();
-        }
+        else if (array->numel > 0)
+            status = ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "array #%llu has no pinned host memory", (unsigned long long)array->id);
     }
     ignis__array_drop(call, array);
     return status;
@@ -4903,6 +4910,8 @@ IGNIS_API ignis_status ignis_contract_reset(void)
 #include "ignis_kernels.h"
 
 /*  What is compiled: text, options, and the name that is looked up in the result. */
+enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
+
 typedef struct ignis__program {
     const char *source;
     const char *name;            /* for compile errors */
@@ -4911,34 +4920,29 @@ typedef struct ignis__program {
     int option_count;
 } ignis__program;
 
-/*  What comes out: an image for one architecture, and the entry's name in it. One block of memory, lowered name first. */
+/*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
 typedef struct ignis__image {
     uint64_t key[2];
+    char *memory;
     char *lowered;
     void *data;
     size_t size;
-    bool from_cache;
-    void *memory;
+    struct ignis__image *next; /* in the memory cache */
 } ignis__image;
 
-/*  A loaded image. It stays loaded while kernels use it, and a while longer, for the next one that asks. */
+/*  Every kernel has a module of its own, loaded from an image, so that its __device__ variables are its own too. */
 typedef struct ignis__module {
-    uint64_t key[2];
-    ignis__device *device;
-    void *module;       /* CUmodule */
+    void *module; /* CUmodule */
     char *lowered;
     bool from_cache;
-    int users;
-    struct ignis__module *next;
 } ignis__module;
 
-#define IGNIS__IDLE_MODULES 64
 #define IGNIS__MAX_OPTIONS 64
+#define IGNIS__IMAGE_BYTES ((size_t)64 << 20) /* that the memory cache may hold */
 
 static struct {
     ignis__mutex lock;
-    ignis__module *modules;
-    int idle;
+    ignis__image *images;       /* the memory cache, last used first */
     ignis__mutex compiling[16]; /* by key: who asks for a program that is being compiled waits for it */
     char cache_dir[900];        /* "": no disk cache */
     int64_t cache_limit;
@@ -5018,7 +5022,6 @@ static bool ignis__image_from_disk(ignis__image *image)
     image->lowered = file + sizeof header;
     image->data = file + sizeof header + header.lowered_size;
     image->size = (size_t)header.image_size;
-    image->from_cache = true;
     ignis__file_touch(path); /* the least recently used file is the first to go */
     return true;
 damaged:
@@ -5100,14 +5103,26 @@ static void ignis__image_to_disk(const ignis__image *image)
 
 /* --- compiling ------------------------------------------------------------------------------------------------------ */
 
+static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
+{
+    const char *name = ignis__nvrtc.nvrtcGetErrorString(error);
+    return ignis__fail_because(error == IGNIS__NVRTC_OUT_OF_MEMORY ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_COMPILE_FAILED, call, error, name, NULL, "%s failed with %s (%d)",
+                               function, name, error);
+}
+
 /*  -arch for a device: its own machine code where this NVRTC knows it, with the architecture-specific instructions that come with 9.0
     ("sm_90a"); else the newest older virtual architecture, which the driver translates. */
 static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size, bool *is_ptx)
 {
     int known[64], count = 0, best = 0, i, wanted = device->info.compute_major * 10 + device->info.compute_minor;
-    if (IGNIS__NVRTC(nvrtcGetNumSupportedArchs, (&count)) != 0 || count < 1 || count > IGNIS__COUNT(known) ||
-        IGNIS__NVRTC(nvrtcGetSupportedArchs, (known)) != 0) {
-        ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "NVRTC (%s) does not tell which architectures it knows", ignis__libraries[IGNIS_LIBRARY_NVRTC].path);
+    int error = IGNIS__NVRTC(nvrtcGetNumSupportedArchs, (&count));
+    if (error != 0) {
+        ignis__nvrtc_fail(call, "nvrtcGetNumSupportedArchs", error);
+        return false;
+    }
+    count = count > IGNIS__COUNT(known) ? 0 : count;
+    if ((error = IGNIS__NVRTC(nvrtcGetSupportedArchs, (known))) != 0) {
+        ignis__nvrtc_fail(call, "nvrtcGetSupportedArchs", error);
         return false;
     }
     for (i = 0; i < count; i++)
@@ -5148,13 +5163,6 @@ static void ignis__image_key(const ignis__program *program, const ignis__device 
         ignis__key_add(key, program->options[i]);
 }
 
-static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
-{
-    const char *name = ignis__nvrtc.nvrtcGetErrorString(error);
-    return ignis__fail_because(error == 1 ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_COMPILE_FAILED, call, error, name, NULL, "%s failed with %s (%d)",
-                               function, name, error);
-}
-
 /*  The options that Ignis adds, unless the program has its own, and the program's. Returns how many. */
 static int ignis__options_gather(const ignis__program *program, const char *arch, const char **options)
 {
@@ -5176,12 +5184,15 @@ static int ignis__options_gather(const ignis__program *program, const char *arch
     return count;
 }
 
+/*  Reports what a compile had to say: remarks as a warning, errors as the failure. */
 static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle, int error)
 {
     size_t size = 0;
     char *log;
     bool entry_missing;
     ignis_status status;
+    if (error != 0 && error != IGNIS__NVRTC_COMPILATION && error != IGNIS__NVRTC_INVALID_OPTION)
+        return ignis__nvrtc_fail(call, "nvrtcCompileProgram", error);
     if (IGNIS__NVRTC(nvrtcGetProgramLogSize, (handle, &size)) != 0)
         size = 0;
     log = (char *)ignis__alloc(size + 1);
@@ -5222,12 +5233,12 @@ static bool ignis__image_fetch(const char *call, const ignis__program *program, 
         return false;
     }
     lowered_size = strlen(lowered) + 1;
-    image->memory = ignis__alloc(lowered_size + image->size);
+    image->memory = (char *)ignis__alloc(lowered_size + image->size);
     if (!image->memory) {
         ignis__fail_host_memory(call, lowered_size + image->size);
         return false;
     }
-    image->lowered = (char *)image->memory;
+    image->lowered = image->memory;
     memcpy(image->lowered, lowered, lowered_size);
     image->data = image->lowered + lowered_size;
     error = is_ptx ? IGNIS__NVRTC(nvrtcGetPTX, (handle, (char *)image->data)) : IGNIS__NVRTC(nvrtcGetCUBIN, (handle, (char *)image->data));
@@ -5271,104 +5282,129 @@ static bool ignis__image_compile(const char *call, const ignis__program *program
     return ok;
 }
 
-/* --- modules -------------------------------------------------------------------------------------------------------- */
+/* --- images and modules --------------------------------------------------------------------------------------------- */
 
-static ignis__module *ignis__module_find(const uint64_t key[2], const ignis__device *device)
+static void ignis__image_free(ignis__image *image)
 {
-    ignis__module *module;
+    if (image)
+        ignis__free(image->memory);
+    ignis__free(image);
+}
+
+/*  Takes an image out of the memory cache; null when it is not there. */
+static ignis__image *ignis__image_take(const uint64_t key[2])
+{
+    ignis__image **link, *image;
     ignis__mutex_lock(&ignis__kernels_state.lock);
-    for (module = ignis__kernels_state.modules; module; module = module->next)
-        if (module->key[0] == key[0] && module->key[1] == key[1] && module->device == device)
+    for (link = &ignis__kernels_state.images; *link; link = &(*link)->next)
+        if ((*link)->key[0] == key[0] && (*link)->key[1] == key[1])
             break;
-    if (module && module->users++ == 0)
-        ignis__kernels_state.idle--;
+    image = *link;
+    if (image)
+        *link = image->next;
     ignis__mutex_unlock(&ignis__kernels_state.lock);
-    return module;
+    return image;
 }
 
-static ignis__module *ignis__module_load(const char *call, ignis__device *device, const ignis__image *image)
+/*  Puts an image into the memory cache, where the ones that were used least recently make room. */
+static void ignis__image_keep(ignis__image *image)
 {
-    ignis__module *module = (ignis__module *)ignis__alloc(sizeof *module);
-    char *lowered = ignis__copy_string(image->lowered);
-    int error = 0;
-    if (!module || !lowered) {
-        ignis__fail_host_memory(call, sizeof *module);
-    } else if ((error = IGNIS__CUDA(cuModuleLoadData, (&module->module, image->data))) != 0) {
-        ignis__cuda_fail(call, device, "cuModuleLoadData", error);
-    } else {
-        memcpy(module->key, image->key, sizeof module->key);
-        module->device = device;
-        module->lowered = lowered;
-        module->from_cache = image->from_cache;
-        module->users = 1;
-        ignis__mutex_lock(&ignis__kernels_state.lock);
-        module->next = ignis__kernels_state.modules;
-        ignis__kernels_state.modules = module;
-        ignis__mutex_unlock(&ignis__kernels_state.lock);
-        return module;
+    ignis__image **link = &ignis__kernels_state.images;
+    size_t bytes = 0;
+    ignis__mutex_lock(&ignis__kernels_state.lock);
+    image->next = *link;
+    *link = image;
+    while (*link && bytes + (*link)->size <= IGNIS__IMAGE_BYTES) {
+        bytes += (*link)->size;
+        link = &(*link)->next;
     }
-    ignis__free(lowered);
-    ignis__free(module);
-    return NULL;
+    while (*link) {
+        ignis__image *old = *link;
+        *link = old->next;
+        ignis__image_free(old);
+    }
+    ignis__mutex_unlock(&ignis__kernels_state.lock);
 }
 
-/*  The loaded module of a program, with its user counted in: from memory, from disk, or compiled. The device is entered. */
-static ignis__module *ignis__module_get(const char *call, ignis__device *device, const ignis__program *program)
+/*  *error is the driver's, for the caller to judge. */
+static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *module, int *error)
 {
-    ignis__image image;
-    ignis__module *module;
-    ignis__mutex *compiling;
-    bool found;
-    memset(&image, 0, sizeof image);
-    if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC)) /* its version is part of the key */
-        return NULL;
-    ignis__image_key(program, device, image.key);
-    compiling = &ignis__kernels_state.compiling[image.key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
-    ignis__mutex_lock(compiling);
-    module = ignis__module_find(image.key, device);
-    if (!module) {
-        found = ignis__image_from_disk(&image);
-        if (found) /* a file that is whole and still not an image is treated like a damaged one */
-            module = ignis__module_load(call, device, &image);
-        if (!module && !found && ignis__image_compile(call, program, device, &image)) {
-            ignis__image_to_disk(&image);
-            module = ignis__module_load(call, device, &image);
-        }
+    module->lowered = ignis__copy_string(image->lowered);
+    if (!module->lowered) {
+        *error = 0;
+        ignis__fail_host_memory(call, strlen(image->lowered) + 1);
+        return false;
     }
-    ignis__mutex_unlock(compiling);
-    ignis__free(image.memory);
-    return module;
+    *error = IGNIS__CUDA(cuModuleLoadData, (&module->module, image->data));
+    if (*error == 0)
+        return true;
+    ignis__free(module->lowered);
+    module->lowered = NULL;
+    return false;
 }
 
 static void ignis__module_unload(ignis__module *module)
 {
-    (void)IGNIS__CUDA(cuModuleUnload, (module->module));
+    if (module->module)
+        (void)IGNIS__CUDA(cuModuleUnload, (module->module));
     ignis__free(module->lowered);
-    ignis__free(module);
+    memset(module, 0, sizeof *module);
 }
 
-/*  One user less. Idle modules stay for the next compile of the same program; the oldest one goes when there are many. */
-static void ignis__module_give(const char *call, ignis__module *module)
+/*  Loads a program on a device that is entered: from the memory cache, from disk, or compiled. Under the lock of its key. */
+static bool ignis__module_make_locked(const char *call, ignis__device *device, const ignis__program *program, const uint64_t key[2],
+                                      ignis__module *module)
 {
-    ignis__module **link, **oldest = NULL;
-    ignis__binding binding;
-    module = module->users ? module : NULL;
-    ignis__mutex_lock(&ignis__kernels_state.lock);
-    if (module && --module->users == 0 && ++ignis__kernels_state.idle > IGNIS__IDLE_MODULES)
-        for (link = &ignis__kernels_state.modules; *link; link = &(*link)->next)
-            if ((*link)->users == 0)
-                oldest = link;
-    module = oldest ? *oldest : NULL;
-    if (module) {
-        *oldest = module->next;
-        ignis__kernels_state.idle--;
+    ignis__image *image = ignis__image_take(key);
+    int error = 0;
+    bool loaded = false;
+    if (!image) {
+        image = (ignis__image *)ignis__alloc(sizeof *image);
+        if (!image) {
+            ignis__fail_host_memory(call, sizeof *image);
+            return false;
+        }
+        memcpy(image->key, key, sizeof image->key);
+        (void)ignis__image_from_disk(image);
     }
-    ignis__mutex_unlock(&ignis__kernels_state.lock);
-    if (module && ignis__device_enter(call, module->device, &binding)) {
-        (void)IGNIS__CUDA(cuCtxSynchronize, ()); /* launches that are queued still need the code */
-        ignis__module_unload(module);
-        ignis__device_leave(&binding);
+    if (image->memory) {
+        module->from_cache = true;
+        loaded = ignis__module_load(call, image, module, &error);
     }
+    if (!loaded && (error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY || !image->memory)) {
+        /* Not in a cache, or there but not for this driver: that is like a damaged file. */
+        ignis__free(image->memory);
+        image->memory = NULL;
+        module->from_cache = false;
+        error = 0;
+        if (ignis__image_compile(call, program, device, image)) {
+            ignis__image_to_disk(image);
+            loaded = ignis__module_load(call, image, module, &error);
+        }
+    }
+    if (error != 0)
+        ignis__cuda_fail(call, device, "cuModuleLoadData", error);
+    if (loaded)
+        ignis__image_keep(image);
+    else
+        ignis__image_free(image);
+    return loaded;
+}
+
+static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *module)
+{
+    uint64_t key[2];
+    ignis__mutex *compiling;
+    bool ok;
+    memset(module, 0, sizeof *module);
+    if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC)) /* its version is part of the key */
+        return false;
+    ignis__image_key(program, device, key);
+    compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
+    ignis__mutex_lock(compiling);
+    ok = ignis__module_make_locked(call, device, program, key, module);
+    ignis__mutex_unlock(compiling);
+    return ok;
 }
 
 /* --- kernels of the caller ------------------------------------------------------------------------------------------ */
@@ -5377,7 +5413,7 @@ static void ignis__module_give(const char *call, ignis__module *module)
 
 /*  A kernel on one device. */
 typedef struct ignis__kernel_code {
-    ignis__module *module;
+    ignis__module module;
     void *function;
     int params;                             /* -1: the driver does not tell */
     size_t param_size[IGNIS__MAX_PARAMS];
@@ -5410,8 +5446,14 @@ static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
     int i;
     for (i = 0; i < ignis__device_total; i++) {
         ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(&kernel->code[i]);
-        if (code)
-            ignis__module_give(call, code->module);
+        ignis__binding binding;
+        if (code && !ignis__atomic_load(&ignis__devices[i].lost) && ignis__device_enter(call, &ignis__devices[i], &binding)) {
+            (void)IGNIS__CUDA(cuCtxSynchronize, ()); /* launches that are queued still need the code */
+            ignis__module_unload(&code->module);
+            ignis__device_leave(&binding);
+        } else if (code) { /* the code ends with the context */
+            ignis__free(code->module.lowered);
+        }
         ignis__free(code);
     }
     ignis__free((void *)kernel->program.options);
@@ -5428,7 +5470,8 @@ static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
 static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
 {
     size_t offset;
-    if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&code->function, code->module->module, code->module->lowered)) ||
+    int error = 0;
+    if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&code->function, code->module.module, code->module.lowered)) ||
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->max_threads, IGNIS__CU_FUNC_MAX_THREADS, code->function)) ||
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->static_shared, IGNIS__CU_FUNC_SHARED, code->function)))
         return false;
@@ -5437,10 +5480,11 @@ static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__k
     if (ignis__cuda.cuFuncGetParamInfo) {
         code->params = 0;
         while (code->params < IGNIS__MAX_PARAMS &&
-               IGNIS__CUDA(cuFuncGetParamInfo, (code->function, (size_t)code->params, &offset, &code->param_size[code->params])) == 0)
+               (error = IGNIS__CUDA(cuFuncGetParamInfo, (code->function, (size_t)code->params, &offset, &code->param_size[code->params]))) == 0)
             code->params++;
     }
-    return true;
+    return error == IGNIS__CU_INVALID_VALUE /* the number after the last parameter */ ||
+           ignis__cuda_check(call, device, "cuFuncGetParamInfo", error) == IGNIS_OK;
 }
 
 /*  The kernel's code on a device that is entered, loaded at the first use there. Null on failure. */
@@ -5454,13 +5498,11 @@ static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__devic
     code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place);
     if (!code && (code = (ignis__kernel_code *)ignis__alloc(sizeof *code)) == NULL)
         ignis__fail_host_memory(call, sizeof *code);
-    if (code && !code->module) {
-        code->module = ignis__module_get(call, device, &kernel->program);
-        if (code->module && ignis__kernel_read(call, device, code)) {
+    else if (code && !code->function) {
+        if (ignis__module_make(call, device, &kernel->program, &code->module) && ignis__kernel_read(call, device, code)) {
             ignis__atomic_store(place, (uint64_t)(uintptr_t)code);
         } else {
-            if (code->module)
-                ignis__module_give(call, code->module);
+            ignis__module_unload(&code->module);
             ignis__free(code);
             code = NULL;
         }
@@ -5607,7 +5649,7 @@ IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info
             info->parameters = code->params;
             info->shared_bytes = code->static_shared;
             info->max_threads = code->max_threads;
-            info->from_cache = code->module->from_cache;
+            info->from_cache = code->module.from_cache;
         }
         ignis__device_leave(&binding);
     }
@@ -5830,17 +5872,29 @@ static const struct {
 #undef IGNIS__BUILTIN_ROW
 };
 
-/*  Their functions on each device, 0 until they are first used. */
-static uint64_t ignis__builtin_functions[IGNIS_MAX_DEVICES][IGNIS__BUILTIN_COUNT][IGNIS_DTYPE_COUNT];
+/*  What is loaded of them on each device: modules by source and dtype, functions (0 until their first use) by kernel and dtype. */
+static struct ignis__builtin_code {
+    ignis__module modules[IGNIS__SOURCE_COUNT][IGNIS_DTYPE_COUNT];
+    uint64_t functions[IGNIS__BUILTIN_COUNT][IGNIS_DTYPE_COUNT];
+} ignis__builtin_codes[IGNIS_MAX_DEVICES];
 
-/*  The module of a source for a dtype. Its user is never given back: Ignis' own kernels stay loaded until ignis_shutdown. */
+/*  Loads the module of a source for a dtype on a device that is entered. Null on failure. */
 static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, int source, ignis_dtype dtype)
 {
+    static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    ignis__module *place = &ignis__builtin_codes[device - ignis__devices].modules[source][dtype];
+    ignis__module made;
     ignis__program program;
-    ignis__module *module;
     char define[32];
     const char *options[1];
-    char *text = ignis__source_join(&ignis__sources[source]);
+    char *text;
+    bool loaded;
+    ignis__mutex_lock(&lock);
+    loaded = place->module != NULL;
+    ignis__mutex_unlock(&lock);
+    if (loaded)
+        return place;
+    text = ignis__source_join(&ignis__sources[source]);
     if (!text) {
         ignis__fail_host_memory(call, 1);
         return NULL;
@@ -5852,15 +5906,24 @@ static ignis__module *ignis__builtin_module(const char *call, ignis__device *dev
     program.name = ignis__sources[source].name;
     program.options = options;
     program.option_count = 1;
-    module = ignis__module_get(call, device, &program);
+    loaded = ignis__module_make(call, device, &program, &made);
     ignis__free(text);
-    return module;
+    if (!loaded)
+        return NULL;
+    ignis__mutex_lock(&lock); /* another thread may have been as fast, and its functions be in use */
+    loaded = place->module != NULL;
+    if (!loaded)
+        *place = made;
+    ignis__mutex_unlock(&lock);
+    if (loaded)
+        ignis__module_unload(&made);
+    return place;
 }
 
 /*  The function of one of Ignis' own kernels on a device that is entered; null on failure. */
 static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
 {
-    uint64_t *place = &ignis__builtin_functions[device - ignis__devices][builtin][dtype];
+    uint64_t *place = &ignis__builtin_codes[device - ignis__devices].functions[builtin][dtype];
     void *function = (void *)(uintptr_t)ignis__atomic_load(place);
     ignis__module *module;
     if (function)
@@ -5891,7 +5954,7 @@ static void ignis__warmup_job(void *context, int index)
     ignis__thread *thread = &ignis__this_thread;
     ignis__record before = thread->record;
     ignis__device *device = &ignis__devices[warmup->device];
-    ignis__module *module;
+    ignis__module module;
     ignis__binding binding;
     memset(&thread->record, 0, sizeof thread->record);
     if (ignis__device_enter(warmup->call, device, &binding)) {
@@ -5899,9 +5962,8 @@ static void ignis__warmup_job(void *context, int index)
             ignis__builtin_module(warmup->call, device, index / IGNIS__WARMUP_DTYPES + 1, (ignis_dtype)(index % IGNIS__WARMUP_DTYPES + 1));
         } else {
             ignis__program program = ignis__program_from(&warmup->descs[index - IGNIS__WARMUP_OWN]);
-            module = ignis__module_get(warmup->call, device, &program);
-            if (module)
-                ignis__module_give(warmup->call, module);
+            if (ignis__module_make(warmup->call, device, &program, &module))
+                ignis__module_unload(&module); /* its image stays in the caches */
         }
         ignis__device_leave(&binding);
     }
@@ -5984,21 +6046,24 @@ static void ignis__kernels_setup(const ignis_desc *desc)
 #endif
 }
 
-/*  Unloads the modules of a device; its context is current. */
-static void ignis__kernels_close(ignis__device *device)
+/*  Unloads Ignis' own kernels from a device; its context is current. */
+static void ignis__builtins_close(ignis__device *device)
 {
-    ignis__module **link = &ignis__kernels_state.modules;
-    while (*link) {
-        ignis__module *module = *link;
-        if (module->device != device) {
-            link = &module->next;
-            continue;
-        }
-        *link = module->next;
-        ignis__kernels_state.idle -= module->users == 0;
-        ignis__module_unload(module);
+    struct ignis__builtin_code *code = &ignis__builtin_codes[device - ignis__devices];
+    int source, dtype;
+    for (source = 0; source < IGNIS__SOURCE_COUNT; source++)
+        for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
+            ignis__module_unload(&code->modules[source][dtype]);
+    memset(code, 0, sizeof *code);
+}
+
+static void ignis__images_close(void)
+{
+    while (ignis__kernels_state.images) {
+        ignis__image *image = ignis__kernels_state.images;
+        ignis__kernels_state.images = image->next;
+        ignis__image_free(image);
     }
-    memset(ignis__builtin_functions[device - ignis__devices], 0, sizeof ignis__builtin_functions[0]);
 }
 
 /* ===============================================================================================================
@@ -6270,7 +6335,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__global.verbose = desc->verbose || ignis__env_flag("IGNIS_VERBOSE");
     if (!ignis__library_want(call, IGNIS_LIBRARY_CUDA, desc->cuda_library) || !ignis__library_want(call, IGNIS_LIBRARY_NVRTC, desc->nvrtc_library) ||
         !ignis__library_want(call, IGNIS_LIBRARY_CUBLASLT, desc->cublas_library) || !ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
-        ignis__devices_setup(call, desc->device < 0 ? 0 : desc->device) != IGNIS_OK)
+        ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
@@ -6282,6 +6347,13 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 }
 
 static ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
+
+/*  The caller's functions are lent from ignis_setup to ignis_shutdown. */
+static void ignis__give_back_lent(void)
+{
+    memset(&ignis__allocator, 0, sizeof ignis__allocator);
+    memset(&ignis__global.logger, 0, sizeof ignis__global.logger);
+}
 
 IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
 {
@@ -6300,8 +6372,8 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
         status = ignis__setup(call, desc ? desc : &defaults);
         if (status == IGNIS_OK)
             ignis__atomic_store(&ignis__global.ready, 1);
-        else /* what was lent for this setup goes back */
-            memset(&ignis__allocator, 0, sizeof ignis__allocator);
+        else
+            ignis__give_back_lent();
     }
     ignis__mutex_unlock(&ignis__setup_lock);
     return status;
@@ -6375,12 +6447,13 @@ IGNIS_API ignis_status ignis_shutdown(void)
         (void)IGNIS__CUDA(cuCtxSetCurrent, (device->context));
         if (!ignis__atomic_load(&device->lost))
             (void)IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
-        ignis__kernels_close(device);
+        ignis__builtins_close(device);
         ignis__memory_close(call, device);
         ignis__device_close(call, device);
     }
+    ignis__images_close();
     ignis__atomic_store(&ignis__global.ready, 0);
-    memset(&ignis__allocator, 0, sizeof ignis__allocator);
+    ignis__give_back_lent();
     status = ignis__this_thread.record.status;
     if (before.status != IGNIS_OK) { /* an earlier failure of the thread stays the first */
         ignis__record_drop(&ignis__this_thread);
