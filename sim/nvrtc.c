@@ -251,7 +251,7 @@ static void choose_flags(int is_clang)
 {
     list *f = &toolchain.flags;
     const char *lane = environment("IGNIS_SIM_SANITIZE", "");
-    list_add_words(f, "-w -shared -fPIC -fno-strict-aliasing -fno-exceptions -fno-rtti -fno-threadsafe-statics "
+    list_add_words(f, "-w -shared -fPIC -fno-strict-aliasing -fno-semantic-interposition -fno-exceptions -fno-rtti -fno-threadsafe-statics "
                       "-fno-math-errno -fno-trapping-math -Wl,-Bsymbolic -fdiagnostics-color=never");
     if (!is_clang)
         list_add_words(f, "-fno-gnu-unique -fno-diagnostics-show-caret");

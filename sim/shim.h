@@ -107,7 +107,8 @@ SIM_QUIET uint3 sim_grid_dim()
 SIM_QUIET void sim_set_thread(unsigned x, unsigned y, unsigned z) { sim_this_thread = uint3{ x, y, z }; }
 /* A thread's first access to a module's variables allocates them, through a call that in glibc before 2.39 loses
    vector registers, which the compiler takes for safe (bug 31372). Here none is in use. */
-static __attribute__((noinline, noclone)) void sim_touch_variables() { sim_this_thread.x = 0; }
+SIM_PER_WORKER volatile char sim_anchor;
+static __attribute__((noinline)) void sim_touch_variables() { sim_anchor = 1; }
 SIM_QUIET void sim_enter_block(const sim_block *block)
 {
     sim_touch_variables();
@@ -207,7 +208,6 @@ SIM_QUIET void sim_fill_shared(unsigned long long &stamp, volatile void *memory,
 
 /* 32-bit addresses of shared memory, as PTX wants them. Dynamic shared memory starts at 0x40000000; static variables
    are numbered by their distance to one of them. Low bits equal those of the real address, for swizzles. */
-SIM_PER_WORKER char sim_anchor;
 SIM_QUIET size_t sim_static_base() { return ((size_t)&sim_anchor & ~(size_t)4095) - 0x20000000u; }
 
 SIM_DEVICE size_t __cvta_generic_to_shared(const volatile void *p, SIM_AT)
