@@ -60,16 +60,14 @@ TEST(every_diagnostic_has_a_name_and_a_rule)
 TEST(diagnostic_numbers_stay)
 {
     static const char *const names[] = {
-        "NOT_SETUP",          "FORKED",           "ALREADY_SETUP",       "NULL_ARGUMENT",  "BAD_ENUM",
-        "BAD_NUMBER",         "COUNT_MISMATCH",   "SHAPE_RANK",          "SHAPE_DIM",      "SHAPE_OVERFLOW",
-        "SHAPE_DIFFERS",      "SLICE_RANGE",      "SLICE_STRIDED",       "ROWS_OVERFLOW",  "DTYPE_DIFFERS",
-        "ARRAY_FREED",        "KERNEL_FREED",     "WRONG_KIND",          "FREE_BY_OTHER",  "FREE_REFERENCED",
-        "DOUBLE_ACQUIRE",     "RELEASE_BY_OTHER", "TRANSFER_REFERENCED", "OWNER_DIFFERS",  "REF_COUNT_ZERO",
-        "REF_COUNT_OVERFLOW", "PIN_TWICE",        "PIN_MISSING",         "ARRAY_LEAKED",   "HOST_MEMORY",
-        "DEVICE_MEMORY",      "PINNED_MEMORY",    "LIBRARY_MISSING",     "LIBRARY_SYMBOL", "DEVICE_NONE",
-        "DEVICE_RANGE",       "DEVICE_DIFFERS",   "DEVICE_LOST",         "COMPILE_FAILED", "ENTRY_MISSING",
-        "ARG_COUNT",          "ARG_SIZE",         "LAUNCH_SIZE",         "CUDA_CALL",      "STREAM_INVALID",
-        "UNSUPPORTED",        "CACHE_IO"};
+        "NOT_SETUP",      "FORKED",         "ALREADY_SETUP",      "NULL_ARGUMENT",   "BAD_ENUM",         "BAD_NUMBER",
+        "COUNT_MISMATCH", "SHAPE_RANK",     "SHAPE_DIM",          "SHAPE_OVERFLOW",  "SHAPE_DIFFERS",    "SLICE_RANGE",
+        "SLICE_STRIDED",  "ROWS_OVERFLOW",  "DTYPE_DIFFERS",      "ARRAY_FREED",     "KERNEL_FREED",     "ARRAY_UNWRITTEN",
+        "WRONG_KIND",     "FREE_BY_OTHER",  "FREE_REFERENCED",    "DOUBLE_ACQUIRE",  "RELEASE_BY_OTHER", "TRANSFER_REFERENCED",
+        "OWNER_DIFFERS",  "REF_COUNT_ZERO", "REF_COUNT_OVERFLOW", "PIN_TWICE",       "PIN_MISSING",      "ARRAY_LEAKED",
+        "HOST_MEMORY",    "DEVICE_MEMORY",  "PINNED_MEMORY",      "LIBRARY_MISSING", "LIBRARY_SYMBOL",   "DEVICE_NONE",
+        "DEVICE_RANGE",   "DEVICE_DIFFERS", "DEVICE_LOST",        "COMPILE_FAILED",  "ENTRY_MISSING",    "ARG_COUNT",
+        "ARG_SIZE",       "LAUNCH_SIZE",    "CUDA_CALL",          "STREAM_INVALID",  "UNSUPPORTED",      "CACHE_IO"};
     int i, count = (int)(sizeof names / sizeof names[0]);
     CHECK(count < IGNIS_DIAG_COUNT);
     for (i = 0; i < count; i++)
@@ -448,7 +446,7 @@ TEST(setup_checks_its_desc)
     desc = test_desc(NULL);
     desc.device = 9999;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
-    desc.device = -1;
+    desc.device = -2;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
     desc = test_desc(NULL);
     desc.memory_limit = -1;
