@@ -99,7 +99,7 @@ test-memcheck:
 	    $(MAKE) test
 
 check-compile: ignis_kernels.h
-	@sh tests/compile/run.sh
+	@bash tests/compile/run.sh
 
 check-kernels: build/embed build/nvrtc_check
 	build/embed --check

@@ -4909,9 +4909,9 @@ IGNIS_API ignis_status ignis_contract_reset(void)
 
 #include "ignis_kernels.h"
 
-/*  What is compiled: text, options, and the name that is looked up in the result. */
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 
+/*  What is compiled: text, options, and the name that is looked up in the result. */
 typedef struct ignis__program {
     const char *source;
     const char *name;            /* for compile errors */
@@ -5351,6 +5351,21 @@ static void ignis__module_unload(ignis__module *module)
     memset(module, 0, sizeof *module);
 }
 
+/*  Unloads a module whose launches may still be queued. It is unloaded also when the device cannot be entered; the module of a
+    lost device ends with the context. */
+static void ignis__module_retire(const char *call, ignis__device *device, ignis__module *module)
+{
+    ignis__binding binding;
+    bool lost = ignis__atomic_load(&device->lost) != 0, entered = !lost && ignis__device_enter(call, device, &binding);
+    if (entered)
+        (void)IGNIS__CUDA(cuCtxSynchronize, ());
+    if (lost)
+        module->module = NULL;
+    ignis__module_unload(module);
+    if (entered)
+        ignis__device_leave(&binding);
+}
+
 /*  Loads a program on a device that is entered: from the memory cache, from disk, or compiled. Under the lock of its key. */
 static bool ignis__module_make_locked(const char *call, ignis__device *device, const ignis__program *program, const uint64_t key[2],
                                       ignis__module *module)
@@ -5446,14 +5461,8 @@ static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
     int i;
     for (i = 0; i < ignis__device_total; i++) {
         ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(&kernel->code[i]);
-        ignis__binding binding;
-        if (code && !ignis__atomic_load(&ignis__devices[i].lost) && ignis__device_enter(call, &ignis__devices[i], &binding)) {
-            (void)IGNIS__CUDA(cuCtxSynchronize, ()); /* launches that are queued still need the code */
-            ignis__module_unload(&code->module);
-            ignis__device_leave(&binding);
-        } else if (code) { /* the code ends with the context */
-            ignis__free(code->module.lowered);
-        }
+        if (code)
+            ignis__module_retire(call, &ignis__devices[i], &code->module);
         ignis__free(code);
     }
     ignis__free((void *)kernel->program.options);
