@@ -32,7 +32,9 @@ typedef struct cublasLtMatmulDescOpaque_t *cublasLtMatmulDesc_t;
 typedef struct cublasLtMatrixLayoutOpaque_t *cublasLtMatrixLayout_t;
 typedef struct cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;
 typedef struct CUstream_st *cudaStream_t;
-typedef struct cublasLtMatmulAlgo_t { uint64_t data[8]; } cublasLtMatmulAlgo_t;
+typedef struct cublasLtMatmulAlgo_t {
+    uint64_t data[8];
+} cublasLtMatmulAlgo_t;
 typedef struct cublasLtMatmulHeuristicResult_t {
     cublasLtMatmulAlgo_t algo;
     size_t workspaceSize;
@@ -47,6 +49,7 @@ extern int cuLaunchHostFunc(cudaStream_t stream, void (*call)(void *), void *dat
 extern int cuMemGetAddressRange_v2(unsigned long long *base, size_t *size, unsigned long long address);
 extern int cuStreamIsCapturing(cudaStream_t stream, int *status);
 
+/* clang-format off */
 #define SIM_STATUSES(X) \
     X(0, SUCCESS, "success") X(1, NOT_INITIALIZED, "the library was not initialized") \
     X(3, ALLOC_FAILED, "an allocation failed") X(7, INVALID_VALUE, "an unsupported value or parameter was passed") \
@@ -60,12 +63,32 @@ enum {
 #undef X
     NO_STATUS = -1
 };
+/* clang-format on */
 
-enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14 };                         /* cudaDataType */
-enum { COMPUTE_16F = 64, COMPUTE_32F = 68, COMPUTE_32F_PEDANTIC = 69, COMPUTE_64F = 70, COMPUTE_64F_PEDANTIC = 71,
-       COMPUTE_FAST_16F = 74, COMPUTE_FAST_16BF = 75, COMPUTE_FAST_TF32 = 77, COMPUTE_EMULATED = 78 };
-enum { EPILOGUE_RELU = 2, EPILOGUE_BIAS = 4, EPILOGUE_DRELU = 8, EPILOGUE_BGRAD = 16, EPILOGUE_GELU = 32, EPILOGUE_DGELU = 64,
-       EPILOGUE_AUX = 128, EPILOGUE_BGRADA = 256, EPILOGUE_BGRADB = 512, EPILOGUE_KNOWN = 1023 };
+enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14 }; /* cudaDataType */
+enum {
+    COMPUTE_16F = 64,
+    COMPUTE_32F = 68,
+    COMPUTE_32F_PEDANTIC = 69,
+    COMPUTE_64F = 70,
+    COMPUTE_64F_PEDANTIC = 71,
+    COMPUTE_FAST_16F = 74,
+    COMPUTE_FAST_16BF = 75,
+    COMPUTE_FAST_TF32 = 77,
+    COMPUTE_EMULATED = 78
+};
+enum {
+    EPILOGUE_RELU = 2,
+    EPILOGUE_BIAS = 4,
+    EPILOGUE_DRELU = 8,
+    EPILOGUE_BGRAD = 16,
+    EPILOGUE_GELU = 32,
+    EPILOGUE_DGELU = 64,
+    EPILOGUE_AUX = 128,
+    EPILOGUE_BGRADA = 256,
+    EPILOGUE_BGRADB = 512,
+    EPILOGUE_KNOWN = 1023
+};
 enum { ORDER_COL = 0, ORDER_ROW = 1 };
 enum { POINTERS_HOST = 0, POINTERS_DEVICE = 1 };
 
@@ -73,7 +96,9 @@ enum { POINTERS_HOST = 0, POINTERS_DEVICE = 1 };
 
 enum { MAGIC_HANDLE = 0x6c744831, MAGIC_DESC, MAGIC_LAYOUT, MAGIC_PREFERENCE, MAGIC_ALGO };
 
-typedef struct sim_handle { int magic; } sim_handle;
+typedef struct sim_handle {
+    int magic;
+} sim_handle;
 
 typedef struct sim_desc {
     int magic;
@@ -100,9 +125,16 @@ typedef struct sim_preference {
 } sim_preference;
 
 /* Where an attribute lives in its object. */
-typedef struct sim_attribute { int number; size_t offset, size; } sim_attribute;
-#define ATTRIBUTE(number, type, field) {number, offsetof(type, field), sizeof ((type *)0)->field}
+typedef struct sim_attribute {
+    int number;
+    size_t offset, size;
+} sim_attribute;
+#define ATTRIBUTE(number, type, field)                          \
+    {                                                           \
+        number, offsetof(type, field), sizeof((type *)0)->field \
+    }
 
+/* clang-format off */
 static const sim_attribute desc_attributes[] = {
     ATTRIBUTE(0, sim_desc, compute), ATTRIBUTE(1, sim_desc, scale), ATTRIBUTE(2, sim_desc, pointer_mode),
     ATTRIBUTE(3, sim_desc, transa), ATTRIBUTE(4, sim_desc, transb), ATTRIBUTE(5, sim_desc, transc), ATTRIBUTE(6, sim_desc, fill),
@@ -123,10 +155,12 @@ static const sim_attribute preference_attributes[] = {
     ATTRIBUTE(8, sim_preference, align_d), ATTRIBUTE(9, sim_preference, waves), ATTRIBUTE(12, sim_preference, implementations),
     {-1, 0, 0}
 };
+/* clang-format on */
 
 static const sim_attribute *find_attribute(const sim_attribute *table, int number)
 {
-    while (table->number >= 0 && table->number != number) table++;
+    while (table->number >= 0 && table->number != number)
+        table++;
     return table->number >= 0 ? table : NULL;
 }
 
@@ -135,7 +169,8 @@ static int is(const void *object, int magic) { return object && *(const int *)ob
 static int set_attribute(void *object, int magic, const sim_attribute *table, int number, const void *value, size_t size)
 {
     const sim_attribute *attribute = find_attribute(table, number);
-    if (!is(object, magic) || !attribute || !value || size != attribute->size) return INVALID_VALUE;
+    if (!is(object, magic) || !attribute || !value || size != attribute->size)
+        return INVALID_VALUE;
     memcpy((char *)object + attribute->offset, value, size);
     return SUCCESS;
 }
@@ -143,16 +178,20 @@ static int set_attribute(void *object, int magic, const sim_attribute *table, in
 static int get_attribute(void *object, int magic, const sim_attribute *table, int number, void *value, size_t size, size_t *written)
 {
     const sim_attribute *attribute = find_attribute(table, number);
-    if (!is(object, magic) || !attribute || (!size && !written) || (size && (!value || size != attribute->size))) return INVALID_VALUE;
-    if (size) memcpy(value, (char *)object + attribute->offset, size);
-    if (written) *written = attribute->size;
+    if (!is(object, magic) || !attribute || (!size && !written) || (size && (!value || size != attribute->size)))
+        return INVALID_VALUE;
+    if (size)
+        memcpy(value, (char *)object + attribute->offset, size);
+    if (written)
+        *written = attribute->size;
     return SUCCESS;
 }
 
 static int create(void *out, const void *initial, size_t size)
 {
     void *object = out ? malloc(size) : NULL;
-    if (!object) return out ? ALLOC_FAILED : INVALID_VALUE;
+    if (!object)
+        return out ? ALLOC_FAILED : INVALID_VALUE;
     memcpy(object, initial, size);
     *(void **)out = object;
     return SUCCESS;
@@ -160,8 +199,10 @@ static int create(void *out, const void *initial, size_t size)
 
 static int destroy(void *object, int magic)
 {
-    if (!object) return SUCCESS;
-    if (!is(object, magic)) return INVALID_VALUE;
+    if (!object)
+        return SUCCESS;
+    if (!is(object, magic))
+        return INVALID_VALUE;
     *(int *)object = 0;
     free(object);
     return SUCCESS;
@@ -188,7 +229,8 @@ static inline float bf16_to_float(uint16_t bits) { return bits_to_float((uint32_
 static uint16_t float_to_bf16(float value)
 {
     uint32_t bits = float_to_bits(value);
-    if (value != value) return 0x7FFF;
+    if (value != value)
+        return 0x7FFF;
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
@@ -203,9 +245,11 @@ static inline float half_to_float(uint16_t bits)
 static uint16_t float_to_half(float value)
 {
     uint32_t bits = float_to_bits(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7FFFFFFF;
-    if (magnitude > 0x7F800000) return 0x7FFF;
-    if (magnitude >= 0x477FF000) return (uint16_t)(sign | 0x7C00);                 /* rounds to more than 65504 */
-    if (magnitude < 0x38800000)                                                    /* subnormal: let the adder round */
+    if (magnitude > 0x7F800000)
+        return 0x7FFF;
+    if (magnitude >= 0x477FF000)
+        return (uint16_t)(sign | 0x7C00); /* rounds to more than 65504 */
+    if (magnitude < 0x38800000)           /* subnormal: let the adder round */
         return (uint16_t)(sign | (float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3F000000));
     return (uint16_t)(sign | ((magnitude + 0xFFF + (magnitude >> 13 & 1) - 0x38000000) >> 13));
 }
@@ -239,7 +283,7 @@ static void store(void *data, int type, size_t index, double value)
 
 static size_t type_size(int type) { return type == R_64F ? 8 : type == R_32F ? 4 : 2; }
 
-static const double gelu_scale = 0.7978845608028654, gelu_cube = 0.044715;      /* sqrt(2/pi), and the tanh form's constant */
+static const double gelu_scale = 0.7978845608028654, gelu_cube = 0.044715; /* sqrt(2/pi), and the tanh form's constant */
 
 static double gelu(double x) { return 0.5 * x * (1 + tanh(gelu_scale * (x + gelu_cube * x * x * x))); }
 
@@ -257,13 +301,13 @@ enum { MR = 6, MB = 96, NB = 256, KB = 256, MAX_THREADS = 16 };
 typedef struct sim_operand {
     char *data;
     int type;
-    size_t row, col, batch;     /* strides in elements */
+    size_t row, col, batch; /* strides in elements */
 } sim_operand;
 
 typedef struct sim_job {
     struct sim_job *next;
     atomic_int done;
-    int captured;               /* may run again */
+    int captured; /* may run again */
     int tf32, is_double, pointer_mode, scale;
     size_t vector_bytes;
     size_t m, n, k, batches;
@@ -277,7 +321,8 @@ typedef struct sim_job {
 static sim_operand operand_of_batch(const sim_operand *operand, size_t batch)
 {
     sim_operand one = *operand;
-    if (one.data) one.data += batch * one.batch * type_size(one.type);
+    if (one.data)
+        one.data += batch * one.batch * type_size(one.type);
     return one;
 }
 
@@ -292,8 +337,10 @@ static int get_bit(const sim_operand *mask, size_t bit) { return (unsigned char)
 static void put_bit(const sim_operand *mask, size_t bit, int value)
 {
     unsigned char one = (unsigned char)(1u << bit % 8), *byte = (unsigned char *)mask->data + bit / 8;
-    if (value) __atomic_fetch_or(byte, one, __ATOMIC_RELAXED);
-    else __atomic_fetch_and(byte, (unsigned char)~one, __ATOMIC_RELAXED);
+    if (value)
+        __atomic_fetch_or(byte, one, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_and(byte, (unsigned char)~one, __ATOMIC_RELAXED);
 }
 
 /* From a sum to the stored result: scale, add C and bias, epilogue. */
@@ -302,14 +349,22 @@ static void finish_element(const sim_job *job, size_t batch, size_t i, size_t j,
     unsigned epilogue = job->epilogue;
     size_t aux = index_of(&job->aux, batch, i, j);
     double value = job->alpha * sum;
-    if (job->beta != 0) value += job->beta * load(job->c.data, job->c.type, index_of(&job->c, batch, i, j));
-    if (epilogue & EPILOGUE_BIAS) value += load(job->bias.data, job->bias.type, index_of(&job->bias, batch, i, j));
-    if (epilogue & EPILOGUE_DGELU) value *= gelu_slope(load(job->aux.data, job->aux.type, aux));
-    else if (epilogue & EPILOGUE_DRELU) value = get_bit(&job->aux, aux) ? value : 0;
-    else if (epilogue & EPILOGUE_AUX && epilogue & EPILOGUE_GELU) store(job->aux.data, job->aux.type, aux, value);
-    else if (epilogue & EPILOGUE_AUX) put_bit(&job->aux, aux, value > 0);
-    if (epilogue & EPILOGUE_GELU) value = gelu(value);
-    if (epilogue & EPILOGUE_RELU) value = value < 0 ? 0 : value;
+    if (job->beta != 0)
+        value += job->beta * load(job->c.data, job->c.type, index_of(&job->c, batch, i, j));
+    if (epilogue & EPILOGUE_BIAS)
+        value += load(job->bias.data, job->bias.type, index_of(&job->bias, batch, i, j));
+    if (epilogue & EPILOGUE_DGELU)
+        value *= gelu_slope(load(job->aux.data, job->aux.type, aux));
+    else if (epilogue & EPILOGUE_DRELU)
+        value = get_bit(&job->aux, aux) ? value : 0;
+    else if (epilogue & EPILOGUE_AUX && epilogue & EPILOGUE_GELU)
+        store(job->aux.data, job->aux.type, aux, value);
+    else if (epilogue & EPILOGUE_AUX)
+        put_bit(&job->aux, aux, value > 0);
+    if (epilogue & EPILOGUE_GELU)
+        value = gelu(value);
+    if (epilogue & EPILOGUE_RELU)
+        value = value < 0 ? 0 : value;
     store(job->d.data, job->d.type, index_of(&job->d, batch, i, j), value);
 }
 
@@ -327,11 +382,14 @@ static void *run_tasks(void *argument)
     size_t down = blocks_of(job->m, MB), across = blocks_of(job->n, NB), task;
     size_t elements = MB * NB + KB * NB + (KB + 1) * MB;
     void *space = malloc(elements * (job->is_double ? sizeof(double) : sizeof(float)));
-    if (!space) fprintf(stderr, "ignis simulator: no memory for a matrix product\n"), abort();
+    if (!space)
+        fprintf(stderr, "ignis simulator: no memory for a matrix product\n"), abort();
     while ((task = atomic_fetch_add(&job->next_task, 1)) < down * across * job->batches) {
         size_t batch = task / (down * across), row = task % down * MB, col = task / down % across * NB;
-        if (job->is_double) task_double(job, batch, row, col, space);
-        else task_float(job, batch, row, col, space);
+        if (job->is_double)
+            task_double(job, batch, row, col, space);
+        else
+            task_float(job, batch, row, col, space);
     }
     free(space);
     return NULL;
@@ -344,7 +402,8 @@ static size_t threads_for(const sim_job *job)
     const char *asked = getenv("IGNIS_SIM_THREADS");
     long cores = asked && atol(asked) > 0 ? atol(asked) : sysconf(_SC_NPROCESSORS_ONLN);
     size_t threads = cores < 1 ? 1 : cores > MAX_THREADS ? MAX_THREADS : (size_t)cores;
-    if (operations < 2e7) return 1;     /* starting a thread would take longer */
+    if (operations < 2e7)
+        return 1; /* starting a thread would take longer */
     return threads < tasks ? threads : tasks;
 }
 
@@ -354,7 +413,8 @@ static void sum_rows(const sim_job *job, const sim_operand *matrix, size_t rows,
     for (size_t batch = 0; batch < job->batches; batch++)
         for (size_t i = 0; i < rows; i++) {
             double sum = 0;
-            for (size_t j = 0; j < cols; j++) sum += load(matrix->data, matrix->type, index_of(matrix, batch, i, j));
+            for (size_t j = 0; j < cols; j++)
+                sum += load(matrix->data, matrix->type, index_of(matrix, batch, i, j));
             store(job->bias.data, job->bias.type, batch * job->bias.batch + i, sum);
         }
 }
@@ -362,9 +422,12 @@ static void sum_rows(const sim_job *job, const sim_operand *matrix, size_t rows,
 static void bias_gradient(const sim_job *job)
 {
     sim_operand b_by_column = {.data = job->b.data, .type = job->b.type, .row = job->b.col, .col = job->b.row, .batch = job->b.batch};
-    if (job->epilogue & EPILOGUE_BGRAD) sum_rows(job, &job->d, job->m, job->n);
-    if (job->epilogue & EPILOGUE_BGRADA) sum_rows(job, &job->a, job->m, job->k);
-    if (job->epilogue & EPILOGUE_BGRADB) sum_rows(job, &b_by_column, job->n, job->k);
+    if (job->epilogue & EPILOGUE_BGRAD)
+        sum_rows(job, &job->d, job->m, job->n);
+    if (job->epilogue & EPILOGUE_BGRADA)
+        sum_rows(job, &job->a, job->m, job->k);
+    if (job->epilogue & EPILOGUE_BGRADB)
+        sum_rows(job, &b_by_column, job->n, job->k);
 }
 
 /* Called by the driver when the stream gets there. */
@@ -378,15 +441,20 @@ static void run_job(void *argument)
         job->beta = load(job->beta_pointer, job->scale, 0);
     }
     atomic_store(&job->next_task, 0);
-    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, run_tasks, job)) started++;
+    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, run_tasks, job))
+        started++;
     run_tasks(job);
-    while (started) pthread_join(threads[--started], NULL);
+    while (started)
+        pthread_join(threads[--started], NULL);
     bias_gradient(job);
     atomic_store(&job->done, 1);
 }
 
 /* All jobs that may still run. Those that cannot are freed with the next call. */
-static struct { pthread_mutex_t lock; sim_job *first; } jobs = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct {
+    pthread_mutex_t lock;
+    sim_job *first;
+} jobs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void keep_job(sim_job *job)
 {
@@ -400,7 +468,8 @@ static void keep_job(sim_job *job)
             free(old);
         }
     }
-    if (job) job->next = jobs.first, jobs.first = job;
+    if (job)
+        job->next = jobs.first, jobs.first = job;
     pthread_mutex_unlock(&jobs.lock);
 }
 
@@ -417,8 +486,10 @@ static void drop_job(sim_job *job)
 static size_t best_vector(void)
 {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f")) return 64;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 32;
+    if (__builtin_cpu_supports("avx512f"))
+        return 64;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return 32;
 #endif
     return 16;
 }
@@ -428,7 +499,8 @@ static int is_floating(int type) { return type == R_32F || type == R_16F || type
 /* The combinations of types that are computed. */
 static int check_types(const sim_desc *desc, int a, int b, int c, int d)
 {
-    if (a != b || c != d) return NOT_SUPPORTED;
+    if (a != b || c != d)
+        return NOT_SUPPORTED;
     switch (desc->compute) {
     case COMPUTE_64F:
     case COMPUTE_64F_PEDANTIC: return a == R_64F && d == R_64F && desc->scale == R_64F ? SUCCESS : NOT_SUPPORTED;
@@ -437,7 +509,8 @@ static int check_types(const sim_desc *desc, int a, int b, int c, int d)
     case COMPUTE_FAST_16BF:
     case COMPUTE_FAST_TF32:
     case COMPUTE_EMULATED:
-        if (a != R_32F) return NOT_SUPPORTED;
+        if (a != R_32F)
+            return NOT_SUPPORTED;
         break;
     case COMPUTE_32F:
     case COMPUTE_32F_PEDANTIC: break;
@@ -449,8 +522,10 @@ static int check_types(const sim_desc *desc, int a, int b, int c, int d)
 
 static int check_layout(const sim_layout *layout)
 {
-    if (!is(layout, MAGIC_LAYOUT) || layout->batch < 1) return INVALID_VALUE;
-    if (layout->order != ORDER_COL && layout->order != ORDER_ROW) return NOT_SUPPORTED;
+    if (!is(layout, MAGIC_LAYOUT) || layout->batch < 1)
+        return INVALID_VALUE;
+    if (layout->order != ORDER_COL && layout->order != ORDER_ROW)
+        return NOT_SUPPORTED;
     uint64_t least = layout->order == ORDER_COL ? layout->rows : layout->cols;
     return layout->ld >= 0 && (uint64_t)layout->ld >= least ? SUCCESS : INVALID_VALUE;
 }
@@ -459,9 +534,12 @@ static int check_epilogue(const sim_desc *desc)
 {
     unsigned epilogue = desc->epilogue;
     unsigned backward = epilogue & (EPILOGUE_DRELU | EPILOGUE_DGELU);
-    if (epilogue & ~(unsigned)EPILOGUE_KNOWN || !epilogue) return INVALID_VALUE;
-    if (epilogue & (EPILOGUE_BIAS | EPILOGUE_BGRAD | EPILOGUE_BGRADA | EPILOGUE_BGRADB) && !desc->bias) return INVALID_VALUE;
-    if ((epilogue & EPILOGUE_AUX || backward) && (!desc->aux || desc->aux_ld <= 0)) return INVALID_VALUE;
+    if (epilogue & ~(unsigned)EPILOGUE_KNOWN || !epilogue)
+        return INVALID_VALUE;
+    if (epilogue & (EPILOGUE_BIAS | EPILOGUE_BGRAD | EPILOGUE_BGRADA | EPILOGUE_BGRADB) && !desc->bias)
+        return INVALID_VALUE;
+    if ((epilogue & EPILOGUE_AUX || backward) && (!desc->aux || desc->aux_ld <= 0))
+        return INVALID_VALUE;
     return desc->transc ? NOT_SUPPORTED : SUCCESS;
 }
 
@@ -470,29 +548,37 @@ static sim_operand operand_of(const void *data, const sim_layout *layout, int tr
 {
     size_t ld = (size_t)layout->ld, along = layout->order == ORDER_COL;
     size_t row = along ? 1 : ld, col = along ? ld : 1;
-    return (sim_operand){.data = (char *)(uintptr_t)data, .type = (int)layout->type, .row = transposed ? col : row,
-                         .col = transposed ? row : col, .batch = (size_t)layout->stride};
+    return (sim_operand){.data = (char *)(uintptr_t)data,
+                         .type = (int)layout->type,
+                         .row = transposed ? col : row,
+                         .col = transposed ? row : col,
+                         .batch = (size_t)layout->stride};
 }
 
 /* Sizes and types of a product; everything but the addresses. */
 static int describe(const sim_desc *desc, const sim_layout *a, const sim_layout *b, const sim_layout *c, const sim_layout *d, sim_job *job)
 {
     const sim_layout *layouts[] = {a, b, c, d};
-    if (!is(desc, MAGIC_DESC)) return INVALID_VALUE;
+    if (!is(desc, MAGIC_DESC))
+        return INVALID_VALUE;
     for (int i = 0; i < 4; i++) {
         int status = check_layout(layouts[i]);
-        if (status) return status;
-        if (layouts[i]->batch != d->batch) return INVALID_VALUE;
+        if (status)
+            return status;
+        if (layouts[i]->batch != d->batch)
+            return INVALID_VALUE;
     }
     int status = check_types(desc, (int)a->type, (int)b->type, (int)c->type, (int)d->type);
-    if (!status) status = check_epilogue(desc);
-    if (status) return status;
+    if (!status)
+        status = check_epilogue(desc);
+    if (status)
+        return status;
     job->m = d->rows;
     job->n = d->cols;
     job->k = desc->transa ? a->rows : a->cols;
     job->batches = (size_t)d->batch;
     int agree = (desc->transa ? a->cols : a->rows) == job->m && (desc->transb ? b->cols : b->rows) == job->k
-             && (desc->transb ? b->rows : b->cols) == job->n && c->rows == job->m && c->cols == job->n;
+                && (desc->transb ? b->rows : b->cols) == job->n && c->rows == job->m && c->cols == job->n;
     return agree ? SUCCESS : INVALID_VALUE;
 }
 
@@ -502,9 +588,12 @@ static int check_memory(const char *name, const sim_operand *operand, size_t row
     unsigned long long base = 0, address = (uintptr_t)operand->data;
     size_t size = 0, last = (batches - 1) * operand->batch + (rows - 1) * operand->row + (cols - 1) * operand->col;
     size_t bytes = (last * bits + bits + 7) / 8;
-    if (!rows || !cols) return SUCCESS;
-    if (!cuMemGetAddressRange_v2(&base, &size, address) && address - base + bytes <= size) return SUCCESS;
-    fprintf(stderr, "ignis simulator: cublasLtMatmul: %s, %zu bytes at %#llx, is not inside one block of device memory\n", name, bytes, address);
+    if (!rows || !cols)
+        return SUCCESS;
+    if (!cuMemGetAddressRange_v2(&base, &size, address) && address - base + bytes <= size)
+        return SUCCESS;
+    fprintf(stderr, "ignis simulator: cublasLtMatmul: %s, %zu bytes at %#llx, is not inside one block of device memory\n", name, bytes,
+            address);
     return INVALID_VALUE;
 }
 
@@ -512,17 +601,22 @@ static int check_job_memory(const sim_job *job)
 {
     size_t m = job->m, n = job->n, k = job->k;
     int mask = !(job->epilogue & (EPILOGUE_GELU | EPILOGUE_DGELU));
-    const struct { const char *name; const sim_operand *operand; size_t rows, cols, bits; } used[] = {
-        {"A", &job->a, m, k, 8 * type_size(job->a.type)}, {"B", &job->b, k, n, 8 * type_size(job->b.type)},
-        {"D", &job->d, m, n, 8 * type_size(job->d.type)},
-        {"C", job->pointer_mode == POINTERS_HOST && job->beta != 0 ? &job->c : NULL, m, n, 8 * type_size(job->c.type)},
-        {"the bias", job->bias.data ? &job->bias : NULL, job->epilogue & EPILOGUE_BGRADB ? n : m, 1, 8 * type_size(job->bias.type)},
-        {"the auxiliary matrix", job->aux.data ? &job->aux : NULL, m, n, mask ? 1 : 8 * type_size(job->aux.type)}
-    };
+    const struct {
+        const char *name;
+        const sim_operand *operand;
+        size_t rows, cols, bits;
+    } used[] = {{"A", &job->a, m, k, 8 * type_size(job->a.type)},
+                {"B", &job->b, k, n, 8 * type_size(job->b.type)},
+                {"D", &job->d, m, n, 8 * type_size(job->d.type)},
+                {"C", job->pointer_mode == POINTERS_HOST && job->beta != 0 ? &job->c : NULL, m, n, 8 * type_size(job->c.type)},
+                {"the bias", job->bias.data ? &job->bias : NULL, job->epilogue & EPILOGUE_BGRADB ? n : m, 1, 8 * type_size(job->bias.type)},
+                {"the auxiliary matrix", job->aux.data ? &job->aux : NULL, m, n, mask ? 1 : 8 * type_size(job->aux.type)}};
     for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
-        if (!used[i].operand) continue;
+        if (!used[i].operand)
+            continue;
         int status = check_memory(used[i].name, used[i].operand, used[i].rows, used[i].cols, job->batches, used[i].bits);
-        if (status) return status;
+        if (status)
+            return status;
     }
     return SUCCESS;
 }
@@ -547,7 +641,8 @@ SIM_API size_t cublasLtGetCudartVersion(void) { return 13000; }
 SIM_API const char *cublasLtGetStatusName(cublasStatus_t status)
 {
     switch ((int)status) {
-#define X(number, name, sentence) case number: return "CUBLAS_STATUS_" #name;
+#define X(number, name, sentence) \
+    case number: return "CUBLAS_STATUS_" #name;
         SIM_STATUSES(X)
 #undef X
     default: return "unknown status";
@@ -557,7 +652,8 @@ SIM_API const char *cublasLtGetStatusName(cublasStatus_t status)
 SIM_API const char *cublasLtGetStatusString(cublasStatus_t status)
 {
     switch ((int)status) {
-#define X(number, name, sentence) case number: return sentence;
+#define X(number, name, sentence) \
+    case number: return sentence;
         SIM_STATUSES(X)
 #undef X
     default: return "unknown status";
@@ -566,7 +662,8 @@ SIM_API const char *cublasLtGetStatusString(cublasStatus_t status)
 
 SIM_API cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
 {
-    sim_desc desc = {.magic = MAGIC_DESC, .compute = (int32_t)compute, .scale = (int32_t)scale, .epilogue = 1, .bias_type = -1, .aux_type = -1};
+    sim_desc desc = {
+        .magic = MAGIC_DESC, .compute = (int32_t)compute, .scale = (int32_t)scale, .epilogue = 1, .bias_type = -1, .aux_type = -1};
     return (cublasStatus_t)create(out, &desc, sizeof desc);
 }
 
@@ -629,11 +726,14 @@ SIM_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, c
                                                       cublasLtMatmulHeuristicResult_t results[], int *count)
 {
     sim_job job = {0};
-    if (!is(handle, MAGIC_HANDLE)) return (cublasStatus_t)NOT_INITIALIZED;
-    if (!is(preference, MAGIC_PREFERENCE) || requested < 1 || !results || !count) return (cublasStatus_t)INVALID_VALUE;
+    if (!is(handle, MAGIC_HANDLE))
+        return (cublasStatus_t)NOT_INITIALIZED;
+    if (!is(preference, MAGIC_PREFERENCE) || requested < 1 || !results || !count)
+        return (cublasStatus_t)INVALID_VALUE;
     *count = 0;
     int status = describe((sim_desc *)desc, (sim_layout *)a, (sim_layout *)b, (sim_layout *)c, (sim_layout *)d, &job);
-    if (status) return (cublasStatus_t)status;
+    if (status)
+        return (cublasStatus_t)status;
     size_t allowed = ((sim_preference *)preference)->workspace;
     for (int i = allowed < big_workspace; i < 2 && *count < requested; i++) {
         cublasLtMatmulHeuristicResult_t *result = &results[(*count)++];
@@ -652,7 +752,8 @@ static void set_scaling(sim_job *job, const sim_desc *desc, const void *alpha, c
     job->scale = desc->scale;
     job->alpha_pointer = alpha;
     job->beta_pointer = beta;
-    if (desc->pointer_mode != POINTERS_HOST) return;
+    if (desc->pointer_mode != POINTERS_HOST)
+        return;
     job->alpha = load(alpha, desc->scale, 0);
     job->beta = load(beta, desc->scale, 0);
 }
@@ -663,19 +764,23 @@ static void set_epilogue(sim_job *job, const sim_desc *desc, const sim_layout *d
     sim_layout aux = *d;
     job->epilogue = desc->epilogue;
     if (desc->epilogue & (EPILOGUE_BIAS | EPILOGUE_BGRAD | EPILOGUE_BGRADA | EPILOGUE_BGRADB))
-        job->bias = (sim_operand){.data = desc->bias, .type = desc->bias_type < 0 ? (int)d->type : desc->bias_type, .row = 1,
-                                  .batch = (size_t)desc->bias_stride};
-    if (!(desc->epilogue & (EPILOGUE_AUX | EPILOGUE_DRELU | EPILOGUE_DGELU))) return;
+        job->bias = (sim_operand){
+            .data = desc->bias, .type = desc->bias_type < 0 ? (int)d->type : desc->bias_type, .row = 1, .batch = (size_t)desc->bias_stride};
+    if (!(desc->epilogue & (EPILOGUE_AUX | EPILOGUE_DRELU | EPILOGUE_DGELU)))
+        return;
     aux.ld = desc->aux_ld;
     aux.stride = desc->aux_stride;
-    if (desc->aux_type >= 0) aux.type = (uint32_t)desc->aux_type;
+    if (desc->aux_type >= 0)
+        aux.type = (uint32_t)desc->aux_type;
     job->aux = operand_of(desc->aux, &aux, 0);
 }
 
 static int check_workspace(const cublasLtMatmulAlgo_t *algo, const void *workspace, size_t size)
 {
-    if (!algo) return SUCCESS;
-    if (algo->data[0] != MAGIC_ALGO || algo->data[1] > size || (algo->data[1] && !workspace)) return INVALID_VALUE;
+    if (!algo)
+        return SUCCESS;
+    if (algo->data[0] != MAGIC_ALGO || algo->data[1] > size || (algo->data[1] && !workspace))
+        return INVALID_VALUE;
     return (uintptr_t)workspace % 16 ? INVALID_VALUE : SUCCESS;
 }
 
@@ -685,7 +790,8 @@ static int submit(sim_job *job, cudaStream_t stream)
     cuStreamIsCapturing(stream, &capturing);
     job->captured = capturing;
     keep_job(job);
-    if (!cuLaunchHostFunc(stream, run_job, job)) return SUCCESS;
+    if (!cuLaunchHostFunc(stream, run_job, job))
+        return SUCCESS;
     drop_job(job);
     return EXECUTION_FAILED;
 }
@@ -696,13 +802,18 @@ SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
                                       const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_size, cudaStream_t stream)
 {
     const sim_desc *desc = (sim_desc *)desc_handle;
-    if (!is(handle, MAGIC_HANDLE)) return (cublasStatus_t)NOT_INITIALIZED;
-    if (!alpha || !beta || !a || !b || !d) return (cublasStatus_t)INVALID_VALUE;
+    if (!is(handle, MAGIC_HANDLE))
+        return (cublasStatus_t)NOT_INITIALIZED;
+    if (!alpha || !beta || !a || !b || !d)
+        return (cublasStatus_t)INVALID_VALUE;
     sim_job *job = calloc(1, sizeof *job);
-    if (!job) return (cublasStatus_t)ALLOC_FAILED;
+    if (!job)
+        return (cublasStatus_t)ALLOC_FAILED;
     int status = describe(desc, (sim_layout *)a_layout, (sim_layout *)b_layout, (sim_layout *)c_layout, (sim_layout *)d_layout, job);
-    if (!status && desc->pointer_mode != POINTERS_HOST && desc->pointer_mode != POINTERS_DEVICE) status = NOT_SUPPORTED;
-    if (!status) status = check_workspace(algo, workspace, workspace_size);
+    if (!status && desc->pointer_mode != POINTERS_HOST && desc->pointer_mode != POINTERS_DEVICE)
+        status = NOT_SUPPORTED;
+    if (!status)
+        status = check_workspace(algo, workspace, workspace_size);
     if (!status) {
         job->a = operand_of(a, (sim_layout *)a_layout, desc->transa);
         job->b = operand_of(b, (sim_layout *)b_layout, desc->transb);
@@ -715,6 +826,7 @@ SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
         set_epilogue(job, desc, (sim_layout *)d_layout);
         status = check_job_memory(job);
     }
-    if (status) return free(job), (cublasStatus_t)status;
+    if (status)
+        return free(job), (cublasStatus_t)status;
     return (cublasStatus_t)submit(job, stream);
 }

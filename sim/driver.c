@@ -58,7 +58,9 @@ typedef uint64_t cuuint64_t;
 typedef int CUdevice_attribute, CUpointer_attribute, CUfunction_attribute, CUjit_option, CUdevice_P2PAttribute;
 typedef int CUstreamCaptureStatus, CUstreamCaptureMode, CUdriverProcAddressQueryResult;
 typedef void (*CUhostFn)(void *);
-typedef struct CUuuid { char bytes[16]; } CUuuid;
+typedef struct CUuuid {
+    char bytes[16];
+} CUuuid;
 typedef struct CUDA_MEMCPY2D {
     size_t srcXInBytes, srcY;
     unsigned srcMemoryType;
@@ -76,6 +78,7 @@ typedef struct CUDA_MEMCPY2D {
 } CUDA_MEMCPY2D;
 #endif
 
+/* clang-format off */
 /* The result codes, their names and sentences. */
 #define SIM_CODES(X) \
     X(0, SUCCESS, "no error") \
@@ -269,15 +272,16 @@ static const struct { const char *name; int code; } kinds[KIND_COUNT + 1] = {
 #undef X
     {"any", ERROR_UNKNOWN}
 };
+/* clang-format on */
 
 /* >>state */
 
 enum {
     MAX_DEVICES = 16,
-    MAX_DEPTH = 64,             /* contexts pushed by one thread */
-    MAX_RULES = 32,             /* of one IGNIS_SIM_FAIL */
-    REMEMBERED_BLOCKS = 256,    /* freed blocks that a message can still name */
-    LAZY_POLLS = 8,             /* lazy streams: queries answered "not ready" before one gives in and runs the work */
+    MAX_DEPTH = 64,          /* contexts pushed by one thread */
+    MAX_RULES = 32,          /* of one IGNIS_SIM_FAIL */
+    REMEMBERED_BLOCKS = 256, /* freed blocks that a message can still name */
+    LAZY_POLLS = 8,          /* lazy streams: queries answered "not ready" before one gives in and runs the work */
     CANARY = 0xC5,
     MAX_THREADS = 1024,
     SHARED_DEFAULT = 48 * 1024,
@@ -289,7 +293,7 @@ enum {
 };
 
 static const size_t page = 4096;
-static const size_t fill_limit = (size_t)8 << 20;       /* a larger block is filled only so far, to keep it virtual */
+static const size_t fill_limit = (size_t)8 << 20; /* a larger block is filled only so far, to keep it virtual */
 
 typedef enum { STREAMS_EAGER, STREAMS_LAZY, STREAMS_THREAD, STREAMS_COUNT } sim_streams;
 static const char *const stream_modes[STREAMS_COUNT] = {"eager", "lazy", "thread"};
@@ -300,8 +304,16 @@ typedef struct sim_op sim_op;
 typedef struct sim_capture sim_capture;
 typedef struct sim_plan sim_plan;
 
-typedef enum { OBJECT_FREE, OBJECT_CONTEXT, OBJECT_STREAM, OBJECT_EVENT, OBJECT_MODULE, OBJECT_FUNCTION, OBJECT_GRAPH,
-               OBJECT_GRAPH_EXEC } sim_object_kind;
+typedef enum {
+    OBJECT_FREE,
+    OBJECT_CONTEXT,
+    OBJECT_STREAM,
+    OBJECT_EVENT,
+    OBJECT_MODULE,
+    OBJECT_FUNCTION,
+    OBJECT_GRAPH,
+    OBJECT_GRAPH_EXEC
+} sim_object_kind;
 
 /* Handles are not pointers but a table slot and its generation, so a stale or invented one is always recognised. */
 typedef struct sim_slot {
@@ -317,7 +329,7 @@ typedef struct sim_arena {
     uintptr_t base;
     size_t size, cursor;
     int file;
-    int reused;                 /* addresses had to be used again */
+    int reused; /* addresses had to be used again */
 } sim_arena;
 
 typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED } sim_range_kind;
@@ -325,8 +337,8 @@ typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED } sim_range_kind;
 /* One live allocation, or registered host memory. */
 typedef struct sim_range {
     uintptr_t start;
-    size_t size;                /* bytes asked for */
-    size_t span;                /* bytes of address space, the gap behind included; 0: not from an arena */
+    size_t size; /* bytes asked for */
+    size_t span; /* bytes of address space, the gap behind included; 0: not from an arena */
     sim_range_kind kind;
     sim_context *context;
     sim_arena *arena;
@@ -338,12 +350,12 @@ struct sim_context {
     CUcontext handle;
     unsigned flags;
     int references;
-    int active;                 /* between the first retain and the last release or a reset */
-    int error;                  /* lasting error, or 0 */
-    unsigned peers;             /* bit set of devices whose access was enabled */
-    size_t used;                /* bytes of device memory */
+    int active;     /* between the first retain and the last release or a reset */
+    int error;      /* lasting error, or 0 */
+    unsigned peers; /* bit set of devices whose access was enabled */
+    size_t used;    /* bytes of device memory */
     sim_arena arena;
-    sim_stream *streams;        /* all, those destroyed with work left included */
+    sim_stream *streams; /* all, those destroyed with work left included */
     sim_stream *null_stream, *thread_stream;
 };
 
@@ -351,11 +363,13 @@ typedef struct sim_function {
     CUfunction handle;
     struct sim_module_object *module;
     const sim_kernel *kernel;
-    size_t max_dynamic;         /* dynamic shared memory it may ask for */
+    size_t max_dynamic; /* dynamic shared memory it may ask for */
     struct sim_function *next;
 } sim_function;
 
+/* Outlives its handle while a graph has kernels of it, so that launching such a graph is an error and not a crash. */
 typedef struct sim_module_object {
+    int references, unloaded;
     CUmodule handle;
     sim_context *context;
     sim_module *module;
@@ -377,7 +391,7 @@ typedef struct sim_copy {
 typedef struct sim_fill {
     void *dst;
     size_t count;
-    unsigned value, size;       /* `size` low bytes of `value`, `count` times */
+    unsigned value, size; /* `size` low bytes of `value`, `count` times */
 } sim_fill;
 
 /* What an operation does. `storage` is its own copy of arguments or source bytes. */
@@ -387,6 +401,7 @@ typedef struct sim_work {
     sim_copy copy;
     sim_fill fill;
     const sim_kernel *kernel;
+    sim_module_object *module; /* of the kernel */
     sim_launch launch;
     CUhostFn call;
     void *call_data;
@@ -394,20 +409,25 @@ typedef struct sim_work {
 } sim_work;
 
 /* Nodes of a graph, by number. */
-typedef struct sim_nodes { int *numbers, count; } sim_nodes;
+typedef struct sim_nodes {
+    int *numbers, count;
+} sim_nodes;
 
 /* What a graph does: work in the order of its capture, which is one that honours all dependencies. Never changed once the
    capture ended, so graphs, executable graphs and launches in flight share it. */
 struct sim_plan {
     int references, count, room;
-    struct { sim_work work; sim_nodes after; } *nodes;
+    struct {
+        sim_work work;
+        sim_nodes after;
+    } * nodes;
 };
 
 /* Streams being captured into one graph. Lives as long as a stream or an event points at it. */
 struct sim_capture {
     int references;
     unsigned long long id;
-    sim_stream *origin;         /* where it began and has to end; NULL once it ended */
+    sim_stream *origin; /* where it began and has to end; NULL once it ended */
     int mode, invalid;
     pthread_t thread;
     sim_plan *plan;
@@ -416,10 +436,10 @@ struct sim_capture {
 /* Work in a stream. Alive while queued and while an event or another operation points at it. */
 struct sim_op {
     int references, done, polls;
-    int64_t time;               /* nanoseconds, when it was done */
-    sim_stream *stream;         /* valid until done */
+    int64_t time;       /* nanoseconds, when it was done */
+    sim_stream *stream; /* valid until done */
     sim_op *next;
-    sim_op **waits;             /* of other streams, to be done first */
+    sim_op **waits; /* of other streams, to be done first */
     int wait_count;
     sim_work work;
 };
@@ -431,38 +451,45 @@ struct sim_stream {
     unsigned flags;
     int priority;
     unsigned long long id;
-    int busy;                   /* some thread is running the head */
-    int dead;                   /* destroyed; goes when its queue is empty */
-    int worker;                 /* has a thread */
+    int busy;   /* some thread is running the head */
+    int dead;   /* destroyed; goes when its queue is empty */
+    int worker; /* has a thread */
     sim_op *head, *tail;
-    sim_capture *capture;       /* being captured into */
-    sim_nodes last;             /* nodes that the next one comes after */
+    sim_capture *capture; /* being captured into */
+    sim_nodes last;       /* nodes that the next one comes after */
 };
 
 typedef struct sim_event {
     CUevent handle;
     sim_context *context;
     unsigned flags;
-    sim_op *op;                 /* the last record, or NULL */
-    sim_capture *capture;       /* the last record was captured; `last` are the nodes it comes after */
+    sim_op *op;           /* the last record, or NULL */
+    sim_capture *capture; /* the last record was captured; `last` are the nodes it comes after */
     sim_nodes last;
 } sim_event;
 
-typedef struct sim_rule { int kind, function; long n, seen; int onwards; } sim_rule;
+typedef struct sim_rule {
+    int kind, function;
+    long n, seen;
+    int onwards;
+} sim_rule;
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t moved;       /* some operation was submitted or done, or a stream destroyed */
-    atomic_int forked;          /* we are the child of a process that may have used the simulator */
+    pthread_cond_t moved; /* some operation was submitted or done, or a stream destroyed */
+    atomic_int forked;    /* we are the child of a process that may have used the simulator */
     int ready;
     int device_count, cc, streams;
     size_t memory;
     unsigned long long next_id;
     sim_context contexts[MAX_DEVICES];
-    sim_arena host_arena;       /* pinned memory */
-    sim_range **ranges;         /* sorted by address */
+    sim_arena host_arena; /* pinned memory */
+    sim_range **ranges;   /* sorted by address */
     size_t range_count, range_room;
-    struct { uintptr_t start; size_t size; } freed[REMEMBERED_BLOCKS];
+    struct {
+        uintptr_t start;
+        size_t size;
+    } freed[REMEMBERED_BLOCKS];
     unsigned freed_count;
     sim_slot *slots;
     uint32_t slot_count, slot_room, slot_free;
@@ -475,8 +502,8 @@ static struct {
 static _Thread_local struct {
     sim_context *stack[MAX_DEPTH];
     int depth;
-    int in_callback;            /* inside a host function, where the driver must not be called */
-    int capture_mode;           /* which captures forbid this thread's unsafe calls */
+    int in_callback;  /* inside a host function, where the driver must not be called */
+    int capture_mode; /* which captures forbid this thread's unsafe calls */
 } thread;
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -493,20 +520,22 @@ static void say(const char *format, ...)
 static const char *code_name(int code)
 {
     switch (code) {
-#define X(number, name, sentence) case number: return "CUDA_" #name;
+#define X(number, name, sentence) \
+    case number: return "CUDA_" #name;
         SIM_CODES(X)
 #undef X
-        default: return NULL;
+    default: return NULL;
     }
 }
 
 static const char *code_sentence(int code)
 {
     switch (code) {
-#define X(number, name, sentence) case number: return sentence;
+#define X(number, name, sentence) \
+    case number: return sentence;
         SIM_CODES(X)
 #undef X
-        default: return NULL;
+    default: return NULL;
     }
 }
 
@@ -525,22 +554,26 @@ static int find_name(const char *name, size_t length, int *kind, int *function)
 {
     *kind = *function = -1;
     for (int i = 0; i <= KIND_COUNT; i++)
-        if (strlen(kinds[i].name) == length && !memcmp(kinds[i].name, name, length)) *kind = i;
+        if (strlen(kinds[i].name) == length && !memcmp(kinds[i].name, name, length))
+            *kind = i;
     for (int i = 0; i < FUNCTION_COUNT; i++)
-        if (strlen(functions[i].name) == length && !memcmp(functions[i].name, name, length)) *function = i;
+        if (strlen(functions[i].name) == length && !memcmp(functions[i].name, name, length))
+            *function = i;
     return *kind >= 0 || *function >= 0;
 }
 
 static int read_rule(const char **text, sim_rule *rule)
 {
     const char *colon = strchr(*text, ':');
-    if (!colon || !find_name(*text, (size_t)(colon - *text), &rule->kind, &rule->function)) return 0;
+    if (!colon || !find_name(*text, (size_t)(colon - *text), &rule->kind, &rule->function))
+        return 0;
     char *end;
     rule->n = strtol(colon + 1, &end, 10);
     rule->seen = 0;
     rule->onwards = *end == '+';
     end += rule->onwards;
-    if (rule->n < 1 || (*end && *end != ',')) return 0;
+    if (rule->n < 1 || (*end && *end != ','))
+        return 0;
     *text = *end ? end + 1 : end;
     return 1;
 }
@@ -550,7 +583,8 @@ static int set_rules(const char *spec)
     sim_rule rules[MAX_RULES];
     int count = 0;
     while (spec && *spec)
-        if (count == MAX_RULES || !read_rule(&spec, &rules[count++])) return 0;
+        if (count == MAX_RULES || !read_rule(&spec, &rules[count++]))
+            return 0;
     memcpy(sim.rules, rules, sizeof rules[0] * (size_t)count);
     sim.rule_count = count;
     return 1;
@@ -558,7 +592,8 @@ static int set_rules(const char *spec)
 
 static int rule_matches(const sim_rule *rule, int function)
 {
-    if (rule->function >= 0) return rule->function == function;
+    if (rule->function >= 0)
+        return rule->function == function;
     return rule->kind == functions[function].kind || (rule->kind == KIND_any && functions[function].kind != KIND_release);
 }
 
@@ -569,9 +604,11 @@ static int count_call(int function)
     sim.calls[function]++;
     for (int i = 0; i < sim.rule_count; i++) {
         sim_rule *rule = &sim.rules[i];
-        if (!rule_matches(rule, function)) continue;
+        if (!rule_matches(rule, function))
+            continue;
         rule->seen++;
-        if (rule->seen == rule->n || (rule->onwards && rule->seen > rule->n)) code = kinds[functions[function].kind].code;
+        if (rule->seen == rule->n || (rule->onwards && rule->seen > rule->n))
+            code = kinds[functions[function].kind].code;
     }
     return code;
 }
@@ -585,23 +622,32 @@ static sim_context *current(void) { return thread.depth ? thread.stack[thread.de
 static int check_needs(int needs)
 {
     sim_context *context = current();
-    if (needs == NEEDS_NOTHING) return SUCCESS;
-    if (!sim.ready) return ERROR_NOT_INITIALIZED;
-    if (thread.in_callback) return ERROR_NOT_PERMITTED;
-    if (needs == NEEDS_INIT) return SUCCESS;
-    if (!context) return ERROR_INVALID_CONTEXT;
+    if (needs == NEEDS_NOTHING)
+        return SUCCESS;
+    if (!sim.ready)
+        return ERROR_NOT_INITIALIZED;
+    if (thread.in_callback)
+        return ERROR_NOT_PERMITTED;
+    if (needs == NEEDS_INIT)
+        return SUCCESS;
+    if (!context)
+        return ERROR_INVALID_CONTEXT;
     return context->active ? context->error : ERROR_CONTEXT_IS_DESTROYED;
 }
 
 /* Takes the lock when it succeeds. */
 static int begin(int function)
 {
-    if (atomic_load(&sim.forked)) return ERROR_NOT_INITIALIZED;
+    if (atomic_load(&sim.forked))
+        return ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&sim.lock);
     int code = count_call(function);
-    if (!code) code = check_needs(functions[function].needs & NEEDS_MASK);
-    if (!code && functions[function].needs & UNSAFE) code = capture_forbids();
-    if (code) pthread_mutex_unlock(&sim.lock);
+    if (!code)
+        code = check_needs(functions[function].needs & NEEDS_MASK);
+    if (!code && functions[function].needs & UNSAFE)
+        code = capture_forbids();
+    if (code)
+        pthread_mutex_unlock(&sim.lock);
     return code;
 }
 
@@ -611,13 +657,22 @@ static CUresult leave(int code)
     return (CUresult)code;
 }
 
-#define BEGIN(name) do { int code_ = begin(F_##name); if (code_) return (CUresult)code_; } while (0)
-#define REQUIRE(condition, code) do { if (!(condition)) return leave(code); } while (0)
+#define BEGIN(name)                  \
+    do {                             \
+        int code_ = begin(F_##name); \
+        if (code_)                   \
+            return (CUresult)code_;  \
+    } while (0)
+#define REQUIRE(condition, code) \
+    do {                         \
+        if (!(condition))        \
+            return leave(code);  \
+    } while (0)
 
 /* >>handles */
 
 enum { SLOT_BITS = 24 };
-static const uint64_t handle_mark = (uint64_t)1 << 62;     /* no valid address: a program that looks inside crashes at once */
+static const uint64_t handle_mark = (uint64_t)1 << 62; /* no valid address: a program that looks inside crashes at once */
 
 static uint32_t slot_take(void)
 {
@@ -629,11 +684,13 @@ static uint32_t slot_take(void)
     if (sim.slot_count >= sim.slot_room) {
         uint32_t room = sim.slot_room ? sim.slot_room * 2 : 256;
         sim_slot *slots = room < (1u << SLOT_BITS) ? realloc(sim.slots, room * sizeof *slots) : NULL;
-        if (!slots) return 0;
+        if (!slots)
+            return 0;
         sim.slots = slots;
         sim.slot_room = room;
     }
-    if (!sim.slot_count) memset(&sim.slots[sim.slot_count++], 0, sizeof(sim_slot));    /* slot 0 stays empty */
+    if (!sim.slot_count)
+        memset(&sim.slots[sim.slot_count++], 0, sizeof(sim_slot)); /* slot 0 stays empty */
     memset(&sim.slots[sim.slot_count], 0, sizeof(sim_slot));
     return sim.slot_count++;
 }
@@ -641,7 +698,8 @@ static uint32_t slot_take(void)
 static void *handle_new(sim_object_kind kind, void *object, sim_context *context)
 {
     uint32_t index = slot_take();
-    if (!index) return NULL;
+    if (!index)
+        return NULL;
     sim_slot *slot = &sim.slots[index];
     slot->kind = kind;
     slot->object = object;
@@ -655,7 +713,8 @@ static sim_slot *handle_slot(const void *handle)
     uint64_t value = (uint64_t)(uintptr_t)handle;
     uint64_t body = (value & ~handle_mark) >> 4;
     uint32_t index = (uint32_t)(body & ((1u << SLOT_BITS) - 1));
-    if (!(value & handle_mark) || (value & 15) || !index || index >= sim.slot_count) return NULL;
+    if (!(value & handle_mark) || (value & 15) || !index || index >= sim.slot_count)
+        return NULL;
     return sim.slots[index].generation == (uint32_t)(body >> SLOT_BITS) ? &sim.slots[index] : NULL;
 }
 
@@ -678,7 +737,8 @@ static void handle_drop(const void *handle)
 static long count_objects(sim_object_kind kind)
 {
     long count = 0;
-    for (uint32_t i = 1; i < sim.slot_count; i++) count += sim.slots[i].kind == kind;
+    for (uint32_t i = 1; i < sim.slot_count; i++)
+        count += sim.slots[i].kind == kind;
     return count;
 }
 
@@ -690,8 +750,10 @@ static size_t range_after(uintptr_t address)
     size_t low = 0, high = sim.range_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (sim.ranges[middle]->start > address) high = middle;
-        else low = middle + 1;
+        if (sim.ranges[middle]->start > address)
+            high = middle;
+        else
+            low = middle + 1;
     }
     return low;
 }
@@ -714,7 +776,8 @@ static int range_insert(sim_range *range)
     if (sim.range_count == sim.range_room) {
         size_t room = sim.range_room ? sim.range_room * 2 : 256;
         sim_range **ranges = realloc(sim.ranges, room * sizeof *ranges);
-        if (!ranges) return 0;
+        if (!ranges)
+            return 0;
         sim.ranges = ranges;
         sim.range_room = room;
     }
@@ -734,9 +797,11 @@ static void range_remove(sim_range *range)
 
 static sim_arena *arena_at(uintptr_t address)
 {
-    if (address - sim.host_arena.base < sim.host_arena.size) return &sim.host_arena;
+    if (address - sim.host_arena.base < sim.host_arena.size)
+        return &sim.host_arena;
     for (int i = 0; i < sim.device_count; i++)
-        if (address - sim.contexts[i].arena.base < sim.contexts[i].arena.size) return &sim.contexts[i].arena;
+        if (address - sim.contexts[i].arena.base < sim.contexts[i].arena.size)
+            return &sim.contexts[i].arena;
     return NULL;
 }
 
@@ -750,7 +815,8 @@ static int check_span(const void *pointer, size_t bytes, sim_side side, sim_rang
         int plain = address && !arena_at(address);
         return plain && side != SIDE_DEVICE ? SUCCESS : ERROR_INVALID_VALUE;
     }
-    if (side == SIDE_HOST && range->kind == RANGE_DEVICE) return ERROR_INVALID_VALUE;
+    if (side == SIDE_HOST && range->kind == RANGE_DEVICE)
+        return ERROR_INVALID_VALUE;
     return bytes <= range->size - (address - range->start) ? SUCCESS : ERROR_INVALID_VALUE;
 }
 
@@ -758,20 +824,25 @@ static int check_span(const void *pointer, size_t bytes, sim_side side, sim_rang
 
 static int arena_open(sim_arena *arena, const char *name, size_t at_least)
 {
-    if (arena->base) return 1;
+    if (arena->base)
+        return 1;
     /* Much more address space than memory: an address is used again only when all of it was used once. A terabyte for
        all devices together is what ThreadSanitizer leaves room for. */
     size_t size = ((size_t)1 << 40) / (size_t)(sim.device_count + 1 < 4 ? 4 : sim.device_count + 1) & ~(page - 1);
-    if (size < at_least) size = at_least;
+    if (size < at_least)
+        size = at_least;
     int file = memfd_create(name, MFD_CLOEXEC);
     for (; file >= 0 && size >= page; size = size / 2 & ~(page - 1)) {
-        if (ftruncate(file, (off_t)size)) continue;
+        if (ftruncate(file, (off_t)size))
+            continue;
         void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
-        if (base == MAP_FAILED) continue;
+        if (base == MAP_FAILED)
+            continue;
         *arena = (sim_arena){.base = (uintptr_t)base, .size = size, .file = file};
         return 1;
     }
-    if (file >= 0) close(file);
+    if (file >= 0)
+        close(file);
     return 0;
 }
 
@@ -781,8 +852,10 @@ static uintptr_t arena_gap(const sim_arena *arena, size_t span)
     uintptr_t start = arena->base, end = arena->base + arena->size;
     for (size_t i = range_after(start) ? range_after(start) - 1 : 0; i < sim.range_count; i++) {
         const sim_range *range = sim.ranges[i];
-        if (range->start < start) continue;
-        if (range->start >= end || range->start - start >= span) break;
+        if (range->start < start)
+            continue;
+        if (range->start >= end || range->start - start >= span)
+            break;
         start = range->start + range->span;
     }
     size_t next = range_after(start);
@@ -792,7 +865,8 @@ static uintptr_t arena_gap(const sim_arena *arena, size_t span)
 
 static uintptr_t arena_take(sim_arena *arena, size_t span)
 {
-    if (span > arena->size - arena->cursor) return arena->reused = 1, arena_gap(arena, span);
+    if (span > arena->size - arena->cursor)
+        return arena->reused = 1, arena_gap(arena, span);
     uintptr_t start = arena->base + arena->cursor;
     arena->cursor += span;
     return start;
@@ -800,12 +874,14 @@ static uintptr_t arena_take(sim_arena *arena, size_t span)
 
 static void poison(uintptr_t start, size_t bytes)
 {
-    if (sim.poison && bytes) sim.poison((const void *)start, bytes);
+    if (sim.poison && bytes)
+        sim.poison((const void *)start, bytes);
 }
 
 static void unpoison(uintptr_t start, size_t bytes)
 {
-    if (sim.unpoison && bytes) sim.unpoison((const void *)start, bytes);
+    if (sim.unpoison && bytes)
+        sim.unpoison((const void *)start, bytes);
 }
 
 /* Make the block usable: filled with a pattern that is NaN in every float type, a canary up to the page's end.
@@ -814,9 +890,13 @@ static int block_open(const sim_range *range)
 {
     void *start = (void *)range->start;
     size_t usable = range->span - page;
-    if (mprotect(start, usable, PROT_READ | PROT_WRITE)) return 0;
+    if (mprotect(start, usable, PROT_READ | PROT_WRITE)) {
+        say("no memory for a block of %zu bytes: %s (vm.max_map_count limits the number of blocks)", range->size, strerror(errno));
+        return 0;
+    }
     /* AddressSanitizer's map is touched no more than needed: it takes an eighth of all that it describes, for good. */
-    if (range->arena->reused) unpoison(range->start, usable);
+    if (range->arena->reused)
+        unpoison(range->start, usable);
     memset(start, 0xFF, range->size < fill_limit ? range->size : fill_limit);
     memset((char *)start + range->size, CANARY, usable - range->size);
     poison(range->start + range->size, range->span - range->size);
@@ -829,7 +909,8 @@ static size_t block_overrun(const sim_range *range, size_t *first)
     const unsigned char *end = (const unsigned char *)range->start + range->size;
     size_t slack = range->span - page - range->size, changed = 0;
     for (size_t i = slack; i-- > 0;)
-        if (end[i] != CANARY) changed++, *first = i;
+        if (end[i] != CANARY)
+            changed++, *first = i;
     return changed;
 }
 
@@ -844,13 +925,15 @@ static void block_close(const sim_range *range)
 static sim_range *range_new(uintptr_t start, size_t size, sim_range_kind kind, sim_context *context)
 {
     sim_range *range = calloc(1, sizeof *range);
-    if (!range) return NULL;
+    if (!range)
+        return NULL;
     range->start = start;
     range->size = size;
     range->kind = kind;
     range->context = context;
     range->id = ++sim.next_id;
-    if (range_insert(range)) return range;
+    if (range_insert(range))
+        return range;
     free(range);
     return NULL;
 }
@@ -867,13 +950,15 @@ static sim_range *block_new(sim_arena *arena, size_t size, sim_range_kind kind, 
     size_t span = round_up(size, page) + page;
     uintptr_t start = size < arena->size ? arena_take(arena, span) : 0;
     sim_range *range = start ? range_new(start, size, kind, context) : NULL;
-    if (!range) return NULL;
+    if (!range)
+        return NULL;
     range->span = span;
     range->arena = arena;
     pthread_mutex_unlock(&sim.lock);
     int opened = block_open(range);
     pthread_mutex_lock(&sim.lock);
-    if (opened) return range;
+    if (opened)
+        return range;
     range_delete(range);
     return NULL;
 }
@@ -908,15 +993,25 @@ static size_t charged(size_t size) { return round_up(size, 512); }
 
 static void plan_release(sim_plan *plan);
 
+static void module_release(sim_module_object *module)
+{
+    if (!module || --module->references)
+        return;
+    sim_module_unload(module->module);
+    free(module);
+}
+
 static void work_release(sim_work *work)
 {
     free(work->storage);
+    module_release(work->module);
     plan_release(work->plan);
 }
 
 static void plan_release(sim_plan *plan)
 {
-    if (!plan || --plan->references) return;
+    if (!plan || --plan->references)
+        return;
     for (int i = 0; i < plan->count; i++) {
         work_release(&plan->nodes[i].work);
         free(plan->nodes[i].after.numbers);
@@ -927,8 +1022,10 @@ static void plan_release(sim_plan *plan)
 
 static void op_release(sim_op *op)
 {
-    if (!op || --op->references) return;
-    for (int i = 0; i < op->wait_count; i++) op_release(op->waits[i]);
+    if (!op || --op->references)
+        return;
+    for (int i = 0; i < op->wait_count; i++)
+        op_release(op->waits[i]);
     free(op->waits);
     work_release(&op->work);
     free(op);
@@ -936,9 +1033,11 @@ static void op_release(sim_op *op)
 
 static int op_wait_for(sim_op *op, sim_op *earlier)
 {
-    if (!earlier || earlier->done) return SUCCESS;
+    if (!earlier || earlier->done)
+        return SUCCESS;
     sim_op **waits = realloc(op->waits, (size_t)(op->wait_count + 1) * sizeof *waits);
-    if (!waits) return ERROR_OUT_OF_MEMORY;
+    if (!waits)
+        return ERROR_OUT_OF_MEMORY;
     op->waits = waits;
     waits[op->wait_count++] = earlier;
     earlier->references++;
@@ -950,7 +1049,8 @@ static sim_op *op_blocker(sim_op *op)
 {
     while (op->wait_count) {
         sim_op *last = op->waits[op->wait_count - 1];
-        if (!last->done) return last;
+        if (!last->done)
+            return last;
         op->wait_count--;
         op_release(last);
     }
@@ -959,7 +1059,8 @@ static sim_op *op_blocker(sim_op *op)
 
 static void context_fail(sim_context *context, int code, const char *text)
 {
-    if (context->error) return;
+    if (context->error)
+        return;
     context->error = code;
     say("device %d: %s (%d): %s", context->device, code_name(code) ? code_name(code) : "error", code, text);
 }
@@ -972,22 +1073,36 @@ static void do_copy(const sim_copy *copy)
 
 static void do_fill(const sim_fill *fill)
 {
-    if (fill->size == 1) memset(fill->dst, (int)fill->value, fill->count);
-    else if (fill->size == 2) for (size_t i = 0; i < fill->count; i++) ((uint16_t *)fill->dst)[i] = (uint16_t)fill->value;
-    else for (size_t i = 0; i < fill->count; i++) ((uint32_t *)fill->dst)[i] = fill->value;
+    if (fill->size == 1)
+        memset(fill->dst, (int)fill->value, fill->count);
+    else if (fill->size == 2)
+        for (size_t i = 0; i < fill->count; i++)
+            ((uint16_t *)fill->dst)[i] = (uint16_t)fill->value;
+    else
+        for (size_t i = 0; i < fill->count; i++)
+            ((uint32_t *)fill->dst)[i] = fill->value;
 }
 
 static size_t extent(size_t pitch, size_t width, size_t height) { return (height - 1) * pitch + width; }
 
-/* A block may have been freed between submission and now, by way of another device's context. */
-static int work_check(const sim_work *work)
+static int copy_is_live(const sim_copy *copy)
 {
     sim_range *range;
-    const sim_copy *copy = &work->copy;
-    if (work->kind == WORK_FILL) return check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_ANY, &range);
-    if (work->kind != WORK_COPY) return SUCCESS;
-    int code = check_span(copy->dst, extent(copy->dst_pitch, copy->width, copy->height), SIDE_ANY, &range);
-    return code ? code : check_span(copy->src, extent(copy->src_pitch, copy->width, copy->height), SIDE_ANY, &range);
+    return !check_span(copy->dst, extent(copy->dst_pitch, copy->width, copy->height), SIDE_ANY, &range)
+           && !check_span(copy->src, extent(copy->src_pitch, copy->width, copy->height), SIDE_ANY, &range);
+}
+
+/* What work needs may have gone since it was submitted: by way of another device's context, or under a graph. */
+static int work_check(const sim_work *work, char *text, size_t text_size)
+{
+    sim_range *range;
+    int copies = work->kind != WORK_COPY || copy_is_live(&work->copy);
+    int fills = work->kind != WORK_FILL || !check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_ANY, &range);
+    if (!copies || !fills)
+        return snprintf(text, text_size, "a %s found its memory freed", copies ? "fill" : "copy"), ERROR_ILLEGAL_ADDRESS;
+    if (!work->module || !work->module->unloaded)
+        return SUCCESS;
+    return snprintf(text, text_size, "%s was launched after its module was unloaded", work->kernel->name), ERROR_ILLEGAL_ADDRESS;
 }
 
 static int plan_run(const sim_plan *plan, char *text, size_t text_size);
@@ -996,16 +1111,16 @@ static int plan_run(const sim_plan *plan, char *text, size_t text_size);
 static int work_run(const sim_work *work, char *text, size_t text_size)
 {
     switch (work->kind) {
-        case WORK_NOTHING: break;
-        case WORK_COPY: do_copy(&work->copy); break;
-        case WORK_FILL: do_fill(&work->fill); break;
-        case WORK_GRAPH: return plan_run(work->plan, text, text_size);
-        case WORK_KERNEL: return sim_execute(work->kernel, &work->launch, work->storage, text, text_size);
-        case WORK_CALL:
-            thread.in_callback++;
-            work->call(work->call_data);
-            thread.in_callback--;
-            break;
+    case WORK_NOTHING: break;
+    case WORK_COPY: do_copy(&work->copy); break;
+    case WORK_FILL: do_fill(&work->fill); break;
+    case WORK_GRAPH: return plan_run(work->plan, text, text_size);
+    case WORK_KERNEL: return sim_execute(work->kernel, &work->launch, work->storage, text, text_size);
+    case WORK_CALL:
+        thread.in_callback++;
+        work->call(work->call_data);
+        thread.in_callback--;
+        break;
     }
     return SUCCESS;
 }
@@ -1015,10 +1130,10 @@ static int plan_run(const sim_plan *plan, char *text, size_t text_size)
     int code = SUCCESS;
     for (int i = 0; i < plan->count && !code; i++) {
         pthread_mutex_lock(&sim.lock);
-        code = work_check(&plan->nodes[i].work) ? ERROR_ILLEGAL_ADDRESS : SUCCESS;
+        code = work_check(&plan->nodes[i].work, text, text_size);
         pthread_mutex_unlock(&sim.lock);
-        if (code) snprintf(text, text_size, "a graph's copy uses memory that is not allocated");
-        else code = work_run(&plan->nodes[i].work, text, text_size);
+        if (!code)
+            code = work_run(&plan->nodes[i].work, text, text_size);
     }
     return code;
 }
@@ -1026,7 +1141,8 @@ static int plan_run(const sim_plan *plan, char *text, size_t text_size)
 static void stream_free(sim_stream *stream)
 {
     sim_stream **link = &stream->context->streams;
-    while (*link != stream) link = &(*link)->next;
+    while (*link != stream)
+        link = &(*link)->next;
     *link = stream->next;
     free(stream);
 }
@@ -1037,25 +1153,26 @@ static void stream_step(sim_stream *stream)
     sim_op *op = stream->head;
     sim_context *context = stream->context;
     char text[768] = "";
-    int code = context->error;
     stream->busy = 1;
-    if (!code) {
-        if (work_check(&op->work)) {
-            context_fail(context, ERROR_ILLEGAL_ADDRESS, "a copy's memory was freed before the copy ran");
-        } else {
+    if (!context->error) { /* else nothing runs any more */
+        int code = work_check(&op->work, text, sizeof text);
+        if (!code) {
             pthread_mutex_unlock(&sim.lock);
             code = work_run(&op->work, text, sizeof text);
             pthread_mutex_lock(&sim.lock);
-            if (code) context_fail(context, code, text);
         }
+        if (code)
+            context_fail(context, code, text);
     }
     stream->busy = 0;
     stream->head = op->next;
-    if (!stream->head) stream->tail = NULL;
+    if (!stream->head)
+        stream->tail = NULL;
     op->time = now();
     op->done = 1;
     op_release(op);
-    if (stream->dead && !stream->head && !stream->worker) stream_free(stream);
+    if (stream->dead && !stream->head && !stream->worker)
+        stream_free(stream);
     pthread_cond_broadcast(&sim.moved);
 }
 
@@ -1064,9 +1181,12 @@ static void *stream_worker(void *argument)
     sim_stream *stream = argument;
     pthread_mutex_lock(&sim.lock);
     for (;;) {
-        if (stream->head && !op_blocker(stream->head)) stream_step(stream);
-        else if (stream->dead && !stream->head) break;
-        else pthread_cond_wait(&sim.moved, &sim.lock);
+        if (stream->head && !op_blocker(stream->head))
+            stream_step(stream);
+        else if (stream->dead && !stream->head)
+            break;
+        else
+            pthread_cond_wait(&sim.moved, &sim.lock);
     }
     stream_free(stream);
     pthread_mutex_unlock(&sim.lock);
@@ -1080,9 +1200,12 @@ static void op_finish(sim_op *op)
     while (!op->done) {
         sim_stream *stream = op->stream;
         sim_op *blocker;
-        while (!stream->busy && (blocker = op_blocker(stream->head))) stream = blocker->stream;
-        if (stream->busy || sim.streams == STREAMS_THREAD) pthread_cond_wait(&sim.moved, &sim.lock);
-        else stream_step(stream);
+        while (!stream->busy && (blocker = op_blocker(stream->head)))
+            stream = blocker->stream;
+        if (stream->busy || sim.streams == STREAMS_THREAD)
+            pthread_cond_wait(&sim.moved, &sim.lock);
+        else
+            stream_step(stream);
     }
     op_release(op);
 }
@@ -1092,10 +1215,13 @@ static int op_wait_legacy(sim_op *op, sim_stream *stream)
 {
     sim_context *context = stream->context;
     int code = SUCCESS;
-    if (stream->flags & 1) return SUCCESS;
-    if (stream != context->null_stream) return op_wait_for(op, context->null_stream->tail);
+    if (stream->flags & 1)
+        return SUCCESS;
+    if (stream != context->null_stream)
+        return op_wait_for(op, context->null_stream->tail);
     for (sim_stream *other = context->streams; other && !code; other = other->next)
-        if (other != stream && !(other->flags & 1)) code = op_wait_for(op, other->tail);
+        if (other != stream && !(other->flags & 1))
+            code = op_wait_for(op, other->tail);
     return code;
 }
 
@@ -1103,7 +1229,8 @@ static int stream_start_worker(sim_stream *stream)
 {
     pthread_t id;
     pthread_attr_t attributes;
-    if (sim.streams != STREAMS_THREAD || stream->worker) return SUCCESS;
+    if (sim.streams != STREAMS_THREAD || stream->worker)
+        return SUCCESS;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     stream->worker = !pthread_create(&id, &attributes, stream_worker, stream);
@@ -1121,7 +1248,8 @@ static void stream_leave_capture(sim_stream *stream);
 static int submit(sim_stream *stream, sim_work work, sim_op *after, sim_op **out)
 {
     int code = capture_check(stream);
-    if (!code && stream->capture) return capture_add(stream, &work);
+    if (!code && stream->capture)
+        return capture_add(stream, &work);
     sim_op *op = code ? NULL : calloc(1, sizeof *op);
     if (!op) {
         work_release(&work);
@@ -1131,19 +1259,25 @@ static int submit(sim_stream *stream, sim_work work, sim_op *after, sim_op **out
     op->stream = stream;
     op->work = work;
     code = op_wait_legacy(op, stream);
-    if (!code) code = op_wait_for(op, after);
-    if (!code) code = stream_start_worker(stream);
+    if (!code)
+        code = op_wait_for(op, after);
+    if (!code)
+        code = stream_start_worker(stream);
     if (code) {
         op_release(op);
         return code;
     }
-    if (stream->tail) stream->tail->next = op;
-    else stream->head = op;
+    if (stream->tail)
+        stream->tail->next = op;
+    else
+        stream->head = op;
     stream->tail = op;
     op->references += out != NULL;
-    if (out) *out = op;
+    if (out)
+        *out = op;
     pthread_cond_broadcast(&sim.moved);
-    if (sim.streams == STREAMS_EAGER) op_finish(op);
+    if (sim.streams == STREAMS_EAGER)
+        op_finish(op);
     return SUCCESS;
 }
 
@@ -1152,7 +1286,8 @@ static int submit_and_wait(sim_stream *stream, sim_work work)
     sim_op *op;
     sim_context *context = stream->context;
     int code = submit(stream, work, NULL, &op);
-    if (code) return code;
+    if (code)
+        return code;
     op_finish(op);
     op_release(op);
     return context->error;
@@ -1161,8 +1296,10 @@ static int submit_and_wait(sim_stream *stream, sim_work work)
 static int stream_finish(sim_stream *stream)
 {
     sim_context *context = stream->context;
-    if (stream == context->null_stream) return submit_and_wait(stream, (sim_work){.kind = WORK_NOTHING});
-    if (stream->tail) op_finish(stream->tail);
+    if (stream == context->null_stream)
+        return submit_and_wait(stream, (sim_work){.kind = WORK_NOTHING});
+    if (stream->tail)
+        op_finish(stream->tail);
     return context->error;
 }
 
@@ -1170,11 +1307,14 @@ static int stream_finish(sim_stream *stream)
 static int context_finish(sim_context *context)
 {
     int count = 0, room = 0;
-    for (sim_stream *stream = context->streams; stream; stream = stream->next) room++;
-    sim_op **tails = malloc((size_t)(room + 1) * sizeof *tails);
-    if (!tails) return ERROR_OUT_OF_MEMORY;
     for (sim_stream *stream = context->streams; stream; stream = stream->next)
-        if (stream->tail) tails[count++] = stream->tail, stream->tail->references++;
+        room++;
+    sim_op **tails = malloc((size_t)(room + 1) * sizeof *tails);
+    if (!tails)
+        return ERROR_OUT_OF_MEMORY;
+    for (sim_stream *stream = context->streams; stream; stream = stream->next)
+        if (stream->tail)
+            tails[count++] = stream->tail, stream->tail->references++;
     for (int i = 0; i < count; i++) {
         op_finish(tails[i]);
         op_release(tails[i]);
@@ -1186,7 +1326,8 @@ static int context_finish(sim_context *context)
 static sim_stream *stream_new(sim_context *context, unsigned flags, int priority)
 {
     sim_stream *stream = calloc(1, sizeof *stream);
-    if (!stream) return NULL;
+    if (!stream)
+        return NULL;
     stream->context = context;
     stream->flags = flags;
     stream->priority = priority;
@@ -1198,18 +1339,23 @@ static sim_stream *stream_new(sim_context *context, unsigned flags, int priority
 
 static void stream_destroy(sim_stream *stream)
 {
-    if (stream->handle) handle_drop(stream->handle);
+    if (stream->handle)
+        handle_drop(stream->handle);
     stream_leave_capture(stream);
     stream->dead = 1;
-    if (stream->worker) pthread_cond_broadcast(&sim.moved);
-    else if (!stream->head) stream_free(stream);
+    if (stream->worker)
+        pthread_cond_broadcast(&sim.moved);
+    else if (!stream->head)
+        stream_free(stream);
 }
 
 /* 0 and 1 are the legacy stream, 2 the per-thread stream (here one for all threads, and blocking as the real ones are). */
 static sim_stream *stream_get(CUstream handle)
 {
-    if ((uintptr_t)handle <= 1) return current()->null_stream;
-    if ((uintptr_t)handle == 2) return current()->thread_stream;
+    if ((uintptr_t)handle <= 1)
+        return current()->null_stream;
+    if ((uintptr_t)handle == 2)
+        return current()->thread_stream;
     return handle_get(OBJECT_STREAM, handle);
 }
 
@@ -1223,8 +1369,10 @@ static int stream_find(CUstream handle, sim_stream **out)
 /* Has `op` been done? With lazy streams nothing would ever change for a loop of queries, so in the end one runs the work. */
 static int op_query(sim_op *op)
 {
-    if (!op || op->done) return SUCCESS;
-    if (sim.streams != STREAMS_LAZY || ++op->polls <= LAZY_POLLS) return ERROR_NOT_READY;
+    if (!op || op->done)
+        return SUCCESS;
+    if (sim.streams != STREAMS_LAZY || ++op->polls <= LAZY_POLLS)
+        return ERROR_NOT_READY;
     sim_context *context = op->stream->context;
     op_finish(op);
     return context->error;
@@ -1236,7 +1384,8 @@ enum { CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED };
 
 static void capture_release(sim_capture *capture)
 {
-    if (!capture || --capture->references) return;
+    if (!capture || --capture->references)
+        return;
     plan_release(capture->plan);
     free(capture);
 }
@@ -1251,8 +1400,10 @@ static int capture_break(sim_capture *capture, int code)
 static void stream_leave_capture(sim_stream *stream)
 {
     sim_capture *capture = stream->capture;
-    if (!capture) return;
-    if (capture->origin == stream) capture->origin = NULL, capture->invalid = 1;
+    if (!capture)
+        return;
+    if (capture->origin == stream)
+        capture->origin = NULL, capture->invalid = 1;
     stream->capture = NULL;
     free(stream->last.numbers);
     stream->last = (sim_nodes){0};
@@ -1262,8 +1413,10 @@ static void stream_leave_capture(sim_stream *stream)
 /* Does this thread's mode make it heed the capture? */
 static int capture_concerns(const sim_capture *capture)
 {
-    if (capture->mode == CAPTURE_RELAXED || thread.capture_mode == CAPTURE_RELAXED) return 0;
-    if (pthread_equal(capture->thread, pthread_self())) return 1;
+    if (capture->mode == CAPTURE_RELAXED || thread.capture_mode == CAPTURE_RELAXED)
+        return 0;
+    if (pthread_equal(capture->thread, pthread_self()))
+        return 1;
     return capture->mode == CAPTURE_GLOBAL && thread.capture_mode == CAPTURE_GLOBAL;
 }
 
@@ -1281,22 +1434,26 @@ static int capture_forbids(void)
 /* The legacy stream waits for blocking streams, which a captured one cannot be waited for. */
 static int capture_check_legacy(sim_stream *stream)
 {
-    if (stream != stream->context->null_stream) return SUCCESS;
+    if (stream != stream->context->null_stream)
+        return SUCCESS;
     for (sim_stream *other = stream->context->streams; other; other = other->next)
-        if (other->capture && !(other->flags & 1)) return capture_break(other->capture, ERROR_STREAM_CAPTURE_IMPLICIT);
+        if (other->capture && !(other->flags & 1))
+            return capture_break(other->capture, ERROR_STREAM_CAPTURE_IMPLICIT);
     return SUCCESS;
 }
 
 static int capture_check(sim_stream *stream)
 {
-    if (stream->capture) return stream->capture->invalid ? ERROR_STREAM_CAPTURE_INVALIDATED : SUCCESS;
+    if (stream->capture)
+        return stream->capture->invalid ? ERROR_STREAM_CAPTURE_INVALIDATED : SUCCESS;
     return capture_check_legacy(stream);
 }
 
 /* For calls that wait for a stream or ask about it. */
 static int capture_forbids_wait(sim_stream *stream)
 {
-    if (stream->capture) return capture_break(stream->capture, ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (stream->capture)
+        return capture_break(stream->capture, ERROR_STREAM_CAPTURE_UNSUPPORTED);
     int code = capture_check_legacy(stream);
     return code ? code : capture_forbids();
 }
@@ -1304,17 +1461,21 @@ static int capture_forbids_wait(sim_stream *stream)
 /* The same for events. One recorded in a capture that is over has no meaning. */
 static int capture_forbids_event(sim_event *event)
 {
-    if (!event->capture) return capture_forbids();
-    if (!event->capture->origin) return ERROR_INVALID_VALUE;
+    if (!event->capture)
+        return capture_forbids();
+    if (!event->capture->origin)
+        return ERROR_INVALID_VALUE;
     return capture_break(event->capture, ERROR_CAPTURED_EVENT);
 }
 
 static int nodes_add(sim_nodes *nodes, int number)
 {
     for (int i = 0; i < nodes->count; i++)
-        if (nodes->numbers[i] == number) return 1;
+        if (nodes->numbers[i] == number)
+            return 1;
     int *numbers = realloc(nodes->numbers, (size_t)(nodes->count + 1) * sizeof *numbers);
-    if (!numbers) return 0;
+    if (!numbers)
+        return 0;
     nodes->numbers = numbers;
     numbers[nodes->count++] = number;
     return 1;
@@ -1323,16 +1484,19 @@ static int nodes_add(sim_nodes *nodes, int number)
 static int nodes_add_all(sim_nodes *nodes, const sim_nodes *more)
 {
     for (int i = 0; i < more->count; i++)
-        if (!nodes_add(nodes, more->numbers[i])) return 0;
+        if (!nodes_add(nodes, more->numbers[i]))
+            return 0;
     return 1;
 }
 
 static int plan_grow(sim_plan *plan)
 {
-    if (plan->count < plan->room) return 1;
+    if (plan->count < plan->room)
+        return 1;
     int room = plan->room ? plan->room * 2 : 16;
     void *nodes = realloc(plan->nodes, (size_t)room * sizeof *plan->nodes);
-    if (!nodes) return 0;
+    if (!nodes)
+        return 0;
     plan->nodes = nodes;
     plan->room = room;
     return 1;
@@ -1359,8 +1523,10 @@ static void event_forget(sim_event *event);
 static int capture_record(sim_stream *stream, sim_event *event)
 {
     sim_nodes last = {0};
-    if (stream->capture->invalid) return ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (!nodes_add_all(&last, &stream->last)) return free(last.numbers), ERROR_OUT_OF_MEMORY;
+    if (stream->capture->invalid)
+        return ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (!nodes_add_all(&last, &stream->last))
+        return free(last.numbers), ERROR_OUT_OF_MEMORY;
     event_forget(event);
     event->capture = stream->capture;
     event->capture->references++;
@@ -1372,14 +1538,18 @@ static int capture_record(sim_stream *stream, sim_event *event)
 static int capture_join(sim_stream *stream, sim_event *event)
 {
     sim_capture *capture = event->capture;
-    if (!capture->origin) return ERROR_INVALID_VALUE;
-    if (capture->invalid) return ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (stream == stream->context->null_stream) return capture_break(capture, ERROR_STREAM_CAPTURE_IMPLICIT);
+    if (!capture->origin)
+        return ERROR_INVALID_VALUE;
+    if (capture->invalid)
+        return ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (stream == stream->context->null_stream)
+        return capture_break(capture, ERROR_STREAM_CAPTURE_IMPLICIT);
     if (stream->capture && stream->capture != capture) {
         capture_break(stream->capture, SUCCESS);
         return capture_break(capture, ERROR_STREAM_CAPTURE_MERGE);
     }
-    if (!stream->capture) stream->capture = capture, capture->references++;
+    if (!stream->capture)
+        stream->capture = capture, capture->references++;
     return nodes_add_all(&stream->last, &event->last) ? SUCCESS : capture_break(capture, ERROR_OUT_OF_MEMORY);
 }
 
@@ -1388,11 +1558,13 @@ static int plan_joined(const sim_plan *plan, const sim_nodes *last)
 {
     char *reached = calloc((size_t)plan->count + 1, 1);
     int joined = reached != NULL;
-    for (int i = 0; joined && i < last->count; i++) reached[last->numbers[i]] = 1;
-    for (int i = plan->count; joined && i-- > 0;) {     /* a node comes only after nodes with lower numbers */
+    for (int i = 0; joined && i < last->count; i++)
+        reached[last->numbers[i]] = 1;
+    for (int i = plan->count; joined && i-- > 0;) { /* a node comes only after nodes with lower numbers */
         const sim_nodes *after = &plan->nodes[i].after;
         joined = reached[i];
-        for (int j = 0; j < after->count; j++) reached[after->numbers[j]] = 1;
+        for (int j = 0; j < after->count; j++)
+            reached[after->numbers[j]] = 1;
     }
     free(reached);
     return joined;
@@ -1402,7 +1574,8 @@ static sim_capture *capture_new(sim_stream *stream, int mode)
 {
     sim_capture *capture = calloc(1, sizeof *capture);
     sim_plan *plan = calloc(1, sizeof *plan);
-    if (!capture || !plan) return free(capture), free(plan), NULL;
+    if (!capture || !plan)
+        return free(capture), free(plan), NULL;
     plan->references = 1;
     *capture = (sim_capture){.references = 1, .id = ++sim.next_id, .origin = stream, .mode = mode, .thread = pthread_self(), .plan = plan};
     return capture;
@@ -1413,7 +1586,8 @@ static void capture_end(sim_capture *capture)
 {
     for (int i = 0; i < sim.device_count; i++)
         for (sim_stream *stream = sim.contexts[i].streams; stream; stream = stream->next)
-            if (stream->capture == capture) stream_leave_capture(stream);
+            if (stream->capture == capture)
+                stream_leave_capture(stream);
 }
 
 /* >>contexts */
@@ -1424,13 +1598,20 @@ static int context_open(sim_context *context)
     snprintf(name, sizeof name, "ignis-sim-device-%d", context->device);
     if (!arena_open(&context->arena, name, 2 * sim.memory) || !arena_open(&sim.host_arena, "ignis-sim-pinned", page))
         return ERROR_OUT_OF_MEMORY;
-    if (!context->handle) context->handle = handle_new(OBJECT_CONTEXT, context, NULL);
-    if (!context->handle) return ERROR_OUT_OF_MEMORY;
+    if (!context->handle)
+        context->handle = handle_new(OBJECT_CONTEXT, context, NULL);
+    if (!context->handle)
+        return ERROR_OUT_OF_MEMORY;
     context->null_stream = stream_new(context, 0, 0);
     context->thread_stream = stream_new(context, 0, 0);
-    if (!context->null_stream || !context->thread_stream) return ERROR_OUT_OF_MEMORY;
-    context->active = 1;
-    return SUCCESS;
+    context->active = context->null_stream && context->thread_stream;
+    if (context->active)
+        return SUCCESS;
+    if (context->null_stream)
+        stream_destroy(context->null_stream);
+    if (context->thread_stream)
+        stream_destroy(context->thread_stream);
+    return ERROR_OUT_OF_MEMORY;
 }
 
 static void event_forget(sim_event *event)
@@ -1459,33 +1640,41 @@ static void module_delete(sim_module_object *module)
         free(function);
     }
     handle_drop(module->handle);
-    sim_module_unload(module->module);
-    free(module);
+    module->unloaded = 1;
+    module_release(module);
 }
 
 static void context_drop_objects(sim_context *context)
 {
     for (uint32_t i = 1; i < sim.slot_count; i++) {
         sim_slot *slot = &sim.slots[i];
-        if (slot->context != context) continue;
-        if (slot->kind == OBJECT_STREAM) stream_destroy(slot->object);
-        else if (slot->kind == OBJECT_EVENT) event_delete(slot->object);
-        else if (slot->kind == OBJECT_MODULE) module_delete(slot->object);
+        if (slot->context != context)
+            continue;
+        if (slot->kind == OBJECT_STREAM)
+            stream_destroy(slot->object);
+        else if (slot->kind == OBJECT_EVENT)
+            event_delete(slot->object);
+        else if (slot->kind == OBJECT_MODULE)
+            module_delete(slot->object);
     }
 }
 
 /* Everything made in the context goes, as when its last user releases it. */
 static void context_close(sim_context *context)
 {
-    if (!context->active) return;
+    if (!context->active)
+        return;
     context->active = 0;
     context_finish(context);
     context_drop_objects(context);
     for (size_t i = sim.range_count; i-- > 0;) {
         sim_range *range = sim.ranges[i];
-        if (range->context != context) continue;
-        if (range->arena) block_delete(range);
-        else range_delete(range);
+        if (range->context != context)
+            continue;
+        if (range->arena)
+            block_delete(range);
+        else
+            range_delete(range);
     }
     stream_destroy(context->null_stream);
     stream_destroy(context->thread_stream);
@@ -1503,9 +1692,12 @@ static int read_size(const char *text, size_t *out)
 {
     char *end;
     double value = strtod(text, &end);
-    if (*end == 'K' || *end == 'k') value *= 1024, end++;
-    else if (*end == 'M' || *end == 'm') value *= 1024 * 1024, end++;
-    else if (*end == 'G' || *end == 'g') value *= 1024.0 * 1024 * 1024, end++;
+    if (*end == 'K' || *end == 'k')
+        value *= 1024, end++;
+    else if (*end == 'M' || *end == 'm')
+        value *= 1024 * 1024, end++;
+    else if (*end == 'G' || *end == 'g')
+        value *= 1024.0 * 1024 * 1024, end++;
     *out = value > 0 ? (size_t)value : 0;
     return !*end && value >= 1;
 }
@@ -1514,9 +1706,12 @@ static int read_cc(const char *text, int *out)
 {
     int major = 0, minor = 0;
     char rest;
-    if (sscanf(text, "%d.%d%c", &major, &minor, &rest) == 2) *out = major * 10 + minor;
-    else if (sscanf(text, "%d%c", &major, &rest) == 1) *out = major;
-    else return 0;
+    if (sscanf(text, "%d.%d%c", &major, &minor, &rest) == 2)
+        *out = major * 10 + minor;
+    else if (sscanf(text, "%d%c", &major, &rest) == 1)
+        *out = major;
+    else
+        return 0;
     return *out >= 50 && *out < 200;
 }
 
@@ -1529,7 +1724,8 @@ static int read_devices(const char *text, int *out)
 static int read_streams(const char *text, int *out)
 {
     for (int i = 0; i < STREAMS_COUNT; i++)
-        if (!strcmp(text, stream_modes[i])) return *out = i, 1;
+        if (!strcmp(text, stream_modes[i]))
+            return *out = i, 1;
     return 0;
 }
 
@@ -1542,17 +1738,18 @@ static const char *knob(const char *name, const char *fallback)
 /* A misspelt setting must not pass for the default. */
 static int setting(const char *name, int understood)
 {
-    if (!understood) say("%s=%s is not understood", name, getenv(name));
+    if (!understood)
+        say("%s=%s is not understood", name, getenv(name));
     return understood;
 }
 
 static int read_settings(void)
 {
     return setting("IGNIS_SIM_DEVICES", read_devices(knob("IGNIS_SIM_DEVICES", "2"), &sim.device_count))
-        && setting("IGNIS_SIM_CC", read_cc(knob("IGNIS_SIM_CC", "90"), &sim.cc))
-        && setting("IGNIS_SIM_MEMORY", read_size(knob("IGNIS_SIM_MEMORY", "2G"), &sim.memory))
-        && setting("IGNIS_SIM_STREAMS", read_streams(knob("IGNIS_SIM_STREAMS", "eager"), &sim.streams))
-        && (sim.rule_count || setting("IGNIS_SIM_FAIL", set_rules(getenv("IGNIS_SIM_FAIL"))));
+           && setting("IGNIS_SIM_CC", read_cc(knob("IGNIS_SIM_CC", "90"), &sim.cc))
+           && setting("IGNIS_SIM_MEMORY", read_size(knob("IGNIS_SIM_MEMORY", "2G"), &sim.memory))
+           && setting("IGNIS_SIM_STREAMS", read_streams(knob("IGNIS_SIM_STREAMS", "eager"), &sim.streams))
+           && (sim.rule_count || setting("IGNIS_SIM_FAIL", set_rules(getenv("IGNIS_SIM_FAIL"))));
 }
 
 static void introduce(void)
@@ -1562,7 +1759,8 @@ static void introduce(void)
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
         const char *value = knob(shown[i], NULL);
         size_t used = strlen(lane);
-        if (value) snprintf(lane + used, sizeof lane - used, ", %s=%s", shown[i], value);
+        if (value)
+            snprintf(lane + used, sizeof lane - used, ", %s=%s", shown[i], value);
     }
     say("%d simulated GPU(s) on the CPU, no real device: sm_%d, %zu MiB each%s", sim.device_count, sim.cc, sim.memory >> 20, lane);
 }
@@ -1582,10 +1780,12 @@ static long live_count(const char *kind);
 static void report_leaks(void)
 {
     static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module", "graph"};
-    if (atomic_load(&sim.forked)) return;
+    if (atomic_load(&sim.forked))
+        return;
     pthread_mutex_lock(&sim.lock);
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
-        if (live_count(watched[i])) say("at exit, still alive: %ld %s", live_count(watched[i]), watched[i]);
+        if (live_count(watched[i]))
+            say("at exit, still alive: %ld %s", live_count(watched[i]), watched[i]);
     pthread_mutex_unlock(&sim.lock);
 }
 
@@ -1593,13 +1793,16 @@ SIM_API CUresult cuInit(unsigned int flags)
 {
     BEGIN(cuInit);
     REQUIRE(!flags, ERROR_INVALID_VALUE);
-    if (sim.ready) return leave(sim.device_count ? SUCCESS : ERROR_NO_DEVICE);
+    if (sim.ready)
+        return leave(sim.device_count ? SUCCESS : ERROR_NO_DEVICE);
     REQUIRE(read_settings(), ERROR_INVALID_VALUE);
-    for (int i = 0; i < sim.device_count; i++) sim.contexts[i].device = i;
+    for (int i = 0; i < sim.device_count; i++)
+        sim.contexts[i].device = i;
     *(void **)&sim.poison = dlsym(RTLD_DEFAULT, "__asan_poison_memory_region");
     *(void **)&sim.unpoison = dlsym(RTLD_DEFAULT, "__asan_unpoison_memory_region");
     pthread_atfork(fork_prepare, fork_parent, fork_child);
-    if (!strcmp(knob("IGNIS_SIM_LEAKS", "0"), "1")) atexit(report_leaks);
+    if (!strcmp(knob("IGNIS_SIM_LEAKS", "0"), "1"))
+        atexit(report_leaks);
     introduce();
     sim.ready = 1;
     return leave(sim.device_count ? SUCCESS : ERROR_NO_DEVICE);
@@ -1607,21 +1810,24 @@ SIM_API CUresult cuInit(unsigned int flags)
 
 SIM_API CUresult cuDriverGetVersion(int *version)
 {
-    if (!version) return (CUresult)ERROR_INVALID_VALUE;
+    if (!version)
+        return (CUresult)ERROR_INVALID_VALUE;
     *version = 13000;
     return (CUresult)SUCCESS;
 }
 
 SIM_API CUresult cuGetErrorName(CUresult error, const char **text)
 {
-    if (!text) return (CUresult)ERROR_INVALID_VALUE;
+    if (!text)
+        return (CUresult)ERROR_INVALID_VALUE;
     *text = code_name((int)error);
     return (CUresult)(*text ? SUCCESS : ERROR_INVALID_VALUE);
 }
 
 SIM_API CUresult cuGetErrorString(CUresult error, const char **text)
 {
-    if (!text) return (CUresult)ERROR_INVALID_VALUE;
+    if (!text)
+        return (CUresult)ERROR_INVALID_VALUE;
     *text = code_sentence((int)error);
     return (CUresult)(*text ? SUCCESS : ERROR_INVALID_VALUE);
 }
@@ -1665,8 +1871,10 @@ SIM_API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 
 static int device_uuid(CUuuid *uuid, CUdevice device)
 {
-    if (!uuid) return ERROR_INVALID_VALUE;
-    if (!is_device(device)) return ERROR_INVALID_DEVICE;
+    if (!uuid)
+        return ERROR_INVALID_VALUE;
+    if (!is_device(device))
+        return ERROR_INVALID_DEVICE;
     memcpy(uuid->bytes, "IgnisSimulator", 14);
     uuid->bytes[14] = (char)sim.cc;
     uuid->bytes[15] = (char)device;
@@ -1705,6 +1913,7 @@ SIM_API CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
     return leave(SUCCESS);
 }
 
+/* clang-format off */
 /* Attributes `first` to `last`: sizes as an H200 has them, abilities as the simulator has them. */
 static const struct { int first, last, value; } attributes[] = {
     {1, 1, MAX_THREADS}, {2, 3, 1024}, {4, 4, 64},      /* threads of a block: all, x and y, z */
@@ -1725,17 +1934,19 @@ static const struct { int first, last, value; } attributes[] = {
     {107, 110, 0}, {111, 111, SHARED_RESERVED},         /* compression, L2 policy, RDMA; reserved shared memory */
     {112, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
 };
+/* clang-format on */
 
 static int attribute_value(int attribute, CUdevice device, int *out)
 {
     switch (attribute) {
-        case 33: *out = device + 1; return SUCCESS;         /* PCI bus */
-        case 75: *out = sim.cc / 10; return SUCCESS;
-        case 76: *out = sim.cc % 10; return SUCCESS;
-        default: break;
+    case 33: *out = device + 1; return SUCCESS; /* PCI bus */
+    case 75: *out = sim.cc / 10; return SUCCESS;
+    case 76: *out = sim.cc % 10; return SUCCESS;
+    default: break;
     }
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
-        if (attribute >= attributes[i].first && attribute <= attributes[i].last) return *out = attributes[i].value, SUCCESS;
+        if (attribute >= attributes[i].first && attribute <= attributes[i].last)
+            return *out = attributes[i].value, SUCCESS;
     return ERROR_INVALID_VALUE;
 }
 
@@ -1765,7 +1976,8 @@ SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
     REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
     sim_context *context = &sim.contexts[device];
     int code = context->active ? SUCCESS : context_open(context);
-    if (!code) context->references++, *out = context->handle;
+    if (!code)
+        context->references++, *out = context->handle;
     return leave(code);
 }
 
@@ -1775,7 +1987,8 @@ SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
     sim_context *context = &sim.contexts[device];
     REQUIRE(context->references, ERROR_INVALID_CONTEXT);
-    if (!--context->references) context_close(context);
+    if (!--context->references)
+        context_close(context);
     return leave(SUCCESS);
 }
 
@@ -1821,7 +2034,8 @@ SIM_API CUresult cuCtxPopCurrent_v2(CUcontext *out)
 {
     BEGIN(cuCtxPopCurrent_v2);
     REQUIRE(thread.depth, ERROR_INVALID_CONTEXT);
-    if (out) *out = current()->handle;
+    if (out)
+        *out = current()->handle;
     thread.depth--;
     return leave(SUCCESS);
 }
@@ -1831,8 +2045,10 @@ SIM_API CUresult cuCtxSetCurrent(CUcontext handle)
     BEGIN(cuCtxSetCurrent);
     sim_context *context = handle_get(OBJECT_CONTEXT, handle);
     REQUIRE(context || !handle, ERROR_INVALID_CONTEXT);
-    if (thread.depth) thread.depth--;
-    if (context) thread.stack[thread.depth++] = context;
+    if (thread.depth)
+        thread.depth--;
+    if (context)
+        thread.stack[thread.depth++] = context;
     return leave(SUCCESS);
 }
 
@@ -1858,8 +2074,10 @@ enum { PRIORITY_LEAST = 0, PRIORITY_GREATEST = -5 };
 SIM_API CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     BEGIN(cuCtxGetStreamPriorityRange);
-    if (least) *least = PRIORITY_LEAST;
-    if (greatest) *greatest = PRIORITY_GREATEST;
+    if (least)
+        *least = PRIORITY_LEAST;
+    if (greatest)
+        *greatest = PRIORITY_GREATEST;
     return leave(SUCCESS);
 }
 
@@ -1868,7 +2086,8 @@ SIM_API CUresult cuCtxSynchronize(void)
     BEGIN(cuCtxSynchronize);
     sim_context *context = current();
     for (sim_stream *stream = context->streams; stream; stream = stream->next)
-        if (stream->capture) return leave(capture_break(stream->capture, ERROR_STREAM_CAPTURE_UNSUPPORTED));
+        if (stream->capture)
+            return leave(capture_break(stream->capture, ERROR_STREAM_CAPTURE_UNSUPPORTED));
     int code = capture_forbids();
     return leave(code ? code : context_finish(context));
 }
@@ -1905,8 +2124,10 @@ SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
     REQUIRE(bytes <= sim.memory && charged(bytes) <= sim.memory - context->used, ERROR_OUT_OF_MEMORY);
     context->used += charged(bytes);
     sim_range *range = block_new(&context->arena, bytes, RANGE_DEVICE, context);
-    if (range) *out = range->start;
-    else context->used -= charged(bytes);
+    if (range)
+        *out = range->start;
+    else
+        context->used -= charged(bytes);
     return leave(range ? SUCCESS : ERROR_OUT_OF_MEMORY);
 }
 
@@ -1919,7 +2140,7 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr address)
     REQUIRE(range, ERROR_INVALID_VALUE);
     int code = context_finish(range->context);
     REQUIRE(!code, code);
-    range = range_starting(address, RANGE_DEVICE);      /* another thread may have been faster */
+    range = range_starting(address, RANGE_DEVICE); /* another thread may have been faster */
     REQUIRE(range, ERROR_INVALID_VALUE);
     range->context->used -= charged(range->size);
     return leave(block_delete(range));
@@ -1939,16 +2160,27 @@ SIM_API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevi
     BEGIN(cuMemGetAddressRange_v2);
     sim_range *range = range_at((uintptr_t)address);
     REQUIRE(range, ERROR_NOT_FOUND);
-    if (base) *base = range->start;
-    if (size) *size = range->size;
+    if (base)
+        *base = range->start;
+    if (size)
+        *size = range->size;
     return leave(SUCCESS);
 }
 
 /* Values of CUpointer_attribute. */
 enum {
-    POINTER_CONTEXT = 1, POINTER_MEMORY_TYPE, POINTER_DEVICE_POINTER, POINTER_HOST_POINTER, POINTER_SYNC_MEMOPS = 6,
-    POINTER_BUFFER_ID, POINTER_IS_MANAGED, POINTER_DEVICE_ORDINAL, POINTER_IPC_CAPABLE, POINTER_RANGE_START,
-    POINTER_RANGE_SIZE, POINTER_MAPPED
+    POINTER_CONTEXT = 1,
+    POINTER_MEMORY_TYPE,
+    POINTER_DEVICE_POINTER,
+    POINTER_HOST_POINTER,
+    POINTER_SYNC_MEMOPS = 6,
+    POINTER_BUFFER_ID,
+    POINTER_IS_MANAGED,
+    POINTER_DEVICE_ORDINAL,
+    POINTER_IPC_CAPABLE,
+    POINTER_RANGE_START,
+    POINTER_RANGE_SIZE,
+    POINTER_MAPPED
 };
 
 /* Write an attribute of `range`; of NULL, the value that says "not ours". */
@@ -1957,19 +2189,19 @@ static int pointer_attribute(void *data, int attribute, sim_range *range, CUdevi
     int device = range && range->kind == RANGE_DEVICE;
     CUdeviceptr known = range ? address : 0;
     switch (attribute) {
-        case POINTER_CONTEXT: *(CUcontext *)data = range ? range->context->handle : NULL; break;
-        case POINTER_MEMORY_TYPE: *(unsigned *)data = range ? (device ? 2u : 1u) : 0u; break;
-        case POINTER_DEVICE_POINTER: *(CUdeviceptr *)data = known; break;
-        case POINTER_HOST_POINTER: *(void **)data = device ? NULL : (void *)(uintptr_t)known; break;
-        case POINTER_SYNC_MEMOPS:
-        case POINTER_IS_MANAGED: *(unsigned *)data = 0; break;
-        case POINTER_BUFFER_ID: *(unsigned long long *)data = range ? range->id : 0; break;
-        case POINTER_DEVICE_ORDINAL: *(int *)data = range ? range->context->device : -2; break;
-        case POINTER_IPC_CAPABLE: *(int *)data = 0; break;
-        case POINTER_RANGE_START: *(CUdeviceptr *)data = range ? range->start : 0; break;
-        case POINTER_RANGE_SIZE: *(size_t *)data = range ? range->size : 0; break;
-        case POINTER_MAPPED: *(int *)data = range != NULL; break;
-        default: return ERROR_INVALID_VALUE;
+    case POINTER_CONTEXT: *(CUcontext *)data = range ? range->context->handle : NULL; break;
+    case POINTER_MEMORY_TYPE: *(unsigned *)data = range ? (device ? 2u : 1u) : 0u; break;
+    case POINTER_DEVICE_POINTER: *(CUdeviceptr *)data = known; break;
+    case POINTER_HOST_POINTER: *(void **)data = device ? NULL : (void *)(uintptr_t)known; break;
+    case POINTER_SYNC_MEMOPS:
+    case POINTER_IS_MANAGED: *(unsigned *)data = 0; break;
+    case POINTER_BUFFER_ID: *(unsigned long long *)data = range ? range->id : 0; break;
+    case POINTER_DEVICE_ORDINAL: *(int *)data = range ? range->context->device : -2; break;
+    case POINTER_IPC_CAPABLE: *(int *)data = 0; break;
+    case POINTER_RANGE_START: *(CUdeviceptr *)data = range ? range->start : 0; break;
+    case POINTER_RANGE_SIZE: *(size_t *)data = range ? range->size : 0; break;
+    case POINTER_MAPPED: *(int *)data = range != NULL; break;
+    default: return ERROR_INVALID_VALUE;
     }
     return device || attribute != POINTER_HOST_POINTER || range ? SUCCESS : ERROR_INVALID_VALUE;
 }
@@ -1991,18 +2223,22 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute 
     sim_range *range = range_at((uintptr_t)address);
     for (unsigned i = 0; i < count && !code; i++) {
         code = pointer_attribute(data[i], (int)which[i], range, address);
-        if ((int)which[i] == POINTER_HOST_POINTER) code = SUCCESS;
+        if ((int)which[i] == POINTER_HOST_POINTER)
+            code = SUCCESS;
     }
     return leave(code);
 }
 
 static int host_alloc(void **out, size_t bytes)
 {
-    if (!out) return ERROR_INVALID_VALUE;
+    if (!out)
+        return ERROR_INVALID_VALUE;
     *out = NULL;
-    if (!bytes) return SUCCESS;
+    if (!bytes)
+        return SUCCESS;
     sim_range *range = block_new(&sim.host_arena, bytes, RANGE_PINNED, current());
-    if (range) *out = (void *)range->start;
+    if (range)
+        *out = (void *)range->start;
     return range ? SUCCESS : ERROR_OUT_OF_MEMORY;
 }
 
@@ -2023,7 +2259,8 @@ SIM_API CUresult cuMemAllocHost_v2(void **out, size_t bytes)
 static void finish_everything(void)
 {
     for (int i = 0; i < sim.device_count; i++)
-        if (sim.contexts[i].active) context_finish(&sim.contexts[i]);
+        if (sim.contexts[i].active)
+            context_finish(&sim.contexts[i]);
 }
 
 SIM_API CUresult cuMemFreeHost(void *pointer)
@@ -2077,10 +2314,13 @@ static int submit_fill(CUdeviceptr dst, unsigned value, unsigned size, size_t co
     sim_stream *stream;
     sim_range *range;
     int code = stream_find(handle, &stream);
-    if (code || !count) return code;
-    if (dst % size || count > SIZE_MAX / size) return ERROR_INVALID_VALUE;
+    if (code || !count)
+        return code;
+    if (dst % size || count > SIZE_MAX / size)
+        return ERROR_INVALID_VALUE;
     code = check_span((void *)(uintptr_t)dst, count * size, SIDE_DEVICE, &range);
-    if (code) return code;
+    if (code)
+        return code;
     sim_work work = {.kind = WORK_FILL};
     work.fill = (sim_fill){.dst = (void *)(uintptr_t)dst, .count = count, .value = value, .size = size};
     return submit(stream, work, NULL, NULL);
@@ -2109,7 +2349,8 @@ static int stage(sim_work *work)
 {
     sim_copy *copy = &work->copy;
     char *bytes = work->storage = malloc(copy->width * copy->height);
-    if (!bytes) return ERROR_OUT_OF_MEMORY;
+    if (!bytes)
+        return ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < copy->height; i++)
         memcpy(bytes + i * copy->width, (const char *)copy->src + i * copy->src_pitch, copy->width);
     copy->src = bytes;
@@ -2124,21 +2365,31 @@ static int submit_copy(sim_copy copy, CUstream handle, int synchronous)
     sim_stream *stream;
     sim_range *to = NULL, *from = NULL;
     int code = stream_find(handle, &stream);
-    if (code || !copy.width || !copy.height) return code;
+    if (code || !copy.width || !copy.height)
+        return code;
     code = check_span(copy.dst, extent(copy.dst_pitch, copy.width, copy.height), copy.dst_side, &to);
-    if (!code) code = check_span(copy.src, extent(copy.src_pitch, copy.width, copy.height), copy.src_side, &from);
-    if (code) return code;
+    if (!code)
+        code = check_span(copy.src, extent(copy.src_pitch, copy.width, copy.height), copy.src_side, &from);
+    if (code)
+        return code;
     sim_work work = {.kind = WORK_COPY, .copy = copy};
-    if (stream->capture) return submit(stream, work, NULL, NULL);       /* a graph reads and writes when it runs */
-    if (synchronous || !to) return submit_and_wait(stream, work);
-    if (!from && sim.streams != STREAMS_EAGER) code = stage(&work);
+    if (stream->capture)
+        return submit(stream, work, NULL, NULL); /* a graph reads and writes when it runs */
+    if (synchronous || !to)
+        return submit_and_wait(stream, work);
+    if (!from && sim.streams != STREAMS_EAGER)
+        code = stage(&work);
     return code ? code : submit(stream, work, NULL, NULL);
 }
 
 static sim_copy plain_copy(CUdeviceptr dst, sim_side dst_side, CUdeviceptr src, sim_side src_side, size_t bytes)
 {
-    return (sim_copy){.dst = (void *)(uintptr_t)dst, .src = (const void *)(uintptr_t)src, .width = bytes, .height = 1,
-                      .dst_side = dst_side, .src_side = src_side};
+    return (sim_copy){.dst = (void *)(uintptr_t)dst,
+                      .src = (const void *)(uintptr_t)src,
+                      .width = bytes,
+                      .height = 1,
+                      .dst_side = dst_side,
+                      .src_side = src_side};
 }
 
 SIM_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
@@ -2204,7 +2455,8 @@ SIM_API CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 static int end_of_2d(unsigned type, const void *host, CUdeviceptr device, uintptr_t *address, sim_side *side)
 {
     static const sim_side sides[] = {SIDE_ANY, SIDE_HOST, SIDE_DEVICE, SIDE_ANY, SIDE_ANY};
-    if (type < 1 || type > 4 || type == 3) return 0;
+    if (type < 1 || type > 4 || type == 3)
+        return 0;
     *address = type == 1 ? (uintptr_t)host : (uintptr_t)device;
     *side = sides[type];
     return 1;
@@ -2216,16 +2468,20 @@ SIM_API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
     uintptr_t dst, src;
     sim_side dst_side, src_side;
     REQUIRE(copy && end_of_2d((unsigned)copy->dstMemoryType, copy->dstHost, copy->dstDevice, &dst, &dst_side)
-            && end_of_2d((unsigned)copy->srcMemoryType, copy->srcHost, copy->srcDevice, &src, &src_side), ERROR_INVALID_VALUE);
+                && end_of_2d((unsigned)copy->srcMemoryType, copy->srcHost, copy->srcDevice, &src, &src_side),
+            ERROR_INVALID_VALUE);
     size_t dst_pitch = copy->dstPitch ? copy->dstPitch : copy->WidthInBytes + copy->dstXInBytes;
     size_t src_pitch = copy->srcPitch ? copy->srcPitch : copy->WidthInBytes + copy->srcXInBytes;
     REQUIRE(dst_pitch >= copy->WidthInBytes + copy->dstXInBytes && src_pitch >= copy->WidthInBytes + copy->srcXInBytes,
             ERROR_INVALID_VALUE);
-    sim_copy rows = {
-        .dst = (void *)(dst + copy->dstY * dst_pitch + copy->dstXInBytes), .dst_pitch = dst_pitch, .dst_side = dst_side,
-        .src = (void *)(src + copy->srcY * src_pitch + copy->srcXInBytes), .src_pitch = src_pitch, .src_side = src_side,
-        .width = copy->WidthInBytes, .height = copy->Height
-    };
+    sim_copy rows = {.dst = (void *)(dst + copy->dstY * dst_pitch + copy->dstXInBytes),
+                     .dst_pitch = dst_pitch,
+                     .dst_side = dst_side,
+                     .src = (void *)(src + copy->srcY * src_pitch + copy->srcXInBytes),
+                     .src_pitch = src_pitch,
+                     .src_side = src_side,
+                     .width = copy->WidthInBytes,
+                     .height = copy->Height};
     return leave(submit_copy(rows, stream, 0));
 }
 
@@ -2233,13 +2489,18 @@ SIM_API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
 
 static int stream_create(CUstream *out, unsigned flags, int priority)
 {
-    if (!out || flags > 1) return ERROR_INVALID_VALUE;
-    if (priority > PRIORITY_LEAST) priority = PRIORITY_LEAST;
-    if (priority < PRIORITY_GREATEST) priority = PRIORITY_GREATEST;
+    if (!out || flags > 1)
+        return ERROR_INVALID_VALUE;
+    if (priority > PRIORITY_LEAST)
+        priority = PRIORITY_LEAST;
+    if (priority < PRIORITY_GREATEST)
+        priority = PRIORITY_GREATEST;
     sim_stream *stream = stream_new(current(), flags, priority);
-    if (!stream) return ERROR_OUT_OF_MEMORY;
+    if (!stream)
+        return ERROR_OUT_OF_MEMORY;
     stream->handle = handle_new(OBJECT_STREAM, stream, stream->context);
-    if (!stream->handle) return stream_free(stream), ERROR_OUT_OF_MEMORY;
+    if (!stream->handle)
+        return stream_free(stream), ERROR_OUT_OF_MEMORY;
     *out = stream->handle;
     return SUCCESS;
 }
@@ -2271,7 +2532,8 @@ SIM_API CUresult cuStreamQuery(CUstream handle)
     sim_stream *stream;
     BEGIN(cuStreamQuery);
     int code = stream_find(handle, &stream);
-    if (!code) code = capture_forbids_wait(stream);
+    if (!code)
+        code = capture_forbids_wait(stream);
     return leave(code ? code : op_query(stream->tail));
 }
 
@@ -2280,7 +2542,8 @@ SIM_API CUresult cuStreamSynchronize(CUstream handle)
     sim_stream *stream;
     BEGIN(cuStreamSynchronize);
     int code = stream_find(handle, &stream);
-    if (!code) code = capture_forbids_wait(stream);
+    if (!code)
+        code = capture_forbids_wait(stream);
     return leave(code ? code : stream_finish(stream));
 }
 
@@ -2341,13 +2604,14 @@ SIM_API CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
     BEGIN(cuEventCreate);
     REQUIRE(out && flags < 8, ERROR_INVALID_VALUE);
-    REQUIRE(!(flags & 4) || flags & EVENT_DISABLE_TIMING, ERROR_INVALID_VALUE);     /* events between processes have no time */
+    REQUIRE(!(flags & 4) || flags & EVENT_DISABLE_TIMING, ERROR_INVALID_VALUE); /* events between processes have no time */
     sim_event *event = calloc(1, sizeof *event);
     REQUIRE(event, ERROR_OUT_OF_MEMORY);
     event->context = current();
     event->flags = flags;
     event->handle = handle_new(OBJECT_EVENT, event, event->context);
-    if (!event->handle) return free(event), leave(ERROR_OUT_OF_MEMORY);
+    if (!event->handle)
+        return free(event), leave(ERROR_OUT_OF_MEMORY);
     *out = event->handle;
     return leave(SUCCESS);
 }
@@ -2367,13 +2631,18 @@ static int event_record(CUevent handle, CUstream stream_handle)
     sim_op *op;
     sim_event *event = handle_get(OBJECT_EVENT, handle);
     int code = stream_find(stream_handle, &stream);
-    if (code) return code;
-    if (!event || event->context != stream->context) return ERROR_INVALID_HANDLE;
-    if (stream->capture) return capture_record(stream, event);
+    if (code)
+        return code;
+    if (!event || event->context != stream->context)
+        return ERROR_INVALID_HANDLE;
+    if (stream->capture)
+        return capture_record(stream, event);
     code = submit(stream, (sim_work){.kind = WORK_NOTHING}, NULL, &op);
-    if (code) return code;
-    event = handle_get(OBJECT_EVENT, handle);       /* the lock may have been given up */
-    if (!event) return op_release(op), SUCCESS;
+    if (code)
+        return code;
+    event = handle_get(OBJECT_EVENT, handle); /* the lock may have been given up */
+    if (!event)
+        return op_release(op), SUCCESS;
     event_forget(event);
     event->op = op;
     return SUCCESS;
@@ -2409,7 +2678,8 @@ SIM_API CUresult cuEventSynchronize(CUevent handle)
     sim_context *context = event->context;
     int code = capture_forbids_event(event);
     REQUIRE(!code, code);
-    if (event->op) op_finish(event->op);
+    if (event->op)
+        op_finish(event->op);
     return leave(context->error);
 }
 
@@ -2422,18 +2692,24 @@ SIM_API CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
     REQUIRE(!code, code);
     REQUIRE(event, ERROR_INVALID_HANDLE);
     REQUIRE(flags < 2, ERROR_INVALID_VALUE);
-    if (event->capture) return leave(capture_join(stream, event));
-    if (stream->capture && event->op) return leave(capture_break(stream->capture, ERROR_STREAM_CAPTURE_ISOLATION));
-    if (!event->op || event->op->done) return leave(SUCCESS);
+    if (event->capture)
+        return leave(capture_join(stream, event));
+    if (stream->capture && event->op)
+        return leave(capture_break(stream->capture, ERROR_STREAM_CAPTURE_ISOLATION));
+    if (!event->op || event->op->done)
+        return leave(SUCCESS);
     return leave(submit(stream, (sim_work){.kind = WORK_NOTHING}, event->op, NULL));
 }
 
 static int elapsed(float *milliseconds, CUevent first, CUevent last)
 {
     sim_event *from = handle_get(OBJECT_EVENT, first), *to = handle_get(OBJECT_EVENT, last);
-    if (!milliseconds) return ERROR_INVALID_VALUE;
-    if (!from || !to || (from->flags | to->flags) & EVENT_DISABLE_TIMING || !from->op || !to->op) return ERROR_INVALID_HANDLE;
-    if (!from->op->done || !to->op->done) return ERROR_NOT_READY;
+    if (!milliseconds)
+        return ERROR_INVALID_VALUE;
+    if (!from || !to || (from->flags | to->flags) & EVENT_DISABLE_TIMING || !from->op || !to->op)
+        return ERROR_INVALID_HANDLE;
+    if (!from->op->done || !to->op->done)
+        return ERROR_NOT_READY;
     *milliseconds = (float)((double)(to->op->time - from->op->time) * 1e-6);
     return SUCCESS;
 }
@@ -2456,18 +2732,22 @@ static int module_load(CUmodule *out, const void *image)
 {
     sim_module *loaded;
     sim_context *context = current();
-    if (!out || !image) return ERROR_INVALID_VALUE;
-    pthread_mutex_unlock(&sim.lock);        /* loading takes a while */
+    if (!out || !image)
+        return ERROR_INVALID_VALUE;
+    pthread_mutex_unlock(&sim.lock); /* loading takes a while */
     int code = sim_module_load(image, &loaded);
     pthread_mutex_lock(&sim.lock);
-    if (code) return code;
+    if (code)
+        return code;
     sim_module_object *module = calloc(1, sizeof *module);
-    if (module) module->handle = handle_new(OBJECT_MODULE, module, context);
+    if (module)
+        module->handle = handle_new(OBJECT_MODULE, module, context);
     if (!module || !module->handle) {
         free(module);
         sim_module_unload(loaded);
         return ERROR_OUT_OF_MEMORY;
     }
+    module->references = 1;
     module->module = loaded;
     module->context = context;
     *out = module->handle;
@@ -2509,14 +2789,16 @@ SIM_API CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const cha
     const sim_kernel *kernel = sim_module_kernel(module->module, name);
     REQUIRE(kernel, ERROR_NOT_FOUND);
     sim_function *function = module->functions;
-    while (function && function->kernel != kernel) function = function->next;
+    while (function && function->kernel != kernel)
+        function = function->next;
     if (!function) {
         function = calloc(1, sizeof *function);
         REQUIRE(function, ERROR_OUT_OF_MEMORY);
         *function = (sim_function){.module = module, .kernel = kernel, .next = module->functions};
         function->max_dynamic = SHARED_DEFAULT > kernel->static_shared ? SHARED_DEFAULT - kernel->static_shared : 0;
         function->handle = handle_new(OBJECT_FUNCTION, function, module->context);
-        if (!function->handle) return free(function), leave(ERROR_OUT_OF_MEMORY);
+        if (!function->handle)
+            return free(function), leave(ERROR_OUT_OF_MEMORY);
         module->functions = function;
     }
     *out = function->handle;
@@ -2532,15 +2814,26 @@ SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmod
     REQUIRE(module, ERROR_INVALID_HANDLE);
     REQUIRE(name, ERROR_INVALID_VALUE);
     int code = sim_module_global(module->module, name, &pointer, &size);
-    if (!code && address) *address = (CUdeviceptr)(uintptr_t)pointer;
-    if (!code && bytes) *bytes = size;
+    if (!code && address)
+        *address = (CUdeviceptr)(uintptr_t)pointer;
+    if (!code && bytes)
+        *bytes = size;
     return leave(code);
 }
 
 /* Values of CUfunction_attribute. */
 enum {
-    FUNC_MAX_THREADS, FUNC_STATIC_SHARED, FUNC_CONST, FUNC_LOCAL, FUNC_REGISTERS, FUNC_PTX_VERSION, FUNC_BINARY_VERSION,
-    FUNC_CACHE_MODE, FUNC_MAX_DYNAMIC, FUNC_CARVEOUT, FUNC_ATTRIBUTE_COUNT = 16
+    FUNC_MAX_THREADS,
+    FUNC_STATIC_SHARED,
+    FUNC_CONST,
+    FUNC_LOCAL,
+    FUNC_REGISTERS,
+    FUNC_PTX_VERSION,
+    FUNC_BINARY_VERSION,
+    FUNC_CACHE_MODE,
+    FUNC_MAX_DYNAMIC,
+    FUNC_CARVEOUT,
+    FUNC_ATTRIBUTE_COUNT = 16
 };
 
 SIM_API CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
@@ -2550,14 +2843,14 @@ SIM_API CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, 
     REQUIRE(value && (int)attribute >= 0 && (int)attribute < FUNC_ATTRIBUTE_COUNT, ERROR_INVALID_VALUE);
     REQUIRE(function, ERROR_INVALID_HANDLE);
     switch ((int)attribute) {
-        case FUNC_MAX_THREADS: *value = function->kernel->max_threads; break;
-        case FUNC_STATIC_SHARED: *value = (int)function->kernel->static_shared; break;
-        case FUNC_REGISTERS: *value = 32; break;
-        case FUNC_PTX_VERSION:
-        case FUNC_BINARY_VERSION: *value = sim.cc; break;
-        case FUNC_MAX_DYNAMIC: *value = (int)function->max_dynamic; break;
-        case FUNC_CARVEOUT: *value = -1; break;
-        default: *value = 0; break;
+    case FUNC_MAX_THREADS: *value = function->kernel->max_threads; break;
+    case FUNC_STATIC_SHARED: *value = (int)function->kernel->static_shared; break;
+    case FUNC_REGISTERS: *value = 32; break;
+    case FUNC_PTX_VERSION:
+    case FUNC_BINARY_VERSION: *value = sim.cc; break;
+    case FUNC_MAX_DYNAMIC: *value = (int)function->max_dynamic; break;
+    case FUNC_CARVEOUT: *value = -1; break;
+    default: *value = 0; break;
     }
     return leave(SUCCESS);
 }
@@ -2567,7 +2860,8 @@ SIM_API CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attr
     BEGIN(cuFuncSetAttribute);
     sim_function *function = handle_get(OBJECT_FUNCTION, handle);
     REQUIRE(function, ERROR_INVALID_HANDLE);
-    if ((int)attribute == FUNC_CARVEOUT) return leave(SUCCESS);     /* a hint about a cache that is not there */
+    if ((int)attribute == FUNC_CARVEOUT)
+        return leave(SUCCESS); /* a hint about a cache that is not there */
     REQUIRE((int)attribute == FUNC_MAX_DYNAMIC, ERROR_INVALID_VALUE);
     REQUIRE(value >= 0 && (size_t)value + function->kernel->static_shared <= SHARED_OPTIN, ERROR_INVALID_VALUE);
     function->max_dynamic = (size_t)value;
@@ -2581,7 +2875,8 @@ SIM_API CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *off
     REQUIRE(function, ERROR_INVALID_HANDLE);
     REQUIRE(offset && index < (size_t)function->kernel->param_count, ERROR_INVALID_VALUE);
     *offset = function->kernel->param_offsets[index];
-    if (size) *size = function->kernel->param_sizes[index];
+    if (size)
+        *size = function->kernel->param_sizes[index];
     return leave(SUCCESS);
 }
 
@@ -2594,7 +2889,8 @@ SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunc
     size_t by_threads = THREADS_PER_SM / round_up((size_t)block_size, 32);
     size_t by_shared = SHARED_PER_SM / (function->kernel->static_shared + dynamic + SHARED_RESERVED);
     size_t fit = by_threads < by_shared ? by_threads : by_shared;
-    if (block_size > function->kernel->max_threads || dynamic > function->max_dynamic) fit = 0;
+    if (block_size > function->kernel->max_threads || dynamic > function->max_dynamic)
+        fit = 0;
     *blocks = (int)(fit < BLOCKS_PER_SM ? fit : BLOCKS_PER_SM);
     return leave(SUCCESS);
 }
@@ -2605,10 +2901,14 @@ static int check_launch(const sim_function *function, const sim_launch *launch)
 {
     const unsigned *grid = launch->grid, *block = launch->block;
     unsigned long long threads = (unsigned long long)block[0] * block[1] * block[2];
-    if (!grid[0] || !grid[1] || !grid[2] || !threads) return ERROR_INVALID_VALUE;
-    if (grid[0] > 0x7FFFFFFF || grid[1] > 65535 || grid[2] > 65535) return ERROR_INVALID_VALUE;
-    if (block[0] > 1024 || block[1] > 1024 || block[2] > 64 || threads > MAX_THREADS) return ERROR_INVALID_VALUE;
-    if (threads > (unsigned)function->kernel->max_threads) return ERROR_INVALID_VALUE;
+    if (!grid[0] || !grid[1] || !grid[2] || !threads)
+        return ERROR_INVALID_VALUE;
+    if (grid[0] > 0x7FFFFFFF || grid[1] > 65535 || grid[2] > 65535)
+        return ERROR_INVALID_VALUE;
+    if (block[0] > 1024 || block[1] > 1024 || block[2] > 64 || threads > MAX_THREADS)
+        return ERROR_INVALID_VALUE;
+    if (threads > (unsigned)function->kernel->max_threads)
+        return ERROR_INVALID_VALUE;
     return launch->dynamic_shared <= function->max_dynamic ? SUCCESS : ERROR_INVALID_VALUE;
 }
 
@@ -2618,9 +2918,12 @@ static const char *packed_arguments(void **extra, size_t *bytes)
     const char *buffer = NULL;
     *bytes = 0;
     for (; extra && extra[0]; extra += 2) {
-        if ((uintptr_t)extra[0] == 1) buffer = extra[1];
-        else if ((uintptr_t)extra[0] == 2) *bytes = *(const size_t *)extra[1];
-        else return NULL;
+        if ((uintptr_t)extra[0] == 1)
+            buffer = extra[1];
+        else if ((uintptr_t)extra[0] == 2)
+            *bytes = *(const size_t *)extra[1];
+        else
+            return NULL;
     }
     return buffer;
 }
@@ -2631,23 +2934,27 @@ static int copy_arguments(const sim_kernel *kernel, void **params, void **extra,
     size_t count = (size_t)kernel->param_count, last = count ? count - 1 : 0;
     size_t bytes = count ? kernel->param_offsets[last] + kernel->param_sizes[last] : 0, given = 0;
     const char *packed = params ? NULL : packed_arguments(extra, &given);
-    if (count && !params && (!packed || given < bytes)) return ERROR_INVALID_VALUE;
-    size_t front = round_up(count * sizeof(void *), 64);    /* parameters may be aligned up to that */
+    if (count && !params && (!packed || given < bytes))
+        return ERROR_INVALID_VALUE;
+    size_t front = round_up(count * sizeof(void *), 64); /* parameters may be aligned up to that */
     char *storage = aligned_alloc(64, round_up(front + bytes + 1, 64));
-    if (!storage) return ERROR_OUT_OF_MEMORY;
+    if (!storage)
+        return ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < count; i++) {
         char *to = ((char **)storage)[i] = storage + front + kernel->param_offsets[i];
         const void *from = params ? params[i] : packed + kernel->param_offsets[i];
-        if (from) memcpy(to, from, kernel->param_sizes[i]);
-        else return free(storage), ERROR_INVALID_VALUE;
+        if (from)
+            memcpy(to, from, kernel->param_sizes[i]);
+        else
+            return free(storage), ERROR_INVALID_VALUE;
     }
     *out = storage;
     return SUCCESS;
 }
 
-SIM_API CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                                unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
-                                CUstream stream_handle, void **params, void **extra)
+SIM_API CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+                                unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream_handle, void **params,
+                                void **extra)
 {
     sim_stream *stream;
     BEGIN(cuLaunchKernel);
@@ -2658,17 +2965,24 @@ SIM_API CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned
     REQUIRE(stream->context == function->module->context, ERROR_INVALID_HANDLE);
     REQUIRE(!(params && extra), ERROR_INVALID_VALUE);
     sim_work work = {.kind = WORK_KERNEL, .kernel = function->kernel};
-    work.launch = (sim_launch){.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .dynamic_shared = shared,
-                               .warp_size = 32, .device = stream->context->device};
+    work.launch = (sim_launch){.grid = {grid_x, grid_y, grid_z},
+                               .block = {block_x, block_y, block_z},
+                               .dynamic_shared = shared,
+                               .warp_size = 32,
+                               .device = stream->context->device};
     code = check_launch(function, &work.launch);
-    if (!code) code = copy_arguments(function->kernel, params, extra, &work.storage);
-    return leave(code ? code : submit(stream, work, NULL, NULL));
+    if (!code)
+        code = copy_arguments(function->kernel, params, extra, &work.storage);
+    REQUIRE(!code, code);
+    work.module = function->module;
+    work.module->references++;
+    return leave(submit(stream, work, NULL, NULL));
 }
 
 /* Blocks run one after the other, so a kernel that waits for all of its grid could not end. */
 SIM_API CUresult cuLaunchCooperativeKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                                           unsigned int block_x, unsigned int block_y, unsigned int block_z,
-                                           unsigned int shared, CUstream stream, void **params)
+                                           unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
+                                           CUstream stream, void **params)
 {
     BEGIN(cuLaunchCooperativeKernel);
     (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z, (void)shared, (void)stream, (void)params;
@@ -2687,7 +3001,8 @@ typedef struct sim_graph {
 static int graph_new(void *out, sim_object_kind kind, sim_plan *plan)
 {
     sim_graph *graph = calloc(1, sizeof *graph);
-    if (graph) graph->handle = handle_new(kind, graph, NULL);
+    if (graph)
+        graph->handle = handle_new(kind, graph, NULL);
     if (!graph || !graph->handle) {
         free(graph);
         plan_release(plan);
@@ -2701,7 +3016,8 @@ static int graph_new(void *out, sim_object_kind kind, sim_plan *plan)
 static int graph_delete(sim_object_kind kind, void *handle)
 {
     sim_graph *graph = handle_get(kind, handle);
-    if (!graph) return ERROR_INVALID_VALUE;
+    if (!graph)
+        return ERROR_INVALID_VALUE;
     handle_drop(handle);
     plan_release(graph->plan);
     free(graph);
@@ -2733,11 +3049,14 @@ SIM_API CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
     REQUIRE(capture->origin == stream, capture_break(capture, ERROR_STREAM_CAPTURE_UNMATCHED));
     REQUIRE(capture->mode == CAPTURE_RELAXED || pthread_equal(capture->thread, pthread_self()), ERROR_STREAM_CAPTURE_WRONG_THREAD);
     *out = NULL;
-    if (capture->invalid) code = ERROR_STREAM_CAPTURE_INVALIDATED;
-    else if (!plan_joined(capture->plan, &stream->last)) code = ERROR_STREAM_CAPTURE_UNJOINED;
+    if (capture->invalid)
+        code = ERROR_STREAM_CAPTURE_INVALIDATED;
+    else if (!plan_joined(capture->plan, &stream->last))
+        code = ERROR_STREAM_CAPTURE_UNJOINED;
     capture->references++;
     capture_end(capture);
-    if (!code) capture->plan->references++, code = graph_new(out, OBJECT_GRAPH, capture->plan);
+    if (!code)
+        capture->plan->references++, code = graph_new(out, OBJECT_GRAPH, capture->plan);
     capture_release(capture);
     return leave(code);
 }
@@ -2752,7 +3071,8 @@ SIM_API CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *sta
     REQUIRE(!code, code);
     REQUIRE(status, ERROR_INVALID_VALUE);
     code = capture_check_legacy(stream);
-    if (!code) *status = capture_status(stream);
+    if (!code)
+        *status = capture_status(stream);
     return leave(code);
 }
 
@@ -2766,10 +3086,14 @@ SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatu
     REQUIRE(!code, code);
     REQUIRE(status, ERROR_INVALID_VALUE);
     *status = capture_status(stream);
-    if (id) *id = stream->capture ? stream->capture->id : 0;
-    if (graph) *graph = NULL;
-    if (nodes) *nodes = NULL;
-    if (count) *count = 0;
+    if (id)
+        *id = stream->capture ? stream->capture->id : 0;
+    if (graph)
+        *graph = NULL;
+    if (nodes)
+        *nodes = NULL;
+    if (count)
+        *count = 0;
     return leave(SUCCESS);
 }
 
@@ -2850,30 +3174,34 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec handle)
 
 static void *function_address(const char *name, size_t length, const char *suffix)
 {
-    static const struct { const char *name; void *address; } table[] = {
+    static const struct {
+        const char *name;
+        void *address;
+    } table[] = {
 #define X(name, kind, needs) {#name, (void *)name},
         SIM_FUNCTIONS(X)
 #undef X
-        {"cuDriverGetVersion", (void *)cuDriverGetVersion},
+            {"cuDriverGetVersion", (void *)cuDriverGetVersion},
         {"cuGetErrorName", (void *)cuGetErrorName},
-        {"cuGetErrorString", (void *)cuGetErrorString}
-    };
+        {"cuGetErrorString", (void *)cuGetErrorString}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (!strncmp(table[i].name, name, length) && !strcmp(table[i].name + length, suffix)) return table[i].address;
+        if (!strncmp(table[i].name, name, length) && !strcmp(table[i].name + length, suffix))
+            return table[i].address;
     return NULL;
 }
 
 /* Asked for base names, as the real one; the newest version is given. */
-SIM_API CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version, cuuint64_t flags,
-                                     CUdriverProcAddressQueryResult *status)
+SIM_API CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
     static const char *const suffixes[] = {"_v3", "_v2", ""};
     (void)version, (void)flags;
-    if (!symbol || !out) return (CUresult)ERROR_INVALID_VALUE;
+    if (!symbol || !out)
+        return (CUresult)ERROR_INVALID_VALUE;
     *out = !strcmp(symbol, "cuGetProcAddress") ? (void *)cuGetProcAddress_v2 : NULL;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && !*out; i++)
         *out = function_address(symbol, strlen(symbol), suffixes[i]);
-    if (status) *status = *out ? 0 : 1;
+    if (status)
+        *status = *out ? 0 : 1;
     return (CUresult)(*out || status ? SUCCESS : ERROR_NOT_FOUND);
 }
 
@@ -2896,10 +3224,13 @@ static void describe(uintptr_t address, char *what, size_t size)
     sim_range *range = after ? sim.ranges[after - 1] : NULL;
     snprintf(what, size, "device memory that belongs to no block");
     describe_freed(address, what, size);
-    if (!range || !range->arena || address - range->start >= range->span) return;
+    if (!range || !range->arena || address - range->start >= range->span)
+        return;
     size_t offset = address - range->start;
-    if (offset < range->size) snprintf(what, size, "%zu bytes into a block of %zu bytes", offset, range->size);
-    else snprintf(what, size, "%zu bytes behind the end of a block of %zu bytes", offset - range->size, range->size);
+    if (offset < range->size)
+        snprintf(what, size, "%zu bytes into a block of %zu bytes", offset, range->size);
+    else
+        snprintf(what, size, "%zu bytes behind the end of a block of %zu bytes", offset - range->size, range->size);
 }
 
 /* Called from a signal handler too, where the lock may be held by the thread that crashed: so not waited for for ever. */
@@ -2908,11 +3239,13 @@ int sim_address_describe(const void *address, char *what, size_t what_size)
     int locked = 0;
     for (int i = 0; i < 1000 && !locked; i++) {
         locked = !pthread_mutex_trylock(&sim.lock);
-        if (!locked) usleep(100);
+        if (!locked)
+            usleep(100);
     }
     int inside = arena_at((uintptr_t)address) != NULL;
     if (locked) {
-        if (inside) describe((uintptr_t)address, what, what_size);
+        if (inside)
+            describe((uintptr_t)address, what, what_size);
         pthread_mutex_unlock(&sim.lock);
     } else if (inside) {
         snprintf(what, what_size, "device memory");
@@ -2935,22 +3268,32 @@ static long live_ranges(sim_range_kind kind, int bytes)
 {
     long sum = 0;
     for (size_t i = 0; i < sim.range_count; i++)
-        if (sim.ranges[i]->kind == kind) sum += bytes ? (long)sim.ranges[i]->size : 1;
+        if (sim.ranges[i]->kind == kind)
+            sum += bytes ? (long)sim.ranges[i]->size : 1;
     return sum;
 }
 
 static long live_count(const char *kind)
 {
     long references = 0;
-    for (int i = 0; i < sim.device_count; i++) references += sim.contexts[i].references;
-    if (!strcmp(kind, "context")) return references;
-    if (!strcmp(kind, "malloc")) return live_ranges(RANGE_DEVICE, 0);
-    if (!strcmp(kind, "bytes")) return live_ranges(RANGE_DEVICE, 1);
-    if (!strcmp(kind, "hostalloc")) return live_ranges(RANGE_PINNED, 0) + live_ranges(RANGE_REGISTERED, 0);
-    if (!strcmp(kind, "stream")) return count_objects(OBJECT_STREAM);
-    if (!strcmp(kind, "event")) return count_objects(OBJECT_EVENT);
-    if (!strcmp(kind, "module")) return count_objects(OBJECT_MODULE);
-    if (!strcmp(kind, "graph")) return count_objects(OBJECT_GRAPH) + count_objects(OBJECT_GRAPH_EXEC);
+    for (int i = 0; i < sim.device_count; i++)
+        references += sim.contexts[i].references;
+    if (!strcmp(kind, "context"))
+        return references;
+    if (!strcmp(kind, "malloc"))
+        return live_ranges(RANGE_DEVICE, 0);
+    if (!strcmp(kind, "bytes"))
+        return live_ranges(RANGE_DEVICE, 1);
+    if (!strcmp(kind, "hostalloc"))
+        return live_ranges(RANGE_PINNED, 0) + live_ranges(RANGE_REGISTERED, 0);
+    if (!strcmp(kind, "stream"))
+        return count_objects(OBJECT_STREAM);
+    if (!strcmp(kind, "event"))
+        return count_objects(OBJECT_EVENT);
+    if (!strcmp(kind, "module"))
+        return count_objects(OBJECT_MODULE);
+    if (!strcmp(kind, "graph"))
+        return count_objects(OBJECT_GRAPH) + count_objects(OBJECT_GRAPH_EXEC);
     return -1;
 }
 
@@ -2968,10 +3311,12 @@ SIM_API long ignis_sim_calls(const char *name)
 {
     sim_rule rule = {0};
     long sum = 0;
-    if (!find_name(name, strlen(name), &rule.kind, &rule.function)) return -1;
+    if (!find_name(name, strlen(name), &rule.kind, &rule.function))
+        return -1;
     pthread_mutex_lock(&sim.lock);
     for (int i = 0; i < FUNCTION_COUNT; i++)
-        if (rule_matches(&rule, i)) sum += sim.calls[i];
+        if (rule_matches(&rule, i))
+            sum += sim.calls[i];
     pthread_mutex_unlock(&sim.lock);
     return sum;
 }

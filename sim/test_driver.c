@@ -19,6 +19,7 @@
 typedef unsigned long long ptr;
 typedef void *handle;
 
+/* clang-format off */
 #define FUNCTIONS(X) \
     X(cuInit, (unsigned)) X(cuDriverGetVersion, (int *)) X(cuDeviceGet, (int *, int)) X(cuDeviceGetCount, (int *)) \
     X(cuDeviceGetName, (char *, int, int)) X(cuDeviceGetAttribute, (int *, int, int)) X(cuDeviceGetUuid_v2, (char *, int)) \
@@ -49,8 +50,9 @@ typedef void *handle;
     X(cuThreadExchangeStreamCaptureMode, (int *)) X(cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long)) \
     X(cuGraphGetNodes, (handle, handle *, size_t *)) X(cuGraphLaunch, (handle, handle)) X(cuGraphExecDestroy, (handle)) \
     X(cuGraphDestroy, (handle)) X(ignis_sim_fail, (const char *))
+/* clang-format on */
 
-#define X(name, arguments) static int (*name) arguments;
+#define X(name, arguments) static int(*name) arguments;
 FUNCTIONS(X)
 #undef X
 static long (*ignis_sim_live)(const char *);
@@ -69,8 +71,10 @@ static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
 static void check(int condition, const char *what, int line)
 {
     pthread_mutex_lock(&count_lock);
-    if (condition) passed++;
-    else failed++, printf("test_driver.c:%d: [%s] %s\n", line, lane, what);
+    if (condition)
+        passed++;
+    else
+        failed++, printf("test_driver.c:%d: [%s] %s\n", line, lane, what);
     pthread_mutex_unlock(&count_lock);
 }
 
@@ -91,8 +95,11 @@ static void *open_library(const char *name)
 static void load_driver(void)
 {
     void *library = open_library("libcuda.so.1");
-    if (!library) fprintf(stderr, "%s\n", dlerror()), exit(2);
-#define X(name, arguments) if (!(*(void **)&name = dlsym(library, #name))) fprintf(stderr, "no %s\n", #name), exit(2);
+    if (!library)
+        fprintf(stderr, "%s\n", dlerror()), exit(2);
+#define X(name, arguments)                          \
+    if (!(*(void **)&name = dlsym(library, #name))) \
+        fprintf(stderr, "no %s\n", #name), exit(2);
     FUNCTIONS(X)
 #undef X
     *(void **)&ignis_sim_live = dlsym(library, "ignis_sim_live");
@@ -103,7 +110,8 @@ static void load_driver(void)
 static void check_empty(void)
 {
     static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module", "graph"};
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) CHECK(ignis_sim_live(watched[i]) == 0);
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+        CHECK(ignis_sim_live(watched[i]) == 0);
 }
 
 static handle context_of(int device)
@@ -156,15 +164,19 @@ static char *compile_kernels(void)
     handle program;
     size_t size = 0;
     char *image = NULL;
-    if (!library) return NULL;
+    if (!library)
+        return NULL;
     *(void **)&create = dlsym(library, "nvrtcCreateProgram");
     *(void **)&compile = dlsym(library, "nvrtcCompileProgram");
     *(void **)&get_size = dlsym(library, "nvrtcGetCUBINSize");
     *(void **)&get = dlsym(library, "nvrtcGetCUBIN");
-    if (!create || !compile || !get_size || !get) return NULL;
+    if (!create || !compile || !get_size || !get)
+        return NULL;
     const char *options[] = {"--gpu-architecture=sm_90"};
-    if (create(&program, kernel_text, "kernels.cu", 0, NULL, NULL) || compile(program, 1, options)) return NULL;
-    if (!get_size(program, &size) && (image = malloc(size))) get(program, image);
+    if (create(&program, kernel_text, "kernels.cu", 0, NULL, NULL) || compile(program, 1, options))
+        return NULL;
+    if (!get_size(program, &size) && (image = malloc(size)))
+        get(program, image);
     return image;
 }
 
@@ -331,7 +343,8 @@ static void test_copy_snapshot(void)
     OK(cuMemcpyHtoDAsync_v2(block, &source, 4, stream));
     source = 12;
     OK(cuMemcpyHtoDAsync_v2(block + 4, pinned, 4, stream));
-    if (!strcmp(lane, "lazy")) pinned[0] = 22;
+    if (!strcmp(lane, "lazy"))
+        pinned[0] = 22;
     OK(cuMemcpyDtoHAsync_v2(out, block, 8, stream));
     CHECK(out[0] == 11);
     CHECK(out[1] == (strcmp(lane, "lazy") ? 21 : 22));
@@ -504,13 +517,29 @@ static void test_graphs(void)
 /* Calls that spoil a capture, with the codes that an H200's driver gave. */
 static void test_capture_errors(void)
 {
-    enum { ALLOC, FREE, SYNC, SYNC_OTHER, SYNC_CONTEXT, QUERY, QUERY_EVENT, QUERY_CAPTURED, END_OTHER, OUTSIDE_EVENT, UNJOINED, HARMLESS,
-           RELAXED, CASES };
-    static const struct { int code, end; } expected[CASES] = {
-        [ALLOC] = {900, 901}, [FREE] = {900, 901}, [SYNC] = {900, 901}, [SYNC_OTHER] = {900, 901}, [SYNC_CONTEXT] = {900, 901},
-        [QUERY] = {900, 901}, [QUERY_EVENT] = {900, 901}, [QUERY_CAPTURED] = {907, 901}, [END_OTHER] = {903, 901},
-        [OUTSIDE_EVENT] = {905, 901}, [UNJOINED] = {0, 904}, [HARMLESS] = {0, 0}, [RELAXED] = {0, 0}
+    enum {
+        ALLOC,
+        FREE,
+        SYNC,
+        SYNC_OTHER,
+        SYNC_CONTEXT,
+        QUERY,
+        QUERY_EVENT,
+        QUERY_CAPTURED,
+        END_OTHER,
+        OUTSIDE_EVENT,
+        UNJOINED,
+        HARMLESS,
+        RELAXED,
+        CASES
     };
+    static const struct {
+        int code, end;
+    } expected[CASES] = {
+        [ALLOC] = {900, 901},        [FREE] = {900, 901},          [SYNC] = {900, 901},        [SYNC_OTHER] = {900, 901},
+        [SYNC_CONTEXT] = {900, 901}, [QUERY] = {900, 901},         [QUERY_EVENT] = {900, 901}, [QUERY_CAPTURED] = {907, 901},
+        [END_OTHER] = {903, 901},    [OUTSIDE_EVENT] = {905, 901}, [UNJOINED] = {0, 904},      [HARMLESS] = {0, 0},
+        [RELAXED] = {0, 0}};
     int value = 0, mode = 2;
     handle graph = NULL, blocking;
     size_t free_bytes;
@@ -523,8 +552,10 @@ static void test_capture_errors(void)
         OK(cuStreamBeginCapture_v2(a, 0));
         OK(cuMemsetD8Async(block, 0, 8, a));
         OK(cuEventRecord(event, a));
-        if (i == END_OTHER || i == UNJOINED) OK(cuStreamWaitEvent(b, event, 0));
-        if (i == RELAXED) OK(cuThreadExchangeStreamCaptureMode(&mode));
+        if (i == END_OTHER || i == UNJOINED)
+            OK(cuStreamWaitEvent(b, event, 0));
+        if (i == RELAXED)
+            OK(cuThreadExchangeStreamCaptureMode(&mode));
         switch (i) {
         case ALLOC: code = cuMemAlloc_v2(&other, 8); break;
         case FREE: code = cuMemFree_v2(block); break;
@@ -542,7 +573,8 @@ static void test_capture_errors(void)
         }
         CODE(expected[i].code, code);
         CODE(expected[i].end, cuStreamEndCapture(a, &graph));
-        if (!expected[i].end) OK(cuGraphDestroy(graph));
+        if (!expected[i].end)
+            OK(cuGraphDestroy(graph));
     }
     OK(cuThreadExchangeStreamCaptureMode(&mode));
     CODE(900, cuStreamBeginCapture_v2(NULL, 0));
@@ -584,8 +616,10 @@ static void *hammer(void *argument)
 static void test_threads(void)
 {
     pthread_t threads[8];
-    for (intptr_t i = 0; i < 8; i++) pthread_create(&threads[i], NULL, hammer, (void *)i);
-    for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+    for (intptr_t i = 0; i < 8; i++)
+        pthread_create(&threads[i], NULL, hammer, (void *)i);
+    for (int i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
 }
 
 static void test_kernels(const void *image)
@@ -608,7 +642,8 @@ static void test_kernels(const void *image)
     OK(launch(iota, 64, 0, stream, arguments));
     start = 1000;
     OK(cuMemcpyDtoHAsync_v2(pinned, block, 64 * 4, stream));
-    if (!strcmp(lane, "lazy")) CHECK(pinned[0] == 0);
+    if (!strcmp(lane, "lazy"))
+        CHECK(pinned[0] == 0);
     OK(cuStreamSynchronize(stream));
     CHECK(pinned[0] == 3 && pinned[63] == 66);
     OK(cuFuncGetParamInfo(iota, 1, &offset, &size));
@@ -622,7 +657,10 @@ static void test_kernels(const void *image)
     OK(cuFuncSetAttribute(bytes, 8, 50000));
     OK(launch(bytes, 64, 50000, stream, arguments));
     CODE(1, cuFuncSetAttribute(bytes, 8, 232449));
-    struct { ptr out; int start, n; } packed = {block, 9, 64};
+    struct {
+        ptr out;
+        int start, n;
+    } packed = {block, 9, 64};
     size = sizeof packed;
     void *extra[] = {(void *)1, &packed, (void *)2, &size, NULL};
     OK(cuLaunchKernel(iota, 1, 1, 1, 64, 1, 1, 0, stream, NULL, extra));
@@ -633,8 +671,22 @@ static void test_kernels(const void *image)
     CHECK(size == 4 && *(int *)(uintptr_t)address == 5);
     OK(cuFuncGetAttribute(&value, 0, small));
     CHECK(value == 64);
+    handle graph = NULL, exec = NULL;
+    OK(cuStreamBeginCapture_v2(stream, 0));
+    start = 50;
+    OK(launch(iota, 64, 0, stream, arguments));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemcpyDtoH_v2(out, block, sizeof out));
+    CHECK(out[0] == 50 && out[63] == 113);
     OK(cuModuleUnload(module));
     CODE(400, launch(iota, 64, 0, stream, arguments));
+    OK(cuGraphLaunch(exec, stream));
+    CODE(700, cuStreamSynchronize(stream));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
@@ -689,7 +741,8 @@ static void test_lazy(void)
     CHECK(*pinned == 5);
     CODE(600, cuEventQuery(event));
     CHECK(*pinned == 5);
-    while (cuEventQuery(event) == 600 && polls < 100) polls++;
+    while (cuEventQuery(event) == 600 && polls < 100)
+        polls++;
     CHECK(*pinned == 6 && polls < 100);
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
@@ -734,19 +787,28 @@ static void test_fork(void)
 static void run_tests(void)
 {
     char *image = compile_kernels();
-    int sanitizer = dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init");   /* ends the program at a wild access */
-    void (*const tests[])(void) = {test_devices, test_symbols, test_contexts, test_memory, test_pinned, test_copy_snapshot, test_events,
-                                   test_host_function, test_legacy_stream, test_peer, test_faults, test_graphs, test_capture_errors, test_threads};
+    int sanitizer = dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init"); /* ends the program at a wild access */
+    void (*const tests[])(void) = {test_devices,       test_symbols, test_contexts,       test_memory,        test_pinned,
+                                   test_copy_snapshot, test_events,  test_host_function,  test_legacy_stream, test_peer,
+                                   test_faults,        test_graphs,  test_capture_errors, test_threads};
     CODE(3, cuDeviceGet(&(int){0}, 0));
     OK(cuInit(0));
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tests[i](), check_empty();
-    if (image) test_kernels(image), check_empty();
-    else skipped++;
-    if (image && !sanitizer) test_sticky(image), check_empty();
-    else skipped++;
-    if (!strcmp(lane, "lazy")) test_lazy();
-    if (!strcmp(lane, "eager")) test_reuse(), test_fork();
-    if (!strcmp(lane, "eager") && !sanitizer) test_canary();
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+        tests[i](), check_empty();
+    if (image)
+        test_kernels(image), check_empty();
+    else
+        skipped++;
+    if (image && !sanitizer)
+        test_sticky(image), check_empty();
+    else
+        skipped++;
+    if (!strcmp(lane, "lazy"))
+        test_lazy();
+    if (!strcmp(lane, "eager"))
+        test_reuse(), test_fork();
+    if (!strcmp(lane, "eager") && !sanitizer)
+        test_canary();
     check_empty();
     free(image);
 }
@@ -760,7 +822,8 @@ static void run_lane(const char *name, int results)
     run_tests();
     int counts[] = {passed, failed, skipped};
     fflush(stdout);
-    if (write(results, counts, sizeof counts) != sizeof counts) _exit(1);
+    if (write(results, counts, sizeof counts) != sizeof counts)
+        _exit(1);
     _exit(0);
 }
 
@@ -768,17 +831,21 @@ int main(int argc, char **argv)
 {
     static const char *const lanes[] = {"eager", "lazy", "thread"};
     int results[2], counts[3];
-    if (argc > 1) folder = argv[1];
+    if (argc > 1)
+        folder = argv[1];
     for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
         fflush(stdout);
-        if (pipe(results)) return 2;
+        if (pipe(results))
+            return 2;
         pid_t child = fork();
-        if (!child) run_lane(lanes[i], results[1]);
+        if (!child)
+            run_lane(lanes[i], results[1]);
         close(results[1]);
         int whole = read(results[0], counts, sizeof counts) == sizeof counts;
         waitpid(child, NULL, 0);
         close(results[0]);
-        if (!whole) printf("lane %s died\n", lanes[i]);
+        if (!whole)
+            printf("lane %s died\n", lanes[i]);
         passed += whole ? counts[0] : 0;
         failed += whole ? counts[1] : 1;
         skipped += whole ? counts[2] : 0;
