@@ -3,7 +3,11 @@ import statistics
 import time
 
 begin = time.perf_counter()
-import cupy
+try:
+    import cupy
+except ImportError:
+    print("CuPy is not installed")
+    raise SystemExit(0)
 
 first = cupy.ones(1024, dtype=cupy.float32)
 first = float((first + first)[0])

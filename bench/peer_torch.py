@@ -3,7 +3,11 @@ import statistics
 import time
 
 begin = time.perf_counter()
-import torch
+try:
+    import torch
+except ImportError:
+    print("PyTorch is not installed")
+    raise SystemExit(0)
 
 first = torch.ones(1024, device="cuda")
 first = float((first + first)[0])

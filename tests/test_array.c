@@ -209,6 +209,37 @@ TEST(wrapped_memory_is_used_and_never_freed)
     drop(base);
 }
 
+TEST(only_device_memory_is_wrapped)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(4), IGNIS_F32);
+    static float on_the_host[4];
+    ignis_array base;
+    SETUP(NULL);
+    desc.ptr = on_the_host;
+    CHECK_REFUSED(0, ignis_array_create(&desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("not device memory");
+    if (ignis_device_count() > 1) {
+        base = make(IGNIS_SHAPE(4), IGNIS_F32);
+        desc.ptr = ignis_array_device_ptr(base);
+        desc.device = 1;
+        CHECK_REFUSED(0, ignis_array_create(&desc).id, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+        drop(base);
+    }
+}
+
+TEST(an_array_keeps_the_stream_of_its_desc)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(4), IGNIS_F32);
+    ignis_array array;
+    SETUP(NULL);
+    desc.stream = ignis_stream_current();
+    array = ignis_array_create(&desc);
+    CHECK(info_of(array).stream == desc.stream);
+    CHECK_OK(ignis_array_to_device(array));
+    CHECK(info_of(array).stream == desc.stream);
+    drop(array);
+}
+
 TEST(large_shapes_need_no_memory)
 {
     const int64_t dim = INT64_C(1) << 40;
@@ -763,6 +794,18 @@ TEST(references_of_a_view_are_its_own)
     CHECK_STATUS(ignis_array_free(view), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED);
     CHECK_INT(ignis_array_decrement_ref(view), 0);
     drop(view);
+}
+
+TEST(the_owner_of_a_view_is_its_own)
+{
+    ignis_array array, view;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(4), IGNIS_F32);
+    view = ignis_array_slice(array, 0, 0, 2);
+    CHECK_OK(ignis_array_transfer_ownership(view, IGNIS_OWNER_NVCCL));
+    CHECK_INT(info_of(array).owner, IGNIS_OWNER_IGNIS);
+    drop(array);
+    CHECK_OK(ignis_array_free_as(view, IGNIS_OWNER_NVCCL));
 }
 
 TEST(ownership_moves)

@@ -352,6 +352,25 @@ TEST(operands_have_to_fit)
     drop(six), drop(five), drop(other);
 }
 
+TEST(more_than_2_to_the_32_elements)
+{
+    const int64_t n = (INT64_C(1) << 32) + 3;
+    ignis_array bytes, halves, end;
+    float values[4];
+    SETUP(NULL);
+    if (test_is_simulator())
+        SKIP("12 GiB are too much for the simulator");
+    bytes = make(IGNIS_SHAPE(n), IGNIS_U8);
+    CHECK_OK(ignis_array_fill(bytes, 7));
+    CHECK_OK(ignis_array_add(bytes, bytes, bytes));
+    CHECK_OK(ignis_array_scale(bytes, bytes, 1.5));
+    halves = ignis_array_cast(bytes, IGNIS_F16);
+    end = ignis_array_slice(halves, 0, n - 4, 4);
+    CHECK_OK(ignis_array_to_host(end, values, IGNIS_F32, 4));
+    CHECK(values[0] == 21 && values[3] == 21);
+    drop(bytes), drop(halves), drop(end);
+}
+
 TEST(copies_between_devices)
 {
     ignis_array_desc desc = desc_of(IGNIS_SHAPE(1001), IGNIS_I32);
