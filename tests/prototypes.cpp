@@ -2,7 +2,8 @@
 
     Ignis declares the functions that it loads itself: ints stand for enums, void * for handles, uint64_t for device addresses.
     A prototype fits the toolkit's when it has as many parameters, each of the same size and kind. One that does not stops the
-    compiler with the function's name. tools/check_prototypes.sh compiles this, and also with each of the two planted mistakes. */
+    compiler with the function's name. The same goes for the numbers that Ignis uses. tools/check_prototypes.sh compiles this, and
+    also with each planted mistake. */
 #define IGNIS_IMPLEMENTATION
 #include "../ignis.h"
 
@@ -16,11 +17,11 @@ enum kind { KIND_POINTER, KIND_NUMBER, KIND_FLOATING, KIND_STRUCT, KIND_VOID };
 
 template <typename T> constexpr kind kind_of()
 {
-    return std::is_pointer<T>::value ? KIND_POINTER
-           : std::is_floating_point<T>::value ? KIND_FLOATING
+    return std::is_pointer<T>::value                              ? KIND_POINTER
+           : std::is_floating_point<T>::value                     ? KIND_FLOATING
            : std::is_integral<T>::value || std::is_enum<T>::value ? KIND_NUMBER
-           : std::is_void<T>::value ? KIND_VOID
-                                    : KIND_STRUCT;
+           : std::is_void<T>::value                               ? KIND_VOID
+                                                                  : KIND_STRUCT;
 }
 
 template <typename A, typename B> struct same_value {
@@ -47,11 +48,43 @@ IGNIS__CUDA_API(CHECK)
 IGNIS__NVRTC_API(CHECK)
 IGNIS__CUBLASLT_API(CHECK)
 
+#define SAME(own, theirs) static_assert(int(own) == int(theirs), #own " is not " #theirs);
+
+SAME(IGNIS__CU_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE)
+SAME(IGNIS__CU_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY)
+SAME(IGNIS__CU_DEINITIALIZED, CUDA_ERROR_DEINITIALIZED)
+SAME(IGNIS__CU_NO_DEVICE, CUDA_ERROR_NO_DEVICE)
+SAME(IGNIS__CU_INVALID_IMAGE, CUDA_ERROR_INVALID_IMAGE)
+SAME(IGNIS__CU_NO_BINARY, CUDA_ERROR_NO_BINARY_FOR_GPU)
+SAME(IGNIS__CU_ATTRIBUTE_MAX_THREADS, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+SAME(IGNIS__CU_ATTRIBUTE_WARP_SIZE, CU_DEVICE_ATTRIBUTE_WARP_SIZE)
+SAME(IGNIS__CU_ATTRIBUTE_MULTIPROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+SAME(IGNIS__CU_ATTRIBUTE_L2_BYTES, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
+SAME(IGNIS__CU_ATTRIBUTE_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+SAME(IGNIS__CU_ATTRIBUTE_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+SAME(IGNIS__CU_ATTRIBUTE_SHARED_OPTIN, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+SAME(IGNIS__CU_STREAM_DEFAULT, CU_STREAM_DEFAULT)
+SAME(IGNIS__CU_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING)
+SAME(IGNIS__CU_POINTER_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+SAME(IGNIS__CU_POINTER_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+SAME(IGNIS__CU_MEMORY_HOST, CU_MEMORYTYPE_HOST)
+SAME(IGNIS__CU_FUNC_MAX_THREADS, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+SAME(IGNIS__CU_FUNC_SHARED, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
+SAME(IGNIS__CU_FUNC_LOCAL, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
+SAME(IGNIS__CU_FUNC_REGISTERS, CU_FUNC_ATTRIBUTE_NUM_REGS)
+SAME(IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+SAME(IGNIS__NVRTC_OUT_OF_MEMORY, NVRTC_ERROR_OUT_OF_MEMORY)
+SAME(IGNIS__NVRTC_INVALID_OPTION, NVRTC_ERROR_INVALID_OPTION)
+SAME(IGNIS__NVRTC_COMPILATION, NVRTC_ERROR_COMPILATION)
+
 #ifdef PLANTED_SIZE
 CHECK(int, cuMemFree_v2, (int), 0, 1)
 #endif
 #ifdef PLANTED_COUNT
 CHECK(int, cuMemFree_v2, (uint64_t, int), 0, 1)
+#endif
+#ifdef PLANTED_NUMBER
+SAME(IGNIS__CU_NO_DEVICE, CUDA_ERROR_INVALID_DEVICE)
 #endif
 
 int main() { return 0; }

@@ -4,10 +4,21 @@ toolkit=${CUDA_PATH:-/usr/local/cuda}
 check() { ${CXX:-g++} -std=c++11 -fsyntax-only -isystem "$toolkit/include" -I. "$@" tests/prototypes.cpp; }
 
 check || exit 1
-for mistake in PLANTED_SIZE PLANTED_COUNT; do
-    if ! check -D$mistake 2>&1 | grep -q 'the prototype of cuMemFree_v2 differs'; then
-        echo "tests/prototypes.cpp does not notice $mistake"
+for number in $(grep -oE 'IGNIS__(CU|NVRTC|CUBLAS)_[A-Z0-9_]+ =' ignis.h | sed 's/ =//'); do
+    if ! grep -q "SAME($number," tests/prototypes.cpp; then
+        echo "tests/prototypes.cpp does not check $number"
         exit 1
     fi
 done
-echo "prototypes agree with the headers in $toolkit/include"
+
+# refuses MISTAKE MESSAGE
+refuses()
+{
+    if check "-D$1" 2>&1 | grep -q "$2"; then return; fi
+    echo "tests/prototypes.cpp does not notice $1"
+    exit 1
+}
+refuses PLANTED_SIZE 'the prototype of cuMemFree_v2 differs'
+refuses PLANTED_COUNT 'the prototype of cuMemFree_v2 differs'
+refuses PLANTED_NUMBER 'IGNIS__CU_NO_DEVICE is not'
+echo "prototypes and numbers agree with the headers in $toolkit/include"
