@@ -577,8 +577,8 @@ static int describe(const sim_desc *desc, const sim_layout *a, const sim_layout 
     job->n = d->cols;
     job->k = desc->transa ? a->rows : a->cols;
     job->batches = (size_t)d->batch;
-    int agree = (desc->transa ? a->cols : a->rows) == job->m && (desc->transb ? b->cols : b->rows) == job->k
-                && (desc->transb ? b->rows : b->cols) == job->n && c->rows == job->m && c->cols == job->n;
+    int agree = (desc->transa ? a->cols : a->rows) == job->m && (desc->transb ? b->cols : b->rows) == job->k &&
+                (desc->transb ? b->rows : b->cols) == job->n && c->rows == job->m && c->cols == job->n;
     return agree ? SUCCESS : INVALID_VALUE;
 }
 

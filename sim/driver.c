@@ -1088,8 +1088,8 @@ static size_t extent(size_t pitch, size_t width, size_t height) { return (height
 static int copy_is_live(const sim_copy *copy)
 {
     sim_range *range;
-    return !check_span(copy->dst, extent(copy->dst_pitch, copy->width, copy->height), SIDE_ANY, &range)
-           && !check_span(copy->src, extent(copy->src_pitch, copy->width, copy->height), SIDE_ANY, &range);
+    return !check_span(copy->dst, extent(copy->dst_pitch, copy->width, copy->height), SIDE_ANY, &range) &&
+           !check_span(copy->src, extent(copy->src_pitch, copy->width, copy->height), SIDE_ANY, &range);
 }
 
 /* What work needs may have gone since it was submitted: by way of another device's context, or under a graph. */
@@ -1745,11 +1745,11 @@ static int setting(const char *name, int understood)
 
 static int read_settings(void)
 {
-    return setting("IGNIS_SIM_DEVICES", read_devices(knob("IGNIS_SIM_DEVICES", "2"), &sim.device_count))
-           && setting("IGNIS_SIM_CC", read_cc(knob("IGNIS_SIM_CC", "90"), &sim.cc))
-           && setting("IGNIS_SIM_MEMORY", read_size(knob("IGNIS_SIM_MEMORY", "2G"), &sim.memory))
-           && setting("IGNIS_SIM_STREAMS", read_streams(knob("IGNIS_SIM_STREAMS", "eager"), &sim.streams))
-           && (sim.rule_count || setting("IGNIS_SIM_FAIL", set_rules(getenv("IGNIS_SIM_FAIL"))));
+    return setting("IGNIS_SIM_DEVICES", read_devices(knob("IGNIS_SIM_DEVICES", "2"), &sim.device_count)) &&
+           setting("IGNIS_SIM_CC", read_cc(knob("IGNIS_SIM_CC", "90"), &sim.cc)) &&
+           setting("IGNIS_SIM_MEMORY", read_size(knob("IGNIS_SIM_MEMORY", "2G"), &sim.memory)) &&
+           setting("IGNIS_SIM_STREAMS", read_streams(knob("IGNIS_SIM_STREAMS", "eager"), &sim.streams)) &&
+           (sim.rule_count || setting("IGNIS_SIM_FAIL", set_rules(getenv("IGNIS_SIM_FAIL"))));
 }
 
 static void introduce(void)
@@ -2467,8 +2467,8 @@ SIM_API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream)
     BEGIN(cuMemcpy2DAsync_v2);
     uintptr_t dst, src;
     sim_side dst_side, src_side;
-    REQUIRE(copy && end_of_2d((unsigned)copy->dstMemoryType, copy->dstHost, copy->dstDevice, &dst, &dst_side)
-                && end_of_2d((unsigned)copy->srcMemoryType, copy->srcHost, copy->srcDevice, &src, &src_side),
+    REQUIRE(copy && end_of_2d((unsigned)copy->dstMemoryType, copy->dstHost, copy->dstDevice, &dst, &dst_side) &&
+                end_of_2d((unsigned)copy->srcMemoryType, copy->srcHost, copy->srcDevice, &src, &src_side),
             ERROR_INVALID_VALUE);
     size_t dst_pitch = copy->dstPitch ? copy->dstPitch : copy->WidthInBytes + copy->dstXInBytes;
     size_t src_pitch = copy->srcPitch ? copy->srcPitch : copy->WidthInBytes + copy->srcXInBytes;

@@ -229,8 +229,8 @@ static double reference(const product *p, const matrix *a, const matrix *b, cons
 {
     double sum = 0;
     for (size_t q = 0; q < p->k; q++)
-        sum += get(a->host, a->type, p->transa ? at(a, batch, q, i) : at(a, batch, i, q))
-               * get(b->host, b->type, p->transb ? at(b, batch, j, q) : at(b, batch, q, j));
+        sum += get(a->host, a->type, p->transa ? at(a, batch, q, i) : at(a, batch, i, q)) *
+               get(b->host, b->type, p->transb ? at(b, batch, j, q) : at(b, batch, q, j));
     return p->alpha * sum + (p->beta != 0 ? p->beta * get(c->host, c->type, at(c, batch, i, j)) : 0);
 }
 
