@@ -5,6 +5,8 @@
     failure is kept, so one question at the end is enough.
 
         cc -I. examples/hello.c -o hello -lm -ldl -lpthread && ./hello
+
+    Named hello.cu, it is a CUDA program just as well: nvcc -I. hello.cu -o hello
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
@@ -28,7 +30,8 @@ int main(void)
     ignis_array_from_host(x, data, IGNIS_F32, 4);
     ignis_array_fill(y, 100);
     ignis_kernel saxpy = ignis_kernel_compile(&program);
-    ignis_kernel_launch(saxpy, &launch, (ignis_arg[]){ignis_arg_f32(10), ignis_arg_array(x), ignis_arg_array(y)}, 3);
+    ignis_arg args[] = {ignis_arg_f32(10), ignis_arg_array(x), ignis_arg_array(y)};
+    ignis_kernel_launch(saxpy, &launch, args, 3);
     ignis_array_to_host(y, data, IGNIS_F32, 4);
     if (ignis_status_last() != IGNIS_OK)
         return 1; /* Ignis has written the reason to stderr */
