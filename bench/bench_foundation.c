@@ -435,7 +435,7 @@ int main(int argc, char **argv)
     if (simulated)
         printf("THIS IS THE SIMULATOR: the sizes are tiny, and the figures mean nothing.\n");
     head("calls");
-    row("handle lookup", "ns", looked_up.own * 1e9, 0, NULL);
+    row("handle lookup (ignis_array_numel)", "ns", looked_up.own * 1e9, 0, NULL);
     row("array create + free, no memory", "ns", created.own * 1e9, 0, NULL);
     row("array create + free, cached memory", "ns", used.own * 1e9, 0, NULL);
     row("launch of a small kernel", "us", launched.own * 1e6, launched.peer * 1e6, "cuLaunchKernel");
