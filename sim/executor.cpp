@@ -273,11 +273,8 @@ static sim_fiber *fiber_create(worker *w)
 /* A fiber that holds no thread. The thread sanitizer must see every CUDA thread as its own: no reuse there. */
 static sim_fiber *fiber_idle(worker *w, unsigned thread_index)
 {
-    if (__tsan_create_fiber) {
-        while (w->fiber_count <= thread_index)
-            fiber_create(w);
+    if (__tsan_create_fiber)
         return w->fibers[thread_index];
-    }
     return w->spare_count ? w->spare[--w->spare_count] : fiber_create(w);
 }
 
@@ -365,6 +362,8 @@ static void say_place(sim_text *t, sim_place at)
         say_place(&t, at);
     }
     w->failure = code;
+    if (__tsan_release)
+        __tsan_release(&w->end_fence);
     switch_to(w, NULL, true);
     abort();
 }
@@ -776,8 +775,11 @@ static int run_fibers(worker *w)
 {
     w->failure = SIM_OK;
     switch_to(w, fiber_idle(w, w->order[0]), false);
-    if (w->failure)
-        reset_fibers(w);
+    if (!w->failure)
+        return SIM_OK;
+    if (__tsan_acquire)
+        __tsan_acquire(&w->end_fence);
+    reset_fibers(w);
     return w->failure;
 }
 
@@ -817,8 +819,11 @@ static int run_block(worker *w, uint64_t index)
     w->block.index[1] = (unsigned)(index / j->launch->grid[0] % j->launch->grid[1]);
     w->block.index[2] = (unsigned)(index / j->launch->grid[0] / j->launch->grid[1]);
     w->block.stamp = ((uint64_t)w->number << 48) | ++w->stamp;
-    if (w->block.dynamic_size)
+    if (w->block.dynamic_size) {
         memset(w->dynamic_shared, 0xFF, w->block.dynamic_size);     /* uninitialised floats read as NaN */
+        if (__tsan_release)
+            __tsan_release(&w->start_fence);
+    }
     j->kernel->module->info->enter(&w->block);
     w->failure_is_fault = false;
     if ((j->kernel->entry->flags & SIM_KERNEL_LOOP) && settings.order == ORDER_FORWARD && !__tsan_create_fiber)
@@ -884,6 +889,8 @@ static bool prepare_worker(worker *w, job *j)
     }
     if (__tsan_get_current_fiber) {
         w->main.tsan = __tsan_get_current_fiber();
+        while (w->fiber_count < w->thread_count)    /* here, because what creates a fiber happens before it */
+            fiber_create(w);
         __tsan_release(&w->start_fence);
     }
     return prepare_dynamic_shared(w, l->dynamic_shared);

@@ -252,7 +252,7 @@ static void choose_flags(int is_clang)
     list *f = &toolchain.flags;
     const char *lane = environment("IGNIS_SIM_SANITIZE", "");
     list_add_words(f, "-w -shared -fPIC -fno-strict-aliasing -fno-semantic-interposition -fno-exceptions -fno-rtti -fno-threadsafe-statics "
-                      "-fno-math-errno -fno-trapping-math -Wl,-Bsymbolic -fdiagnostics-color=never");
+                      "-fno-math-errno -fno-trapping-math -fstack-clash-protection -Wl,-Bsymbolic -fdiagnostics-color=never");
     if (!is_clang)
         list_add_words(f, "-fno-gnu-unique -fno-diagnostics-show-caret");
     else
@@ -553,8 +553,11 @@ static int preprocess(program *p, const options *o, const char *folder)
 static int compile(const options *o, const char *folder)
 {
     list command = { 0 };
+    char map[320];
+    snprintf(map, sizeof map, "-fdebug-prefix-map=%s=.", folder);   /* equal sources give equal images */
     list_add(&command, toolchain.compiler);
     list_add(&command, o->standard);
+    list_add(&command, map);
     for (int i = 0; i < toolchain.flags.count; i++)
         list_add(&command, toolchain.flags.items[i]);
     list_add(&command, o->fmad ? "-ffp-contract=fast" : "-ffp-contract=off");
