@@ -4,7 +4,7 @@
 enum { THREADS = 16 };
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { ROUNDS = 150 };
+enum { ROUNDS = 80 };
 #else
 enum { ROUNDS = 600 };
 #endif
