@@ -467,6 +467,7 @@ TEST(slices_along_the_first_dimension)
     CHECK_COUNTING(whole, 24, 0);
     empty = ignis_array_slice(array, 0, 6, 0);
     CHECK_COUNTING(empty, 0, 0);
+    CHECK(ignis_array_device_ptr(empty) == NULL);
     CHECK_OK(ignis_array_zero(deeper));
     drop(array);
     drop(slice);
@@ -490,6 +491,9 @@ TEST(slices_along_a_later_dimension)
     CHECK_REFUSED(0, ignis_array_slice(array, 3, 0, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_STRIDED);
     CHECK_MESSAGE_HAS("[1, 1, 5, 2]");
     CHECK_MESSAGE_HAS("strided");
+    drop(array);
+    array = make(IGNIS_SHAPE(2, 1), IGNIS_I32); /* two rows of one element: strided all the same */
+    CHECK_REFUSED(0, ignis_array_slice(array, 1, 0, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_STRIDED);
     drop(array);
 }
 
