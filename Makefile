@@ -94,9 +94,11 @@ test-sim: simulator
 	@$(MAKE) -C sim test
 
 COMPUTE_SANITIZER := $(firstword $(shell command -v compute-sanitizer) $(wildcard /usr/local/cuda/bin/compute-sanitizer))
+# API errors are what tests provoke; child processes fault on purpose; test_faults makes the calls that free memory fail.
+MEMCHECK := --tool memcheck --leak-check full --report-api-errors no --target-processes application-only --error-exitcode 1
+
 test-memcheck:
-	IGNIS_MEMORY_BYPASS=1 TIME_LIMIT=1200 WRAPPER="$(COMPUTE_SANITIZER) --tool memcheck --leak-check full --error-exitcode 1" \
-	    $(MAKE) test
+	IGNIS_MEMORY_BYPASS=1 TIME_LIMIT=1200 WRAPPER="$(COMPUTE_SANITIZER) $(MEMCHECK)" $(MAKE) test TESTS='$(filter-out %/test_faults,$(TESTS))'
 
 check-compile: ignis_kernels.h
 	@bash tests/compile/run.sh

@@ -77,7 +77,7 @@
             IO FORMAT PEER TIMEOUT                                             files and other processes
 
         A fault inside a kernel (an access out of bounds, say) shows at a later call, and the driver then refuses everything on that
-        device. Ignis reports it once as CUDA, then as DEVICE: the device is lost until ignis_shutdown and ignis_setup. Other devices go on.
+        device until the process ends. Ignis reports it once as CUDA, then as DEVICE. Host memory and other devices go on.
 
     ON MEMORY (>>memory)
 
@@ -247,7 +247,7 @@ typedef enum ignis_status {
     X(DEVICE_NONE, DEVICE, "there is a CUDA device")                                                \
     X(DEVICE_RANGE, DEVICE, "a device ordinal is below ignis_device_count")                         \
     X(DEVICE_DIFFERS, DEVICE, "arrays, streams and kernels of one call are on one device")          \
-    X(DEVICE_LOST, DEVICE, "a device that has faulted needs ignis_shutdown and ignis_setup")        \
+    X(DEVICE_LOST, DEVICE, "a device that has faulted is of no use to the process any more")        \
     X(COMPILE_FAILED, COMPILE, "the CUDA source compiles")                                          \
     X(ENTRY_MISSING, COMPILE, "the source has a __global__ function of the entry's name")           \
     X(ARG_COUNT, ARGUMENT, "a kernel gets as many arguments as it has parameters")                  \
@@ -1735,7 +1735,7 @@ typedef unsigned long long ignis__address;
     X(int, cuMemFree_v2, (ignis__address), 3020, 1)                                                                        \
     X(int, cuMemHostAlloc, (void **, size_t, unsigned), 2020, 1)                                                           \
     X(int, cuMemFreeHost, (void *), 2000, 1)                                                                               \
-    X(int, cuPointerGetAttribute, (void *, int, ignis__address), 4000, 1)                                                  \
+    X(int, cuPointerGetAttributes, (unsigned, int *, void **, ignis__address), 7000, 1)                                    \
     X(int, cuMemsetD8Async, (ignis__address, unsigned char, size_t, void *), 3020, 1)                                      \
     X(int, cuMemcpyHtoDAsync_v2, (ignis__address, const void *, size_t, void *), 3020, 1)                                  \
     X(int, cuMemcpyDtoHAsync_v2, (void *, ignis__address, size_t, void *), 3020, 1)                                        \
@@ -2309,8 +2309,8 @@ static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, co
         uint64_t none = 0;
         ignis__atomic_swap_if(&device->lost, &none, (uint64_t)error);
         return ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
-                                   "an earlier kernel or copy on device %d has faulted: %s (%d), seen by %s. Its arrays are lost; only ignis_shutdown and "
-                                   "ignis_setup bring the device back",
+                                   "an earlier kernel or copy on device %d has faulted: %s (%d), seen by %s. Its arrays are lost, and CUDA keeps the device "
+                                   "from this process until it ends",
                                    ordinal, name, error, function);
     }
     if (ignis__cuda.cuGetErrorString && ignis__cuda.cuGetErrorString(error, &text) != 0)
@@ -2425,7 +2425,7 @@ static bool ignis__device_enter(const char *call, ignis__device *device, ignis__
     uint64_t lost = ignis__atomic_load(&device->lost);
     if (lost) {
         ignis__fail_because(IGNIS_DIAG_DEVICE_LOST, call, (int)lost, ignis__cuda_name((int)lost), NULL,
-                            "device %d was lost to %s (%d) in an earlier kernel or copy; only ignis_shutdown and ignis_setup bring it back",
+                            "device %d was lost to %s (%d) in an earlier kernel or copy; CUDA keeps it from this process until it ends",
                             (int)(device - ignis__devices), ignis__cuda_name((int)lost), (int)lost);
         return false;
     }
@@ -3169,6 +3169,17 @@ static void ignis__memory_close(const char *call, ignis__device *device)
     }
 }
 
+/*  What the driver knows of an address: the type of memory, 0 where it knows none (pageable host memory), and its device. */
+static bool ignis__address_query(const char *call, ignis__device *device, const void *ptr, int *type, int *ordinal)
+{
+    int attributes[2] = {IGNIS__CU_POINTER_MEMORY_TYPE, IGNIS__CU_POINTER_ORDINAL};
+    void *values[2];
+    *type = *ordinal = 0;
+    values[0] = type;
+    values[1] = ordinal;
+    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
+}
+
 /*  Pinned host memory; the device is entered. Null on failure. */
 static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t size)
 {
@@ -3711,15 +3722,10 @@ static ignis_array ignis__array_publish(ignis__array *array)
 /*  What a wrapped pointer must be: memory that the device can use, and of that device. */
 static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr)
 {
-    int ordinal = -1, error = IGNIS__CUDA(cuPointerGetAttribute, (&ordinal, IGNIS__CU_POINTER_ORDINAL, (ignis__address)(uintptr_t)ptr));
-    int type = 0, wanted = (int)(device - ignis__devices);
-    if (error == 0)
-        error = IGNIS__CUDA(cuPointerGetAttribute, (&type, IGNIS__CU_POINTER_MEMORY_TYPE, (ignis__address)(uintptr_t)ptr));
-    if (error != 0 && ignis__cuda_is_fatal(error)) {
-        ignis__cuda_fail(call, device, "cuPointerGetAttribute", error);
+    int type, ordinal, wanted = (int)(device - ignis__devices);
+    if (!ignis__address_query(call, device, ptr, &type, &ordinal))
         return false;
-    }
-    if (error != 0 || type == IGNIS__CU_MEMORY_HOST) {
+    if (type == 0 || type == IGNIS__CU_MEMORY_HOST) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr %p is not device memory; copy host memory with ignis_array_from_host", ptr);
         return false;
     }
@@ -4046,7 +4052,7 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
     uint64_t base;
     if (!ignis__storage_use(work->call, array->storage, work->device, work->stream, &base))
         return false;
-    *address = base ? base + (uint64_t)array->offset : 0;
+    *address = base && array->numel ? base + (uint64_t)array->offset : 0;
     return true;
 }
 
@@ -4119,14 +4125,13 @@ IGNIS_API ignis_status ignis_array_zero(ignis_array handle)
 /*  The driver has read pageable memory when the copy call returns; pinned memory it reads later, so there Ignis waits. */
 static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
-    int type = 0;
+    int type, ordinal;
     if (size == 0)
         return true;
-    if (IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream)))
+    if (IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream)) ||
+        !ignis__address_query(work->call, work->device, from, &type, &ordinal))
         return false;
-    if (IGNIS__CUDA(cuPointerGetAttribute, (&type, IGNIS__CU_POINTER_MEMORY_TYPE, (ignis__address)(uintptr_t)from)) != 0)
-        return true; /* the driver does not know the address: pageable */
-    return !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
+    return type == 0 || !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
 
 static bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from, int64_t size)

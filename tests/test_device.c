@@ -372,52 +372,6 @@ TEST(streams_of_threads_are_their_own)
     pthread_barrier_destroy(&barrier);
 }
 
-/* --- faults --------------------------------------------------------------------------------------------------- */
-
-TEST(a_faulting_kernel_is_reported_and_setup_recovers)
-{
-    ignis_kernel_desc desc;
-    ignis_kernel kernel;
-    ignis_launch launch;
-    ignis_arg arg = ignis_arg_ptr(NULL);
-    ignis_array a;
-    ignis_status_info info;
-    ignis_status status;
-    if (test_is_memcheck())
-        SKIP("the fault is meant, and the checker would report it");
-    if (getenv("IGNIS_SIM_SANITIZE"))
-        SKIP("the fault is meant, and the sanitizer would end the process");
-    memset(&desc, 0, sizeof desc);
-    memset(&launch, 0, sizeof launch);
-    desc.source = "extern \"C\" __global__ void fault(int *p) { p[threadIdx.x] = 1; }\n";
-    desc.entry = "fault";
-    launch.grid[0] = launch.block[0] = 1;
-    SETUP(NULL);
-    test_leaks_expected = true;
-    a = test_array(8, 8);
-    kernel = ignis_kernel_compile(&desc);
-    REQUIRE(kernel.id);
-    status = ignis_kernel_launch(kernel, &launch, &arg, 1); /* the fault may show here or later */
-    if (status == IGNIS_OK)
-        status = ignis_synchronize();
-    CHECK(status == IGNIS_ERROR_CUDA || status == IGNIS_ERROR_DEVICE);
-    ignis_status_query(&info);
-    CHECK(info.driver_error != 0);
-    CHECK_HAS(info.message, info.driver_name);
-    CHECK_HAS(info.driver_name, "CUDA_ERROR_");
-    ignis_status_clear();
-    CHECK_STATUS(ignis_array_zero(a), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
-    CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
-    CHECK_OK(ignis_array_free(a)); /* handles can still be freed */
-    ignis_shutdown();
-    ignis_status_clear();
-    SETUP(NULL);
-    a = test_array(8, 8);
-    CHECK_OK(ignis_array_scale(a, a, 2.0));
-    check_values(a, 64, 0.0F, 2.0F);
-    CHECK_OK(ignis_array_free(a));
-}
-
 TEST(synchronize_waits_and_succeeds)
 {
     ignis_array a;
