@@ -6,6 +6,10 @@
     Kernels that cannot wait at all (the NVRTC stand-in finds out) skip even that and run as a plain loop that the
     compiler has seen through. Blocks are spread over OS threads by a counter.
 
+    What it cannot run: a thread that spins on a plain or volatile load until another thread of its own block, or a
+    block that has not begun, writes. Threads are not interrupted; they give way in barriers and warp functions,
+    atomicCAS and atomicExch without success, __nanosleep, and acquire, relaxed and volatile loads in inline PTX.
+
     Reading order: settings, contexts and fibers, messages, waiting (barriers, warps), faults, blocks, launches,
     modules.
 
@@ -30,7 +34,12 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#if !defined(__x86_64__)
+
+/* -DSIM_UCONTEXT: use the C library's slower context switch, as other processors do. */
+#if defined(__x86_64__) && !defined(SIM_UCONTEXT)
+#define SIM_ASSEMBLY_SWITCH 1
+#else
+#define SIM_ASSEMBLY_SWITCH 0
 #include <ucontext.h>
 #endif
 
@@ -103,7 +112,7 @@ static uint64_t random_next(uint64_t *state)
 /* ------------------------------------------------------------------------------------- contexts and fibers */
 
 typedef struct sim_context {
-#if defined(__x86_64__)
+#if SIM_ASSEMBLY_SWITCH
     void *sp;
 #else
     ucontext_t machine;
@@ -191,7 +200,7 @@ typedef struct worker {
 
 static __thread worker *this_worker __attribute__((tls_model("initial-exec")));
 
-#if defined(__x86_64__)
+#if SIM_ASSEMBLY_SWITCH
 /* Saves the callee-saved registers and the stack pointer, loads the other's. It ends in `ret` rather than in an
    indirect jump: all fibers wait in the same call path, so the processor predicts the return. */
 extern "C" void sim_switch(void **save, void *load);
@@ -542,7 +551,7 @@ static warp_op *warp_op_find(worker *w, warp *p, unsigned mask, sim_combine comb
 {
     for (unsigned i = 0; i < p->op_count; i++) {
         warp_op *op = &p->ops[i];
-        if (op->mask == mask && op->combine == combine && strcmp(op->what, what) == 0)
+        if (op->mask == mask && op->combine == combine && (op->what == what || strcmp(op->what, what) == 0))
             return op;
         if (op->mask == mask) {
             char sentence[320];

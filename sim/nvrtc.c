@@ -15,6 +15,7 @@
         IGNIS_SIM_SANITIZE  address: bounds, alignment and undefined behaviour are checked in kernels
                             thread: data races between CUDA threads are reported
                             The host program must be built with the same -fsanitize.
+        IGNIS_SIM_KEEP      1: keep the folders of compilations, to read what the compiler was given
 */
 #define _GNU_SOURCE
 #include "rewrite.h"
@@ -172,7 +173,7 @@ static char *read_file(const char *folder, const char *name, size_t *size)
     char path[512];
     sim_buffer b = { 0 };
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "rb");
+    FILE *f = fopen(path, "rbe");
     if (!f)
         return NULL;
     sim_append(&b, "", 0);
@@ -189,7 +190,7 @@ static int write_file(const char *folder, const char *name, const char *text, si
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
+    FILE *f = fopen(path, "wbe");
     if (!f)
         return 0;
     int written = fwrite(text, 1, size, f) == size;
@@ -235,8 +236,7 @@ static char *compiler_version(void)
 static void choose_machine(int is_clang)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
-        __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
         list_add(&toolchain.flags, "-march=x86-64-v3");
     if (!is_clang)
         list_add(&toolchain.flags, "-mtls-dialect=gnu2");       /* shared memory is thread-local: twice as fast */
@@ -256,7 +256,7 @@ static void choose_flags(int is_clang)
     if (!is_clang)
         list_add_words(f, "-fno-gnu-unique -fno-diagnostics-show-caret");
     else
-        list_add(f, "-fno-caret-diagnostics");
+        list_add_words(f, "-fno-caret-diagnostics -fno-spell-checking");
     choose_machine(is_clang);
     if (strcmp(lane, "address") == 0)
         list_add_words(f, "-O1 -g1 -fno-omit-frame-pointer -nostartfiles -fsanitize=address,undefined "
@@ -432,8 +432,12 @@ static char *find_instruction(const char *message, const char *asm_names)
 
 static void print_message(sim_buffer *log, const char *message, const char *asm_names)
 {
-    char *instruction = find_instruction(message, asm_names);
-    if (instruction && strstr(message, "not declared"))
+    char *instruction = find_instruction(message, asm_names), file[256];
+    if (sscanf(message, "error: %255[^:]: No such file", file) == 1 && strstr(message, "No such file"))
+        sim_print(log, "error: could not open source file \"%s\"\n", file);
+    else if (sscanf(message, "error: '%255[^']' file not found", file) == 1 && strstr(message, "file not found"))
+        sim_print(log, "error: could not open source file \"%s\"\n", file);
+    else if (instruction && (strstr(message, "not declared") || strstr(message, "undeclared identifier")))
         sim_print(log, "error: the simulator knows no PTX instruction \"%s\"\n", instruction);
     else if (instruction)
         sim_print(log, "%s (PTX instruction \"%s\")\n", message, instruction);

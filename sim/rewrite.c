@@ -91,6 +91,8 @@ typedef struct rewriter {
     int chunk_count, chunk_capacity;
     shared_statement *shared;
     int shared_count, shared_capacity;
+    int *tainted;               /* chunks that have any taint */
+    int tainted_count, tainted_capacity;
     sim_buffer *out, *asm_names, *errors;
     int failed;
     int entry_count;
@@ -427,11 +429,9 @@ static int token_waits(const rewriter *r, int i)
         static const char *const instructions[] = { "mma.", "ldmatrix", "bar.", "barrier.", "cp.async", "shfl.",
                                                     "redux", "activemask", "acquire", "volatile", "relaxed",
                                                     "atom.", "nanosleep" };
-        for (size_t k = 0; k < sizeof instructions / sizeof instructions[0]; k++) {
-            const char *found = strstr(t->at, instructions[k]);
-            if (found && found < t->at + t->length)
+        for (size_t k = 0; k < sizeof instructions / sizeof instructions[0]; k++)
+            if (memmem(t->at, t->length, instructions[k], strlen(instructions[k])))
                 return 1;
-        }
         return 0;
     }
     if (t->kind != T_IDENTIFIER)
@@ -445,10 +445,21 @@ static int token_waits(const rewriter *r, int i)
 static unsigned taint_of_name(const rewriter *r, const token *name)
 {
     unsigned taint = 0;
-    for (int i = 0; i < r->chunk_count; i++)
-        if (r->chunks[i].taint && r->chunks[i].name >= 0 && same(name, &r->tokens[r->chunks[i].name]))
-            taint |= r->chunks[i].taint;
+    for (int i = 0; i < r->tainted_count; i++) {
+        const chunk *c = &r->chunks[r->tainted[i]];
+        if (c->name >= 0 && same(name, &r->tokens[c->name]))
+            taint |= c->taint;
+    }
     return taint;
+}
+
+static void add_taint(rewriter *r, int chunk_index, unsigned taint)
+{
+    if (taint && !r->chunks[chunk_index].taint) {
+        r->tainted = grow(r->tainted, r->tainted_count, &r->tainted_capacity, sizeof *r->tainted);
+        r->tainted[r->tainted_count++] = chunk_index;
+    }
+    r->chunks[chunk_index].taint |= taint;
 }
 
 /* A declaration is tainted by what it mentions, until nothing changes any more. */
@@ -458,20 +469,20 @@ static void spread_taint(rewriter *r)
     for (int i = 0; i < r->chunk_count; i++)
         for (int k = r->chunks[i].begin; k < r->chunks[i].end; k++) {
             if (token_waits(r, k))
-                r->chunks[i].taint |= TAINT_WAITS;
+                add_taint(r, i, TAINT_WAITS);
             if (is(r, k, "__shared__"))
-                r->chunks[i].taint |= TAINT_SHARED;
+                add_taint(r, i, TAINT_SHARED);
         }
     while (changed) {
         changed = 0;
         for (int i = 0; i < r->chunk_count; i++) {
-            chunk *c = &r->chunks[i];
+            const chunk *c = &r->chunks[i];
             unsigned taint = c->taint;
             for (int k = c->begin; k < c->end && taint != (TAINT_WAITS | TAINT_SHARED); k++)
                 if (r->tokens[k].kind == T_IDENTIFIER)
                     taint |= taint_of_name(r, &r->tokens[k]);
             changed |= taint != c->taint;
-            c->taint = taint;
+            add_taint(r, i, taint);
         }
     }
 }
@@ -888,7 +899,8 @@ static void write_source(rewriter *r)
     copy_gap(r, r->token_count);
 }
 
-/* The first argument of __launch_bounds__ where it is a number; template arguments are not known here. */
+/* The first argument of __launch_bounds__ where the table can say it: names of template parameters, or of constants in
+   a namespace, mean nothing there. */
 static void write_bounds(rewriter *r, const chunk *c)
 {
     for (int i = c->begin; i + 2 < c->end; i++)
@@ -896,7 +908,7 @@ static void write_bounds(rewriter *r, const chunk *c)
             int end = skip_brackets(r, i + 1) - 1, k = i + 2;
             sim_buffer value = { 0 };
             for (; k < end && !is(r, k, ","); k++) {
-                if (c->is_template && r->tokens[k].kind == T_IDENTIFIER)
+                if (r->tokens[k].kind == T_IDENTIFIER && (c->is_template || strchr(c->qualified, ':')))
                     break;
                 sim_print(&value, "%.*s ", (int)r->tokens[k].length, r->tokens[k].at);
             }
@@ -1036,6 +1048,7 @@ int sim_rewrite(const char *source, const char *const *expressions, int expressi
         free(r.chunks[i].qualified);
     free(r.chunks);
     free(r.shared);
+    free(r.tainted);
     free(r.tokens);
     return !r.failed;
 }

@@ -569,7 +569,7 @@ static void test_errors(void)
     expect_error("extern \"C\" __global__ void k(float *x)\n{\n    x[0] = missing;\n}\n", 6, "broken.cu(3): error:");
     expect_error("extern \"C\" __global__ void k(float *x)\n{\n    x[0] = missing;\n}\n", 6,
                  "1 error detected in the compilation of \"broken.cu\".");
-    expect_error("#include <stdint.h>\n", 6, "broken.cu(1): error: stdint.h");
+    expect_error("#include <stdint.h>\n", 6, "broken.cu(1): error: could not open source file \"stdint.h\"");
     expect_error("__global__ void k(int *x)\n{\n\n    asm(\"frob.rn.s32 %0, 1;\" : \"=r\"(x[0]));\n}\n", 6,
                  "broken.cu(4): error: the simulator knows no PTX instruction \"frob.rn.s32\"");
     expect_error("__global__ void k(int *x)\n{\n    asm(\"add.s32 %0, %0, 1; add.s32 %0, %0, 1;\" : \"+r\"(x[0]));\n}\n", 6,
