@@ -128,8 +128,8 @@ static inline void test__check_failure(const char *file, int line, const char *c
     size_t length = strcspn(call, "( ");
     ignis_status_query(&info);
     snprintf(test__message, sizeof test__message, "%s", info.message);
-    if (info.status != status || info.diagnostic != diagnostic || strlen(info.call) != length || strncmp(info.call, call, length) != 0
-        || strncmp(info.message, call, length) != 0 || strncmp(info.message + length, ": ", 2) != 0) {
+    if (info.status != status || info.diagnostic != diagnostic || strlen(info.call) != length || strncmp(info.call, call, length) != 0 ||
+        strncmp(info.message, call, length) != 0 || strncmp(info.message + length, ": ", 2) != 0) {
         snprintf(text, sizeof text, "%.500s\n    expected %s %s\n    got      %s %s by %s: %.2500s", call, ignis_status_name(status),
                  ignis_diagnostic_name(diagnostic), ignis_status_name(info.status), ignis_diagnostic_name(info.diagnostic), info.call,
                  info.message);
