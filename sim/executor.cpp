@@ -43,13 +43,13 @@
 #include <ucontext.h>
 #endif
 
-#define MAX_THREADS 1024            /* of a block */
+#define MAX_THREADS 1024 /* of a block */
 #define MAX_WARPS (MAX_THREADS / SIM_WARP)
 #define MAX_BARRIERS 16
-#define MAX_WORKERS 16              /* keeps the number of stack mappings far below the kernel's limit */
+#define MAX_WORKERS 16 /* keeps the number of stack mappings far below the kernel's limit */
 #define GUARD_SIZE 4096
 #define SIGNAL_STACK_SIZE 65536
-#define RECRUIT_AFTER_NS 20000      /* a launch shorter than this is not worth waking another OS thread for */
+#define RECRUIT_AFTER_NS 20000 /* a launch shorter than this is not worth waking another OS thread for */
 
 /* The sanitizers' entry points. They are found in the host program, which is built with the same sanitizer as the
    kernels; in a plain program they are null. */
@@ -64,7 +64,7 @@ __attribute__((weak)) void __sanitizer_start_switch_fiber(void **fake_stack, con
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *size);
 __attribute__((weak)) void __asan_unpoison_memory_region(const volatile void *address, size_t size);
 }
-static const unsigned tsan_no_sync = 1;     /* a fiber switch must not count as synchronisation of CUDA threads */
+static const unsigned tsan_no_sync = 1; /* a fiber switch must not count as synchronisation of CUDA threads */
 
 /* ------------------------------------------------------------------------------------------------ settings */
 
@@ -117,7 +117,7 @@ typedef struct sim_context {
 #else
     ucontext_t machine;
 #endif
-    const void *stack;              /* lowest address and size, for the address sanitizer */
+    const void *stack; /* lowest address and size, for the address sanitizer */
     size_t stack_size;
     void *fake_stack;
     void *tsan;
@@ -125,7 +125,7 @@ typedef struct sim_context {
 
 typedef struct sim_fiber {
     sim_context context;
-    char *mapping;                  /* a guard page, then the stack */
+    char *mapping; /* a guard page, then the stack */
     size_t mapping_size;
 } sim_fiber;
 
@@ -137,7 +137,7 @@ typedef struct sim_thread {
     sim_copies copies;
 } sim_thread;
 
-typedef struct warp_op {            /* a warp-wide operation that some lanes have reached */
+typedef struct warp_op { /* a warp-wide operation that some lanes have reached */
     unsigned mask, arrived;
     sim_combine combine;
     const char *what;
@@ -149,11 +149,11 @@ typedef struct warp {
     unsigned op_count;
     warp_op ops[SIM_WARP];
     void *records[SIM_WARP];
-    char fence;                     /* its address names the warp to the thread sanitizer */
+    char fence; /* its address names the warp to the thread sanitizer */
 } warp;
 
 typedef struct barrier {
-    unsigned arrived, expected;     /* expected 0: every thread of the block */
+    unsigned arrived, expected; /* expected 0: every thread of the block */
     int ones, result;
     sim_place at;
     unsigned waiting_count;
@@ -171,18 +171,18 @@ typedef struct worker {
     sim_block block;
 
     sim_context main;
-    sim_fiber *running;                 /* NULL while the OS thread itself runs */
-    sim_fiber *fibers[MAX_THREADS];     /* created when first needed, kept */
-    sim_fiber *spare[MAX_THREADS];      /* those that hold no thread */
+    sim_fiber *running;             /* NULL while the OS thread itself runs */
+    sim_fiber *fibers[MAX_THREADS]; /* created when first needed, kept */
+    sim_fiber *spare[MAX_THREADS];  /* those that hold no thread */
     unsigned fiber_count, spare_count;
 
     sim_thread threads[MAX_THREADS];
     unsigned short order[MAX_THREADS];
     unsigned thread_count, started, live, current;
-    bool whole_block;               /* loop mode: the fiber runs all threads of the block in one call */
-    unsigned box[2][3];             /* the threads it runs */
+    bool whole_block;   /* loop mode: the fiber runs all threads of the block in one call */
+    unsigned box[2][3]; /* the threads it runs */
 
-    unsigned short ready[MAX_THREADS];      /* ring */
+    unsigned short ready[MAX_THREADS]; /* ring */
     unsigned ready_head, ready_count;
     warp warps[MAX_WARPS];
     barrier barriers[MAX_BARRIERS];
@@ -190,9 +190,9 @@ typedef struct worker {
     char *dynamic_shared;
     size_t dynamic_size;
     uint64_t stamp, random;
-    char start_fence, end_fence;    /* thread sanitizer: order between launches */
+    char start_fence, end_fence; /* thread sanitizer: order between launches */
 
-    int failure;                    /* code of the block that was given up */
+    int failure; /* code of the block that was given up */
     bool failure_is_fault;
     char text[768];
     void *signal_stack;
@@ -211,25 +211,19 @@ __asm__(".text\n.globl sim_switch\n.hidden sim_switch\n.type sim_switch, @functi
         "    pop %r15\n    pop %r14\n    pop %r13\n    pop %r12\n    pop %rbx\n    pop %rbp\n"
         "    ret\n.size sim_switch, . - sim_switch\n");
 
-static void context_switch(sim_context *from, sim_context *to)
-{
-    sim_switch(&from->sp, to->sp);
-}
+static void context_switch(sim_context *from, sim_context *to) { sim_switch(&from->sp, to->sp); }
 
 static void context_prepare(sim_context *c, void (*entry)(void), size_t colour)
 {
     void **top = (void **)((char *)c->stack + c->stack_size - colour);
-    *--top = NULL;                              /* where entry would return to: a debugger stops here */
+    *--top = NULL; /* where entry would return to: a debugger stops here */
     *--top = (void *)entry;
     for (int i = 0; i < 6; i++)
-        *--top = NULL;                          /* the six saved registers */
+        *--top = NULL; /* the six saved registers */
     c->sp = top;
 }
 #else
-static void context_switch(sim_context *from, sim_context *to)
-{
-    swapcontext(&from->machine, &to->machine);
-}
+static void context_switch(sim_context *from, sim_context *to) { swapcontext(&from->machine, &to->machine); }
 
 static void context_prepare(sim_context *c, void (*entry)(void), size_t colour)
 {
@@ -262,8 +256,7 @@ static sim_fiber *fiber_create(worker *w)
 {
     size_t stack = settings.sanitized ? 512 * 1024 : 64 * 1024;
     size_t size = stack + GUARD_SIZE;
-    char *mapping = (char *)mmap(NULL, size, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *mapping = (char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     sim_fiber *f = (sim_fiber *)calloc(1, sizeof *f);
     if (mapping == MAP_FAILED || !f) {
         fprintf(stderr, "ignis sim: no memory for fiber %u\n", w->fiber_count);
@@ -365,7 +358,7 @@ static void say_place(sim_text *t, sim_place at)
 [[noreturn]] static void give_up(worker *w, int code, const char *sentence, sim_place at)
 {
     if (sentence) {
-        sim_text t = { w->text, sizeof w->text };
+        sim_text t = {w->text, sizeof w->text};
         say_where(&t, w);
         say(&t, "%s", sentence);
         say_place(&t, at);
@@ -377,15 +370,12 @@ static void say_place(sim_text *t, sim_place at)
     abort();
 }
 
-static void runtime_fail(int code, const char *sentence, sim_place at)
-{
-    give_up(this_worker, code, sentence, at);
-}
+static void runtime_fail(int code, const char *sentence, sim_place at) { give_up(this_worker, code, sentence, at); }
 
 /* Nobody can run: say who waits where. */
 [[noreturn]] static void deadlock(worker *w)
 {
-    sim_text t = { w->text, sizeof w->text };
+    sim_text t = {w->text, sizeof w->text};
     const unsigned *b = w->block.index;
     say(&t, "kernel %s, block (%u,%u,%u): deadlock:", kernel_name(w), b[0], b[1], b[2]);
     for (int i = 0; i < MAX_BARRIERS; i++)
@@ -397,13 +387,12 @@ static void runtime_fail(int code, const char *sentence, sim_place at)
     for (unsigned i = 0; i * SIM_WARP < w->thread_count; i++)
         for (unsigned k = 0; k < w->warps[i].op_count; k++) {
             const warp_op *op = &w->warps[i].ops[k];
-            say(&t, " warp %u lanes %08x wait for lanes %08x in %s", i, op->arrived,
-                op->mask & w->warps[i].live & ~op->arrived, op->what);
+            say(&t, " warp %u lanes %08x wait for lanes %08x in %s", i, op->arrived, op->mask & w->warps[i].live & ~op->arrived, op->what);
             say_place(&t, op->at);
             say(&t, ";");
         }
     say(&t, " %u of %u threads have exited", w->thread_count - w->live, w->thread_count);
-    give_up(w, SIM_LAUNCH_FAILED, NULL, sim_place{ NULL, 0 });
+    give_up(w, SIM_LAUNCH_FAILED, NULL, sim_place{NULL, 0});
 }
 
 /* ------------------------------------------------------------------------------------------------- waiting */
@@ -447,8 +436,7 @@ static void refuse_in_loop(worker *w, const char *what, sim_place at)
     if (!w->whole_block)
         return;
     char sentence[160];
-    snprintf(sentence, sizeof sentence, "the simulator took this kernel for one without barriers, but it reached %s",
-             what);
+    snprintf(sentence, sizeof sentence, "the simulator took this kernel for one without barriers, but it reached %s", what);
     give_up(w, SIM_LAUNCH_FAILED, sentence, at);
 }
 
@@ -459,9 +447,7 @@ static bool same_place(sim_place a, sim_place b)
 
 static void barrier_release(worker *w, barrier *b, int reduction)
 {
-    b->result = reduction == SIM_BARRIER_COUNT ? b->ones
-              : reduction == SIM_BARRIER_AND ? b->ones == (int)b->arrived
-              : b->ones > 0;
+    b->result = reduction == SIM_BARRIER_COUNT ? b->ones : reduction == SIM_BARRIER_AND ? b->ones == (int)b->arrived : b->ones > 0;
     for (unsigned i = 0; i < b->waiting_count; i++) {
         if (settings.order == ORDER_RANDOM) {
             unsigned other = i + (unsigned)(random_next(&w->random) % (b->waiting_count - i));
@@ -491,14 +477,15 @@ static bool barrier_enter(worker *w, unsigned id, unsigned count, int predicate,
         b->expected = count;
     } else if (b->expected != count || (!count && !same_place(b->at, at))) {
         char sentence[320];
-        snprintf(sentence, sizeof sentence, "the threads of the block are at different barriers: %u of %u wait at "
-                 "%s:%d, this one came to another", b->arrived, w->live, b->at.file, b->at.line);
+        snprintf(sentence, sizeof sentence,
+                 "the threads of the block are at different barriers: %u of %u wait at "
+                 "%s:%d, this one came to another",
+                 b->arrived, w->live, b->at.file, b->at.line);
         give_up(w, SIM_LAUNCH_FAILED, sentence, at);
     }
     if (!count && settings.strict && w->live < w->thread_count) {
         char sentence[160];
-        snprintf(sentence, sizeof sentence, "__syncthreads after %u of %u threads have exited",
-                 w->thread_count - w->live, w->thread_count);
+        snprintf(sentence, sizeof sentence, "__syncthreads after %u of %u threads have exited", w->thread_count - w->live, w->thread_count);
         give_up(w, SIM_LAUNCH_FAILED, sentence, at);
     }
     if (__tsan_release)
@@ -555,13 +542,13 @@ static warp_op *warp_op_find(worker *w, warp *p, unsigned mask, sim_combine comb
             return op;
         if (op->mask == mask) {
             char sentence[320];
-            snprintf(sentence, sizeof sentence, "lanes %08x of the warp wait in %s at %s:%d, this one came to %s",
-                     op->arrived, op->what, op->at.file, op->at.line, what);
+            snprintf(sentence, sizeof sentence, "lanes %08x of the warp wait in %s at %s:%d, this one came to %s", op->arrived, op->what,
+                     op->at.file, op->at.line, what);
             give_up(w, SIM_LAUNCH_FAILED, sentence, at);
         }
     }
     warp_op *op = &p->ops[p->op_count++];
-    *op = warp_op{ mask, 0, combine, what, at };
+    *op = warp_op{mask, 0, combine, what, at};
     return op;
 }
 
@@ -573,8 +560,7 @@ static void warp_check(worker *w, const warp *p, unsigned mask, unsigned lane, c
         give_up(w, SIM_LAUNCH_FAILED, sentence, at);
     }
     if (settings.strict && (mask & p->exited)) {
-        snprintf(sentence, sizeof sentence, "%s with mask %08x, but lanes %08x have exited", what, mask,
-                 mask & p->exited);
+        snprintf(sentence, sizeof sentence, "%s with mask %08x, but lanes %08x have exited", what, mask, mask & p->exited);
         give_up(w, SIM_LAUNCH_FAILED, sentence, at);
     }
 }
@@ -604,7 +590,7 @@ static void runtime_warp(unsigned mask, sim_combine combine, void *record, int f
 static unsigned runtime_live_lanes(void)
 {
     worker *w = this_worker;
-    refuse_in_loop(w, "__activemask", sim_place{ NULL, 0 });
+    refuse_in_loop(w, "__activemask", sim_place{NULL, 0});
     return w->warps[w->current / SIM_WARP].live;
 }
 
@@ -633,8 +619,8 @@ static sim_copies *runtime_copies(int grow)
     return c;
 }
 
-static sim_runtime runtime = { 0, runtime_barrier, runtime_arrive, runtime_warp, runtime_live_lanes, runtime_yield,
-                               runtime_fail, runtime_copies };
+static sim_runtime runtime = {
+    0, runtime_barrier, runtime_arrive, runtime_warp, runtime_live_lanes, runtime_yield, runtime_fail, runtime_copies};
 
 /* A thread is through. Others may have waited for it only. */
 static void thread_exit(worker *w)
@@ -649,8 +635,7 @@ static void thread_exit(worker *w)
         warp_op *op = &p->ops[i];
         if (settings.strict && (op->mask & p->exited)) {
             char sentence[200];
-            snprintf(sentence, sizeof sentence, "this thread exited while lanes %08x wait for it in %s", op->arrived,
-                     op->what);
+            snprintf(sentence, sizeof sentence, "this thread exited while lanes %08x wait for it in %s", op->arrived, op->what);
             give_up(w, SIM_LAUNCH_FAILED, sentence, op->at);
         }
         if (op->arrived == (op->mask & p->live))
@@ -668,9 +653,9 @@ static void thread_exit(worker *w)
 /* -------------------------------------------------------------------------------------------------- blocks */
 
 typedef struct loaded_kernel {
-    sim_kernel facts;               /* first: the driver holds a pointer to it */
+    sim_kernel facts; /* first: the driver holds a pointer to it */
     const sim_entry_point *entry;
-    const char *mangled;            /* NULL where the compiler left none */
+    const char *mangled; /* NULL where the compiler left none */
     struct sim_module *module;
 } loaded_kernel;
 
@@ -679,26 +664,23 @@ struct sim_module {
     int file;
     const sim_module_info_t *info;
     loaded_kernel *kernels;
-    const Elf64_Ehdr *elf;          /* the image, mapped */
+    const Elf64_Ehdr *elf; /* the image, mapped */
     size_t elf_size;
 };
 
-static const char *kernel_name(const worker *w)
-{
-    return w->kernel->facts.name;
-}
+static const char *kernel_name(const worker *w) { return w->kernel->facts.name; }
 
 typedef struct job {
     const loaded_kernel *kernel;
     const sim_launch *launch;
     void *const *args;
-    uint64_t blocks, next;          /* next is taken with an atomic add */
-    uint64_t multiplier, offset;    /* of the permutation of the blocks in random order */
-    int failed;                     /* code of the first failure */
+    uint64_t blocks, next;       /* next is taken with an atomic add */
+    uint64_t multiplier, offset; /* of the permutation of the blocks in random order */
+    int failed;                  /* code of the first failure */
     char *text;
     size_t text_size;
-    pthread_mutex_t lock;           /* guards failed and text */
-    int helpers;                    /* guarded by pool.lock */
+    pthread_mutex_t lock; /* guards failed and text */
+    int helpers;          /* guarded by pool.lock */
     struct job *next_job;
 } job;
 
@@ -829,7 +811,7 @@ static int run_block(worker *w, uint64_t index)
     w->block.index[2] = (unsigned)(index / j->launch->grid[0] / j->launch->grid[1]);
     w->block.stamp = ((uint64_t)w->number << 48) | ++w->stamp;
     if (w->block.dynamic_size) {
-        memset(w->dynamic_shared, 0xFF, w->block.dynamic_size);     /* uninitialised floats read as NaN */
+        memset(w->dynamic_shared, 0xFF, w->block.dynamic_size); /* uninitialised floats read as NaN */
         if (__tsan_release)
             __tsan_release(&w->start_fence);
     }
@@ -853,8 +835,8 @@ static uint64_t block_in_order(const job *j, uint64_t i)
 {
     switch (settings.order) {
     case ORDER_REVERSE: return j->blocks - 1 - i;
-    case ORDER_RANDOM:  return (uint64_t)(((unsigned __int128)i * j->multiplier + j->offset) % j->blocks);
-    default:            return i;
+    case ORDER_RANDOM: return (uint64_t)(((unsigned __int128)i * j->multiplier + j->offset) % j->blocks);
+    default: return i;
     }
 }
 
@@ -898,7 +880,7 @@ static bool prepare_worker(worker *w, job *j)
     }
     if (__tsan_get_current_fiber) {
         w->main.tsan = __tsan_get_current_fiber();
-        while (w->fiber_count < w->thread_count)    /* here, because what creates a fiber happens before it */
+        while (w->fiber_count < w->thread_count) /* here, because what creates a fiber happens before it */
             fiber_create(w);
         __tsan_release(&w->start_fence);
     }
@@ -946,7 +928,7 @@ static struct {
     pthread_cond_t work, done;
     job *jobs;
     int started;
-} pool = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0 };
+} pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0};
 
 static unsigned worker_numbers;
 static worker *worker_get(void);
@@ -972,7 +954,7 @@ static void *helper_main(void *)
         pthread_mutex_unlock(&pool.lock);
         run_blocks(w, j, false);
         pthread_mutex_lock(&pool.lock);
-        job_unlink(j);                          /* no block is left to take */
+        job_unlink(j); /* no block is left to take */
         if (--j->helpers == 0)
             pthread_cond_broadcast(&pool.done);
     }
@@ -987,7 +969,7 @@ static void recruit(job *j)
     for (; pool.started < settings.workers - 1; pool.started++) {
         pthread_t thread;
         sigset_t all, before;
-        sigfillset(&all);                       /* the host's signals are for the host's threads */
+        sigfillset(&all); /* the host's signals are for the host's threads */
         sigdelset(&all, SIGSEGV);
         sigdelset(&all, SIGBUS);
         sigdelset(&all, SIGFPE);
@@ -1012,10 +994,7 @@ static void dismiss(job *j)
     pthread_mutex_unlock(&pool.lock);
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    return b ? gcd(b, a % b) : a;
-}
+static uint64_t gcd(uint64_t a, uint64_t b) { return b ? gcd(b, a % b) : a; }
 
 static void choose_block_order(job *j)
 {
@@ -1049,10 +1028,7 @@ static bool looks_misaligned(const siginfo_t *info, const void *machine)
     return true;
 }
 #else
-static bool looks_misaligned(const siginfo_t *info, const void *)
-{
-    return info->si_signo == SIGBUS && info->si_code == BUS_ADRALN;
-}
+static bool looks_misaligned(const siginfo_t *info, const void *) { return info->si_signo == SIGBUS && info->si_code == BUS_ADRALN; }
 #endif
 
 static int say_fault(sim_text *t, const worker *w, const siginfo_t *info, const void *machine)
@@ -1095,10 +1071,10 @@ static void on_fault(int number, siginfo_t *info, void *machine)
         sigemptyset(&faults);
         sigaddset(&faults, number);
         pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
-        sim_text t = { w->text, sizeof w->text };
+        sim_text t = {w->text, sizeof w->text};
         say_where(&t, w);
         w->failure_is_fault = true;
-        give_up(w, say_fault(&t, w, info, machine), NULL, sim_place{ NULL, 0 });
+        give_up(w, say_fault(&t, w, info, machine), NULL, sim_place{NULL, 0});
     }
     const struct sigaction *previous = &previous_action[number];
     if (previous->sa_flags & SA_SIGINFO)
@@ -1106,15 +1082,15 @@ static void on_fault(int number, siginfo_t *info, void *machine)
     else if (previous->sa_handler != SIG_DFL && previous->sa_handler != SIG_IGN)
         previous->sa_handler(number);
     else
-        sigaction(number, previous, NULL);      /* the instruction runs again and meets the default action */
+        sigaction(number, previous, NULL); /* the instruction runs again and meets the default action */
 }
 
 static void install_fault_handlers(void)
 {
-    static const int numbers[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
+    static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     struct sigaction action;
     if (settings.sanitized)
-        return;                                 /* the sanitizer reports better */
+        return; /* the sanitizer reports better */
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -1197,8 +1173,7 @@ static bool dimensions_valid(const sim_launch *l, const loaded_kernel *k, uint64
     return *blocks && threads && threads <= (uint64_t)k->facts.max_threads;
 }
 
-extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, void *const *args,
-                           char *text, size_t text_size)
+extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, void *const *args, char *text, size_t text_size)
 {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     const loaded_kernel *k = (const loaded_kernel *)kernel;
@@ -1206,9 +1181,11 @@ extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, v
     setup();
     memset(&j, 0, sizeof j);
     if (!dimensions_valid(launch, k, &j.blocks)) {
-        snprintf(text, text_size, "kernel %s: a grid of (%u,%u,%u) blocks of (%u,%u,%u) threads is not possible, "
-                 "a block may have %d", kernel->name, launch->grid[0], launch->grid[1], launch->grid[2],
-                 launch->block[0], launch->block[1], launch->block[2], kernel->max_threads);
+        snprintf(text, text_size,
+                 "kernel %s: a grid of (%u,%u,%u) blocks of (%u,%u,%u) threads is not possible, "
+                 "a block may have %d",
+                 kernel->name, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0], launch->block[1], launch->block[2],
+                 kernel->max_threads);
         return SIM_INVALID_VALUE;
     }
     j.kernel = k;
@@ -1219,7 +1196,7 @@ extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, v
     pthread_mutex_init(&j.lock, NULL);
     choose_block_order(&j);
     if (settings.sanitized)
-        pthread_mutex_lock(&one_at_a_time);     /* static shared memory exists once */
+        pthread_mutex_lock(&one_at_a_time); /* static shared memory exists once */
     run_blocks(worker_get(), &j, settings.workers > 1 && j.blocks > 1);
     dismiss(&j);
     if (settings.sanitized)

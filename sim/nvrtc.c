@@ -57,8 +57,8 @@ enum {
 
 /* ------------------------------------------------------------------------------------------- embedded text */
 
-#define EMBED(symbol, file)                                                                                     \
-    __asm__(".section .rodata\n.local " #symbol "\n" #symbol ":\n.incbin \"" file "\"\n.byte 0\n.previous\n");    \
+#define EMBED(symbol, file)                                                                                    \
+    __asm__(".section .rodata\n.local " #symbol "\n" #symbol ":\n.incbin \"" file "\"\n.byte 0\n.previous\n"); \
     extern const char symbol[] __attribute__((visibility("hidden")))
 
 EMBED(sim_text_abi, "shim_abi.h");
@@ -69,10 +69,10 @@ EMBED(sim_text_ptx, "shim_ptx.h");
 static const struct {
     const char *name, *text;
 } embedded[] = {
-    { "shim_abi.h", sim_text_abi },
-    { "shim.h", sim_text_shim },
-    { "shim_math.h", sim_text_math },
-    { "shim_ptx.h", sim_text_ptx },
+    {"shim_abi.h", sim_text_abi},
+    {"shim.h", sim_text_shim},
+    {"shim_math.h", sim_text_math},
+    {"shim_ptx.h", sim_text_ptx},
 };
 
 /* ------------------------------------------------------------------------------------------- argument lists */
@@ -118,7 +118,7 @@ static void list_free(list *l)
 /* Where the compiler is and how it is called; found out once in a process. */
 static struct {
     char *compiler;
-    list flags;                 /* of the second pass */
+    list flags; /* of the second pass */
     const char *bad_lane;
     int version;
 } toolchain;
@@ -140,8 +140,7 @@ static char **compiler_environment(void)
     if (!copy)
         abort();
     for (int i = 0; i < count; i++)
-        if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0 && strncmp(environ[i], "LC_", 3) != 0 &&
-            strncmp(environ[i], "LANG", 4) != 0)
+        if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0 && strncmp(environ[i], "LC_", 3) != 0 && strncmp(environ[i], "LANG", 4) != 0)
             copy[kept++] = environ[i];
     copy[kept++] = "LC_ALL=C";
     copy[kept] = NULL;
@@ -171,7 +170,7 @@ static int run_command(char *const *arguments, const char *folder, const char *o
 static char *read_file(const char *folder, const char *name, size_t *size)
 {
     char path[512];
-    sim_buffer b = { 0 };
+    sim_buffer b = {0};
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "rbe");
     if (!f)
@@ -209,10 +208,7 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
     return remove(path);
 }
 
-static void remove_folder(const char *path)
-{
-    nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-}
+static void remove_folder(const char *path) { nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
 
 static uint64_t hash(uint64_t h, const char *text)
 {
@@ -224,7 +220,7 @@ static uint64_t hash(uint64_t h, const char *text)
 static char *compiler_version(void)
 {
     char folder[256];
-    char *arguments[] = { toolchain.compiler, "--version", NULL }, *text = NULL;
+    char *arguments[] = {toolchain.compiler, "--version", NULL}, *text = NULL;
     if (make_folder(folder, sizeof folder)) {
         if (run_command(arguments, folder, "version") == 0)
             text = read_file(folder, "version", NULL);
@@ -239,7 +235,7 @@ static void choose_machine(int is_clang)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
         list_add(&toolchain.flags, "-march=x86-64-v3");
     if (!is_clang)
-        list_add(&toolchain.flags, "-mtls-dialect=gnu2");       /* shared memory is thread-local: twice as fast */
+        list_add(&toolchain.flags, "-mtls-dialect=gnu2"); /* shared memory is thread-local: twice as fast */
 #else
     (void)is_clang;
 #endif
@@ -297,7 +293,7 @@ typedef struct program {
     char *name, *source;
     list header_names, headers;
     list expressions;
-    char **lowered;             /* of the expressions, after compilation */
+    char **lowered; /* of the expressions, after compilation */
     char *image;
     size_t image_size;
     sim_buffer log;
@@ -305,9 +301,9 @@ typedef struct program {
 } program;
 
 typedef struct options {
-    list macros;                /* -DX=1 -UY */
+    list macros; /* -DX=1 -UY */
     char standard[24];
-    char architecture[16];      /* the digits, and perhaps a letter */
+    char architecture[16]; /* the digits, and perhaps a letter */
     char preinclude[256];
     int fmad;
 } options;
@@ -315,14 +311,41 @@ typedef struct options {
 /* Options whose value may be anything and that change nothing here. */
 static int is_harmless(const char *option)
 {
-    static const char *const names[] = {
-        "use_fast_math", "lineinfo", "generate-line-info", "G", "device-debug", "default-device",
-        "device-as-default-execution-space", "w", "disable-warnings", "minimal", "no-cache", "dopt", "restrict",
-        "extra-device-vectorization", "extensible-whole-program", "Xptxas", "ptxas-options", "maxrregcount", "rdc",
-        "relocatable-device-code", "ftz", "prec-sqrt", "prec-div", "split-compile", "diag-suppress", "diag-warn",
-        "diag-error", "display-error-number", "no-display-error-number", "Ofast-compile", "builtin-initializer-list",
-        "err-no", "brief-diagnostics", "I", "include-path"
-    };
+    static const char *const names[] = {"use_fast_math",
+                                        "lineinfo",
+                                        "generate-line-info",
+                                        "G",
+                                        "device-debug",
+                                        "default-device",
+                                        "device-as-default-execution-space",
+                                        "w",
+                                        "disable-warnings",
+                                        "minimal",
+                                        "no-cache",
+                                        "dopt",
+                                        "restrict",
+                                        "extra-device-vectorization",
+                                        "extensible-whole-program",
+                                        "Xptxas",
+                                        "ptxas-options",
+                                        "maxrregcount",
+                                        "rdc",
+                                        "relocatable-device-code",
+                                        "ftz",
+                                        "prec-sqrt",
+                                        "prec-div",
+                                        "split-compile",
+                                        "diag-suppress",
+                                        "diag-warn",
+                                        "diag-error",
+                                        "display-error-number",
+                                        "no-display-error-number",
+                                        "Ofast-compile",
+                                        "builtin-initializer-list",
+                                        "err-no",
+                                        "brief-diagnostics",
+                                        "I",
+                                        "include-path"};
     size_t length = strcspn(option, "=");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strlen(names[i]) == length && memcmp(names[i], option, length) == 0)
@@ -365,28 +388,24 @@ static int read_option(options *o, const char *const *all, int count, int *i)
     if (option[0] != '-')
         return 0;
     option += option[1] == '-' ? 2 : 1;
-    if ((value = option_value(option, "gpu-architecture", all, count, i)) ||
-        (value = option_value(option, "arch", all, count, i)))
+    if ((value = option_value(option, "gpu-architecture", all, count, i)) || (value = option_value(option, "arch", all, count, i)))
         return set_architecture(o, value);
     if ((value = option_value(option, "std", all, count, i))) {
         snprintf(o->standard, sizeof o->standard, "-std=gnu++%s", strncmp(value, "c++", 3) == 0 ? value + 3 : "?");
-        return strcmp(value, "c++17") == 0 || strcmp(value, "c++20") == 0 || strcmp(value, "c++14") == 0 ||
-               strcmp(value, "c++11") == 0 || strcmp(value, "c++03") == 0;
+        return strcmp(value, "c++17") == 0 || strcmp(value, "c++20") == 0 || strcmp(value, "c++14") == 0 || strcmp(value, "c++11") == 0 ||
+               strcmp(value, "c++03") == 0;
     }
     if ((value = option_value(option, "fmad", all, count, i))) {
         o->fmad = strcmp(value, "true") == 0;
         return o->fmad || strcmp(value, "false") == 0;
     }
-    if ((value = option_value(option, "define-macro", all, count, i)) ||
-        (value = option_value(option, "D", all, count, i)))
+    if ((value = option_value(option, "define-macro", all, count, i)) || (value = option_value(option, "D", all, count, i)))
         add_macro(o, "-D", value);
-    else if ((value = option_value(option, "undefine-macro", all, count, i)) ||
-             (value = option_value(option, "U", all, count, i)))
+    else if ((value = option_value(option, "undefine-macro", all, count, i)) || (value = option_value(option, "U", all, count, i)))
         add_macro(o, "-U", value);
     else if ((option[0] == 'D' || option[0] == 'U') && option[1])
         add_macro(o, option[0] == 'D' ? "-D" : "-U", option + 1);
-    else if ((value = option_value(option, "pre-include", all, count, i)) ||
-             (value = option_value(option, "include", all, count, i)))
+    else if ((value = option_value(option, "pre-include", all, count, i)) || (value = option_value(option, "include", all, count, i)))
         snprintf(o->preinclude, sizeof o->preinclude, "%s", value);
     else if (strcmp(option, "Xptxas") == 0 || strcmp(option, "I") == 0 || strcmp(option, "include-path") == 0)
         (*i)++;
@@ -461,7 +480,7 @@ static int print_diagnostic(sim_buffer *log, char *line, const char *asm_names)
             continue;
         char *message = colon + used;
         *colon = 0;
-        if (strncmp(line, "h/", 2) == 0)                /* the folder of the in-memory headers */
+        if (strncmp(line, "h/", 2) == 0) /* the folder of the in-memory headers */
             line += 2;
         message += strncmp(message, "fatal ", 6) == 0 ? 6 : 0;
         message += strspn(message, " ");
@@ -481,21 +500,17 @@ static void print_diagnostics(program *p, char *text, const char *asm_names)
     char *all = strdup(text), *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)
         errors += print_diagnostic(&p->log, line, asm_names);
-    if (!errors) {                                      /* something else went wrong; show it as it is */
+    if (!errors) { /* something else went wrong; show it as it is */
         sim_print(&p->log, "%s\n", all);
         errors = 1;
     }
-    sim_print(&p->log, "\n%d error%s detected in the compilation of \"%s\".\n", errors, errors == 1 ? "" : "s",
-              p->name);
+    sim_print(&p->log, "\n%d error%s detected in the compilation of \"%s\".\n", errors, errors == 1 ? "" : "s", p->name);
     free(all);
 }
 
 /* ------------------------------------------------------------------------------------------------ the passes */
 
-static int header_name_allowed(const char *name)
-{
-    return name[0] != '/' && !strstr(name, "..");
-}
+static int header_name_allowed(const char *name) { return name[0] != '/' && !strstr(name, ".."); }
 
 /* Writes the in-memory headers into h/. */
 static int write_headers(const program *p, const char *folder)
@@ -523,9 +538,11 @@ static int write_headers(const program *p, const char *folder)
 static void write_first_input(const program *p, const options *o, sim_buffer *b)
 {
     size_t digits = strspn(o->architecture, "0123456789");
-    sim_print(b, "#define __CUDACC__ 1\n#define __CUDACC_RTC__ 1\n#define __NVCC__ 1\n"
-                 "#define __CUDACC_VER_MAJOR__ 13\n#define __CUDACC_VER_MINOR__ 0\n"
-                 "#define __CUDA_ARCH__ %.*s0\n#define __IGNIS_SIM__ 1\n", (int)digits, o->architecture);
+    sim_print(b,
+              "#define __CUDACC__ 1\n#define __CUDACC_RTC__ 1\n#define __NVCC__ 1\n"
+              "#define __CUDACC_VER_MAJOR__ 13\n#define __CUDACC_VER_MINOR__ 0\n"
+              "#define __CUDA_ARCH__ %.*s0\n#define __IGNIS_SIM__ 1\n",
+              (int)digits, o->architecture);
     if (o->architecture[digits] == 'a')
         sim_print(b, "#define __CUDA_ARCH_FEAT_SM%.*s_ALL 1\n", (int)digits, o->architecture);
     sim_print(b, "#ifdef NDEBUG\n#define assert(e) ((void)0)\n#else\n"
@@ -538,8 +555,8 @@ static void write_first_input(const program *p, const options *o, sim_buffer *b)
 
 static int preprocess(program *p, const options *o, const char *folder)
 {
-    sim_buffer input = { 0 };
-    list command = { 0 };
+    sim_buffer input = {0};
+    list command = {0};
     write_first_input(p, o, &input);
     int written = write_file(folder, "input.cpp", input.text, input.length);
     free(input.text);
@@ -556,9 +573,9 @@ static int preprocess(program *p, const options *o, const char *folder)
 
 static int compile(const options *o, const char *folder)
 {
-    list command = { 0 };
+    list command = {0};
     char map[320];
-    snprintf(map, sizeof map, "-fdebug-prefix-map=%s=.", folder);   /* equal sources give equal images */
+    snprintf(map, sizeof map, "-fdebug-prefix-map=%s=.", folder); /* equal sources give equal images */
     list_add(&command, toolchain.compiler);
     list_add(&command, o->standard);
     list_add(&command, map);
@@ -583,15 +600,15 @@ static void strip_header_folder(char *text)
 
 static int write_kernel_file(program *p, const char *folder, sim_buffer *asm_names)
 {
-    sim_buffer out = { 0 }, errors = { 0 };
+    sim_buffer out = {0}, errors = {0};
     char *source = read_file(folder, "output.ii", NULL);
     if (!source)
         return 0;
     strip_header_folder(source);
     sim_print(&out, "#include \"shim.h\"\n");
     p->lowered = calloc((size_t)p->expressions.count + 1, sizeof *p->lowered);
-    int rewritten = sim_rewrite(source, (const char *const *)p->expressions.items, p->expressions.count, p->lowered,
-                                &out, asm_names, &errors);
+    int rewritten =
+        sim_rewrite(source, (const char *const *)p->expressions.items, p->expressions.count, p->lowered, &out, asm_names, &errors);
     int written = write_file(folder, "kernel.cpp", out.text, out.length);
     for (size_t i = 0; i < sizeof embedded / sizeof embedded[0]; i++)
         written &= write_file(folder, embedded[i].name, embedded[i].text, strlen(embedded[i].text));
@@ -605,7 +622,7 @@ static int write_kernel_file(program *p, const char *folder, sim_buffer *asm_nam
 
 static int compile_in_folder(program *p, const options *o, const char *folder)
 {
-    sim_buffer asm_names = { 0 };
+    sim_buffer asm_names = {0};
     sim_append(&asm_names, "", 0);
     int status = write_headers(p, folder) ? preprocess(p, o, folder) : -1;
     if (status == 0 && !write_kernel_file(p, folder, &asm_names)) {
@@ -618,8 +635,7 @@ static int compile_in_folder(program *p, const options *o, const char *folder)
     if (status == 0)
         p->image = read_file(folder, "image.so", &p->image_size);
     else if (status == -1 || !messages)
-        sim_print(&p->log, "error: the simulator cannot run the C++ compiler \"%s\" (IGNIS_SIM_CXX)\n",
-                  toolchain.compiler);
+        sim_print(&p->log, "error: the simulator cannot run the C++ compiler \"%s\" (IGNIS_SIM_CXX)\n", toolchain.compiler);
     else
         print_diagnostics(p, messages, asm_names.text);
     free(messages);
@@ -631,13 +647,18 @@ static int compile_in_folder(program *p, const options *o, const char *folder)
 
 EXPORT const char *nvrtcGetErrorString(int result)
 {
-    static const char *const names[] = {
-        "NVRTC_SUCCESS", "NVRTC_ERROR_OUT_OF_MEMORY", "NVRTC_ERROR_PROGRAM_CREATION_FAILURE",
-        "NVRTC_ERROR_INVALID_INPUT", "NVRTC_ERROR_INVALID_PROGRAM", "NVRTC_ERROR_INVALID_OPTION",
-        "NVRTC_ERROR_COMPILATION", "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE",
-        "NVRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION", "NVRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION",
-        "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID", "NVRTC_ERROR_INTERNAL_ERROR"
-    };
+    static const char *const names[] = {"NVRTC_SUCCESS",
+                                        "NVRTC_ERROR_OUT_OF_MEMORY",
+                                        "NVRTC_ERROR_PROGRAM_CREATION_FAILURE",
+                                        "NVRTC_ERROR_INVALID_INPUT",
+                                        "NVRTC_ERROR_INVALID_PROGRAM",
+                                        "NVRTC_ERROR_INVALID_OPTION",
+                                        "NVRTC_ERROR_COMPILATION",
+                                        "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE",
+                                        "NVRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION",
+                                        "NVRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION",
+                                        "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID",
+                                        "NVRTC_ERROR_INTERNAL_ERROR"};
     return result >= 0 && result < (int)(sizeof names / sizeof names[0]) ? names[result] : "NVRTC_ERROR unknown";
 }
 
@@ -652,7 +673,7 @@ EXPORT int nvrtcVersion(int *major, int *minor)
     return NVRTC_SUCCESS;
 }
 
-static const int architectures[] = { 75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121 };
+static const int architectures[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
 
 EXPORT int nvrtcGetNumSupportedArchs(int *count)
 {
@@ -670,8 +691,8 @@ EXPORT int nvrtcGetSupportedArchs(int *out)
     return NVRTC_SUCCESS;
 }
 
-EXPORT int nvrtcCreateProgram(program **out, const char *source, const char *name, int header_count,
-                              const char *const *headers, const char *const *header_names)
+EXPORT int nvrtcCreateProgram(program **out, const char *source, const char *name, int header_count, const char *const *headers,
+                              const char *const *header_names)
 {
     if (!out || !source || header_count < 0 || (header_count && (!headers || !header_names)))
         return NVRTC_INVALID_INPUT;
@@ -782,15 +803,9 @@ EXPORT int nvrtcGetCUBIN(program *p, char *image)
     return NVRTC_SUCCESS;
 }
 
-EXPORT int nvrtcGetPTXSize(program *p, size_t *size)
-{
-    return nvrtcGetCUBINSize(p, size);
-}
+EXPORT int nvrtcGetPTXSize(program *p, size_t *size) { return nvrtcGetCUBINSize(p, size); }
 
-EXPORT int nvrtcGetPTX(program *p, char *image)
-{
-    return nvrtcGetCUBIN(p, image);
-}
+EXPORT int nvrtcGetPTX(program *p, char *image) { return nvrtcGetCUBIN(p, image); }
 
 EXPORT int nvrtcAddNameExpression(program *p, const char *expression)
 {

@@ -69,17 +69,17 @@ typedef enum chunk_kind { C_FUNCTION, C_TYPE, C_OTHER } chunk_kind;
 enum { TAINT_WAITS = 1, TAINT_SHARED = 2 };
 
 typedef struct chunk {
-    int begin, end;             /* tokens; end is one behind the last */
-    int name;                   /* token, -1: none */
+    int begin, end; /* tokens; end is one behind the last */
+    int name;       /* token, -1: none */
     chunk_kind kind;
     int is_kernel, is_template, is_static, has_body, extern_c;
-    int instantiation;          /* explicit instantiation: of name<...> */
-    char *qualified;            /* kernels: name with its namespaces */
+    int instantiation; /* explicit instantiation: of name<...> */
+    char *qualified;   /* kernels: name with its namespaces */
     unsigned taint;
 } chunk;
 
 typedef struct shared_statement {
-    int begin, end;             /* end: the semicolon */
+    int begin, end; /* end: the semicolon */
     int is_extern;
 } shared_statement;
 
@@ -91,7 +91,7 @@ typedef struct rewriter {
     int chunk_count, chunk_capacity;
     shared_statement *shared;
     int shared_count, shared_capacity;
-    int *tainted;               /* chunks that have any taint */
+    int *tainted; /* chunks that have any taint */
     int tainted_count, tainted_capacity;
     sim_buffer *out, *asm_names, *errors;
     int failed;
@@ -115,10 +115,7 @@ static int is(const rewriter *r, int i, const char *text)
     return strlen(text) == t->length && memcmp(t->at, text, t->length) == 0;
 }
 
-static int same(const token *a, const token *b)
-{
-    return a->length == b->length && memcmp(a->at, b->at, a->length) == 0;
-}
+static int same(const token *a, const token *b) { return a->length == b->length && memcmp(a->at, b->at, a->length) == 0; }
 
 static const char *skip_quoted(const char *p)
 {
@@ -128,7 +125,7 @@ static const char *skip_quoted(const char *p)
     return *p ? p + 1 : p;
 }
 
-static const char *skip_raw_string(const char *p)      /* at R"delimiter( */
+static const char *skip_raw_string(const char *p) /* at R"delimiter( */
 {
     char end[32];
     const char *open = strchr(p, '(');
@@ -142,7 +139,7 @@ static const char *skip_raw_string(const char *p)      /* at R"delimiter( */
 static void add_token(rewriter *r, const char *at, const char *end, token_kind kind)
 {
     r->tokens = grow(r->tokens, r->token_count, &r->token_capacity, sizeof *r->tokens);
-    r->tokens[r->token_count++] = (token){ at, (size_t)(end - at), kind };
+    r->tokens[r->token_count++] = (token){at, (size_t)(end - at), kind};
 }
 
 /* Everything between tokens (blanks, line markers, pragmas) is copied through later. */
@@ -173,8 +170,7 @@ static void tokenize(rewriter *r)
                 p++;
             add_token(r, start, p, T_IDENTIFIER);
         } else if (isdigit((unsigned char)*p) || (*p == '.' && isdigit((unsigned char)p[1]))) {
-            while (isalnum((unsigned char)*p) || *p == '.' || *p == '\'' ||
-                   ((*p == '+' || *p == '-') && strchr("eEpP", p[-1])))
+            while (isalnum((unsigned char)*p) || *p == '.' || *p == '\'' || ((*p == '+' || *p == '-') && strchr("eEpP", p[-1])))
                 p++;
             add_token(r, start, p, T_NUMBER);
         } else if (*p == '"' || *p == '\'')
@@ -243,8 +239,8 @@ static int skip_angles(const rewriter *r, int i)
 /* A word whose parentheses are not those of a function's parameters. */
 static int takes_arguments(const rewriter *r, int i)
 {
-    static const char *const words[] = { "__launch_bounds__", "__attribute__", "alignas", "__align__", "decltype",
-                                         "__cluster_dims__", "__maxnreg__", "noexcept", "explicit" };
+    static const char *const words[] = {"__launch_bounds__", "__attribute__", "alignas",  "__align__", "decltype",
+                                        "__cluster_dims__",  "__maxnreg__",   "noexcept", "explicit"};
     for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
         if (i >= 0 && is(r, i, words[k]))
             return 1;
@@ -258,7 +254,7 @@ static int is_type_keyword(const rewriter *r, int i)
     return is(r, i, "struct") || is(r, i, "class") || is(r, i, "union") || is(r, i, "enum");
 }
 
-static int type_name(const rewriter *r, int i)         /* of the struct keyword at i */
+static int type_name(const rewriter *r, int i) /* of the struct keyword at i */
 {
     for (i++; i < r->token_count; i++) {
         if (takes_arguments(r, i) && is(r, i + 1, "("))
@@ -334,7 +330,7 @@ static void read_declaration(rewriter *r, chunk *c)
     if (c->name < 0 && i - 2 >= c->begin && r->tokens[i - 2].kind == T_IDENTIFIER)
         c->name = i - 2;
     if (c->instantiation && c->name >= 0 && is(r, c->name, ">")) {
-        int depth = 0, k = c->name;                     /* k<...>( : the name is k */
+        int depth = 0, k = c->name; /* k<...>( : the name is k */
         for (; k > c->begin; k--) {
             depth += is(r, k, ">") ? 1 : is(r, k, "<") ? -1 : 0;
             if (depth == 0)
@@ -346,7 +342,7 @@ static void read_declaration(rewriter *r, chunk *c)
 
 static char *qualify(const rewriter *r, char **scopes, int depth, int name)
 {
-    sim_buffer b = { 0 };
+    sim_buffer b = {0};
     for (int i = 0; i < depth; i++)
         if (scopes[i][0])
             sim_print(&b, "%s::", scopes[i]);
@@ -361,7 +357,7 @@ static char *qualify(const rewriter *r, char **scopes, int depth, int name)
 static int open_scope(const rewriter *r, int i, char **scopes, int *extern_c, int *depth)
 {
     int k = i, linkage = is(r, i, "extern") && r->tokens[i + 1].kind == T_STRING && is(r, i + 2, "{");
-    sim_buffer name = { 0 };
+    sim_buffer name = {0};
     sim_append(&name, "", 0);
     if (is(r, k, "inline") && is(r, k + 1, "namespace"))
         k++;
@@ -395,7 +391,7 @@ static void read_declarations(rewriter *r)
             i++;
             continue;
         }
-        chunk c = { .begin = i };
+        chunk c = {.begin = i};
         read_declaration(r, &c);
         if (c.end <= i)
             c.end = i + 1;
@@ -414,21 +410,17 @@ static void read_declarations(rewriter *r)
 
 /* ------------------------------------------------------------------------------------- which kernels can wait */
 
-static int starts_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
+static int starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
 
 /* Names by which a thread may come to wait, or to spin, for another. */
 static int token_waits(const rewriter *r, int i)
 {
-    static const char *const prefixes[] = { "__sync", "__shfl", "__ballot", "__any_sync", "__all_sync", "__match_",
-                                            "__reduce_", "__activemask", "atomicCAS", "atomicExch", "__nanosleep" };
+    static const char *const prefixes[] = {"__sync",    "__shfl",       "__ballot",  "__any_sync", "__all_sync", "__match_",
+                                           "__reduce_", "__activemask", "atomicCAS", "atomicExch", "__nanosleep"};
     const token *t = &r->tokens[i];
-    if (t->kind == T_STRING) {                          /* PTX: every instruction that waits has one of these */
-        static const char *const instructions[] = { "mma.", "ldmatrix", "bar.", "barrier.", "cp.async", "shfl.",
-                                                    "redux", "activemask", "acquire", "volatile", "relaxed",
-                                                    "atom.", "nanosleep" };
+    if (t->kind == T_STRING) { /* PTX: every instruction that waits has one of these */
+        static const char *const instructions[] = {"mma.",       "ldmatrix", "bar.",     "barrier.", "cp.async", "shfl.",    "redux",
+                                                   "activemask", "acquire",  "volatile", "relaxed",  "atom.",    "nanosleep"};
         for (size_t k = 0; k < sizeof instructions / sizeof instructions[0]; k++)
             if (memmem(t->at, t->length, instructions[k], strlen(instructions[k])))
                 return 1;
@@ -492,7 +484,7 @@ static void spread_taint(rewriter *r)
 /* Steps back over the words before __shared__ that belong to its declaration. */
 static int statement_begin(const rewriter *r, int i)
 {
-    static const char *const words[] = { "extern", "static", "const", "volatile", "constexpr", "__device__" };
+    static const char *const words[] = {"extern", "static", "const", "volatile", "constexpr", "__device__"};
     for (;;) {
         int known = 0;
         if (i > 0)
@@ -502,7 +494,7 @@ static int statement_begin(const rewriter *r, int i)
             i--;
             continue;
         }
-        int open = i - 1, depth = 0;                    /* alignas(16) __shared__ ... */
+        int open = i - 1, depth = 0; /* alignas(16) __shared__ ... */
         if (i == 0 || !is(r, open, ")"))
             return i;
         for (; open > 0; open--) {
@@ -521,7 +513,7 @@ static void find_shared_statements(rewriter *r)
     for (int i = 0; i < r->token_count; i++) {
         if (!is(r, i, "__shared__"))
             continue;
-        shared_statement s = { statement_begin(r, i), i, 0 };
+        shared_statement s = {statement_begin(r, i), i, 0};
         while (s.end < r->token_count && !is(r, s.end, ";"))
             s.end = strchr("([{", *r->tokens[s.end].at) ? skip_brackets(r, s.end) : s.end + 1;
         for (int k = s.begin; k < s.end; k++)
@@ -539,10 +531,7 @@ static void copy_gap(rewriter *r, int i)
     sim_append(r->out, from, (size_t)(r->tokens[i].at - from));
 }
 
-static void copy_token(rewriter *r, int i)
-{
-    sim_append(r->out, r->tokens[i].at, r->tokens[i].length);
-}
+static void copy_token(rewriter *r, int i) { sim_append(r->out, r->tokens[i].at, r->tokens[i].length); }
 
 static int inside_braces(const rewriter *r, int i)
 {
@@ -556,7 +545,7 @@ static int inside_braces(const rewriter *r, int i)
 
 static void write_shared_variables(rewriter *r, const shared_statement *s)
 {
-    sim_buffer fills = { 0 };
+    sim_buffer fills = {0};
     int angles = 0, fill = inside_braces(r, s->begin);
     copy_gap(r, s->begin);
     sim_print(r->out, "SIM_PER_WORKER ");
@@ -565,7 +554,7 @@ static void write_shared_variables(rewriter *r, const shared_statement *s)
             copy_gap(r, i);
         if (is(r, i, "__shared__") || is(r, i, "static"))
             continue;
-        if (strchr("([{", *r->tokens[i].at)) {          /* bounds, alignment, a struct's body: no names in here */
+        if (strchr("([{", *r->tokens[i].at)) { /* bounds, alignment, a struct's body: no names in here */
             int end = skip_brackets(r, i);
             copy_token(r, i);
             for (i++; i < end; i++) {
@@ -588,7 +577,7 @@ static void write_shared_variables(rewriter *r, const shared_statement *s)
 /* extern __shared__ T x[]; -> T *const x = (T *)sim_dynamic_shared(); */
 static void write_dynamic_shared(rewriter *r, const shared_statement *s)
 {
-    sim_buffer type = { 0 };
+    sim_buffer type = {0};
     int name = -1;
     for (int i = s->begin; i < s->end; i++) {
         if (takes_arguments(r, i) && is(r, i + 1, "("))
@@ -599,11 +588,12 @@ static void write_dynamic_shared(rewriter *r, const shared_statement *s)
             sim_print(&type, "%.*s ", (int)r->tokens[i].length, r->tokens[i].at);
     }
     if (name < 0 || !type.length || !inside_braces(r, s->begin))
-        say_error(r, s->begin, "the simulator takes extern __shared__ only as \"extern __shared__ T name[];\" inside "
+        say_error(r, s->begin,
+                  "the simulator takes extern __shared__ only as \"extern __shared__ T name[];\" inside "
                   "a function");
     else
-        sim_print(r->out, " %s*const %.*s = (%s*)sim_dynamic_shared();", type.text, (int)r->tokens[name].length,
-                  r->tokens[name].at, type.text);
+        sim_print(r->out, " %s*const %.*s = (%s*)sim_dynamic_shared();", type.text, (int)r->tokens[name].length, r->tokens[name].at,
+                  type.text);
     for (int i = s->begin; i <= s->end; i++)
         copy_gap(r, i);
     free(type.text);
@@ -614,13 +604,13 @@ static void write_dynamic_shared(rewriter *r, const shared_statement *s)
 typedef struct asm_operand {
     int is_output;
     char constraint;
-    int begin, end;             /* tokens of the expression */
+    int begin, end; /* tokens of the expression */
 } asm_operand;
 
 #define MAX_OPERANDS 64
 
 typedef struct asm_statement {
-    sim_buffer text;            /* the PTX, C escapes resolved */
+    sim_buffer text; /* the PTX, C escapes resolved */
     asm_operand operands[MAX_OPERANDS];
     int operand_count;
 } asm_statement;
@@ -647,8 +637,7 @@ static void read_asm(rewriter *r, int i, int end, asm_statement *a)
             section++, i++;
         else if (section == 0 && r->tokens[i].kind == T_STRING)
             append_string_literal(&a->text, &r->tokens[i++]);
-        else if ((section == 1 || section == 2) && r->tokens[i].kind == T_STRING && is(r, i + 1, "(") &&
-                 a->operand_count < MAX_OPERANDS) {
+        else if ((section == 1 || section == 2) && r->tokens[i].kind == T_STRING && is(r, i + 1, "(") && a->operand_count < MAX_OPERANDS) {
             asm_operand *o = &a->operands[a->operand_count++];
             o->is_output = section == 1;
             o->constraint = r->tokens[i].at[r->tokens[i].length - 2];
@@ -663,8 +652,8 @@ static void read_asm(rewriter *r, int i, int end, asm_statement *a)
 /* Modifiers that change how fast or how exact an instruction is, not what it means here. */
 static int only_tunes(const char *part)
 {
-    static const char *const words[] = { "ftz", "approx", "full", "aligned", "nc", "ca", "cg", "cs", "lu", "cv", "wb",
-                                         "wt", "global", "gpu", "sys", "cta", "weak", "L1", "L2", "noftz" };
+    static const char *const words[] = {"ftz", "approx", "full",   "aligned", "nc",  "ca",  "cg",   "cs", "lu", "cv",
+                                        "wb",  "wt",     "global", "gpu",     "sys", "cta", "weak", "L1", "L2", "noftz"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(part, words[i]) == 0)
             return 1;
@@ -673,9 +662,8 @@ static int only_tunes(const char *part)
 
 static const char *plain_type(const char *part)
 {
-    static const char *const names[][2] = { { "u16", "b16" }, { "s16", "b16" }, { "f16", "b16" }, { "u32", "b32" },
-                                            { "s32", "b32" }, { "f32", "b32" }, { "u64", "b64" }, { "s64", "b64" },
-                                            { "f64", "b64" }, { "b8", "u8" } };
+    static const char *const names[][2] = {{"u16", "b16"}, {"s16", "b16"}, {"f16", "b16"}, {"u32", "b32"}, {"s32", "b32"},
+                                           {"f32", "b32"}, {"u64", "b64"}, {"s64", "b64"}, {"f64", "b64"}, {"b8", "u8"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(part, names[i][0]) == 0)
             return names[i][1];
@@ -692,8 +680,7 @@ static void canonical_name(const char *mnemonic, sim_buffer *out)
     for (char *part; (part = strsep(&rest, ".")) != NULL;) {
         if (out->length && only_tunes(part))
             continue;
-        if (atomic && (!strcmp(part, "relaxed") || !strcmp(part, "acquire") || !strcmp(part, "release") ||
-                       !strcmp(part, "acq_rel")))
+        if (atomic && (!strcmp(part, "relaxed") || !strcmp(part, "acquire") || !strcmp(part, "release") || !strcmp(part, "acq_rel")))
             continue;
         if (strcmp(part, "barrier") == 0)
             part = "bar";
@@ -714,7 +701,7 @@ static const char *register_type(char constraint)
     case 'f': return "float";
     case 'd': return "double";
     case 'h': return "unsigned short";
-    default:  return NULL;
+    default: return NULL;
     }
 }
 
@@ -774,7 +761,7 @@ static int write_ptx_arguments(rewriter *r, sim_buffer *out, const asm_statement
             if (index >= a->operand_count)
                 return 0;
             write_operand(r, out, &a->operands[index]);
-        } else if (*p == '%') {                         /* %laneid, written %%laneid where there are operands */
+        } else if (*p == '%') { /* %laneid, written %%laneid where there are operands */
             p += strspn(p, "%");
             size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789_.");
             sim_print(out, "sim_register_");
@@ -800,18 +787,17 @@ static void write_ptx(rewriter *r, int at, asm_statement *a)
     size_t length = strlen(text);
     while (length && strchr(" ;", text[length - 1]))
         text[--length] = 0;
-    if (!length) {                                      /* asm volatile("" ::: "memory") */
+    if (!length) { /* asm volatile("" ::: "memory") */
         sim_print(r->out, "__threadfence()");
         return;
     }
     if (strchr(text, ';') || *text == '{' || *text == '@') {
-        say_error(r, at, "the simulator takes one PTX instruction per asm, without predicate or block: \"%.80s\"",
-                  text);
+        say_error(r, at, "the simulator takes one PTX instruction per asm, without predicate or block: \"%.80s\"", text);
         return;
     }
     size_t mnemonic_length = strcspn(text, " ");
     char mnemonic[160];
-    sim_buffer name = { 0 }, arguments = { 0 };
+    sim_buffer name = {0}, arguments = {0};
     snprintf(mnemonic, sizeof mnemonic, "%.*s", (int)mnemonic_length, text);
     canonical_name(mnemonic, &name);
     sim_append(&arguments, "", 0);
@@ -827,10 +813,10 @@ static void write_ptx(rewriter *r, int at, asm_statement *a)
 static int write_asm(rewriter *r, int i)
 {
     int open = i + 1;
-    while (r->tokens[open].kind == T_IDENTIFIER)        /* volatile */
+    while (r->tokens[open].kind == T_IDENTIFIER) /* volatile */
         open++;
     int end = skip_brackets(r, open);
-    asm_statement a = { 0 };
+    asm_statement a = {0};
     read_asm(r, open + 1, end - 1, &a);
     copy_gap(r, i);
     write_ptx(r, i, &a);
@@ -906,7 +892,7 @@ static void write_bounds(rewriter *r, const chunk *c)
     for (int i = c->begin; i + 2 < c->end; i++)
         if (is(r, i, "__launch_bounds__")) {
             int end = skip_brackets(r, i + 1) - 1, k = i + 2;
-            sim_buffer value = { 0 };
+            sim_buffer value = {0};
             for (; k < end && !is(r, k, ","); k++) {
                 if (r->tokens[k].kind == T_IDENTIFIER && (c->is_template || strchr(c->qualified, ':')))
                     break;
@@ -922,8 +908,7 @@ static void write_bounds(rewriter *r, const chunk *c)
     sim_print(r->out, "1024");
 }
 
-static void write_entry(rewriter *r, const chunk *c, const char *name, const char *expression, unsigned taint,
-                        int wants_mangled_name)
+static void write_entry(rewriter *r, const chunk *c, const char *name, const char *expression, unsigned taint, int wants_mangled_name)
 {
     const char *strip = expression + strspn(expression, "& ");
     sim_print(r->out, "SIM_ENTRY(\"%s\", %d, ", name, wants_mangled_name);
@@ -931,15 +916,12 @@ static void write_entry(rewriter *r, const chunk *c, const char *name, const cha
         write_bounds(r, c);
     else
         sim_print(r->out, "1024");
-    sim_print(r->out, ", %s | %s, &%s),\n", taint & TAINT_WAITS ? "0" : "SIM_KERNEL_LOOP",
-              taint & TAINT_SHARED ? "SIM_KERNEL_SHARED" : "0", strip);
+    sim_print(r->out, ", %s | %s, &%s),\n", taint & TAINT_WAITS ? "0" : "SIM_KERNEL_LOOP", taint & TAINT_SHARED ? "SIM_KERNEL_SHARED" : "0",
+              strip);
     r->entry_count++;
 }
 
-static int is_listed(const chunk *c)
-{
-    return c->is_kernel && c->qualified && c->has_body && !c->is_template;
-}
+static int is_listed(const chunk *c) { return c->is_kernel && c->qualified && c->has_body && !c->is_template; }
 
 static int same_kernel_count(const rewriter *r, const char *qualified)
 {
@@ -952,7 +934,7 @@ static int same_kernel_count(const rewriter *r, const char *qualified)
 /* name<...> of an explicit instantiation, as text */
 static char *instantiation_expression(const rewriter *r, const chunk *c)
 {
-    sim_buffer b = { 0 };
+    sim_buffer b = {0};
     int end = is(r, c->name + 1, "<") ? skip_angles(r, c->name + 1) : c->name + 1;
     sim_print(&b, "%s", c->qualified);
     for (int i = c->name + 1; i < end; i++)
@@ -964,7 +946,7 @@ static char *instantiation_expression(const rewriter *r, const chunk *c)
 /* The last declaration of that plain name, without regard to namespaces. */
 static const chunk *find_by_name(const rewriter *r, const char *name, size_t length)
 {
-    token wanted = { name, length, T_IDENTIFIER };
+    token wanted = {name, length, T_IDENTIFIER};
     for (int i = r->chunk_count - 1; i >= 0; i--)
         if (r->chunks[i].name >= 0 && !r->chunks[i].instantiation && same(&wanted, &r->tokens[r->chunks[i].name]))
             return &r->chunks[i];
@@ -979,7 +961,7 @@ static unsigned taint_of_text(const rewriter *r, const char *text)
         size_t n = 0;
         while (isalnum((unsigned char)text[n]) || text[n] == '_')
             n++;
-        token name = { text, n, T_IDENTIFIER };
+        token name = {text, n, T_IDENTIFIER};
         if (n)
             taint |= taint_of_name(r, &name);
         text += n ? n : 1;
@@ -1007,7 +989,7 @@ static char *write_name_expression(rewriter *r, const char *expression)
     if (plain && c && is_listed(c))
         return copy_text(c->qualified);
     if (plain && c && c->kind == C_OTHER && !c->is_kernel)
-        return copy_text(strip);                        /* a __device__ or __constant__ variable */
+        return copy_text(strip); /* a __device__ or __constant__ variable */
     sim_print(r->out, "# 1 \"name expression \\\"%s\\\"\"\n", expression);
     write_entry(r, c && c->is_kernel ? c : NULL, strip, strip, taint_of_text(r, strip), 1);
     return copy_text(strip);
@@ -1028,14 +1010,13 @@ static void write_table(rewriter *r, const char *const *expressions, int express
     }
     for (int i = 0; i < expression_count; i++)
         lowered[i] = write_name_expression(r, expressions[i]);
-    sim_print(r->out, "# 1 \"kernel table\"\n{ 0, 0, 0, 0, 0, 0, 0, 0 } };\nSIM_MODULE(sim_kernel_table, %d)\n",
-              r->entry_count);
+    sim_print(r->out, "# 1 \"kernel table\"\n{ 0, 0, 0, 0, 0, 0, 0, 0 } };\nSIM_MODULE(sim_kernel_table, %d)\n", r->entry_count);
 }
 
-int sim_rewrite(const char *source, const char *const *expressions, int expression_count, char **lowered,
-                sim_buffer *out, sim_buffer *asm_names, sim_buffer *errors)
+int sim_rewrite(const char *source, const char *const *expressions, int expression_count, char **lowered, sim_buffer *out,
+                sim_buffer *asm_names, sim_buffer *errors)
 {
-    rewriter r = { .source = source, .out = out, .asm_names = asm_names, .errors = errors };
+    rewriter r = {.source = source, .out = out, .asm_names = asm_names, .errors = errors};
     sim_append(asm_names, "", 0);
     sim_append(errors, "", 0);
     tokenize(&r);

@@ -51,15 +51,15 @@ typedef __PTRDIFF_TYPE__ ptrdiff_t;
 
 /* ------------------------------------------------------------------------------------------- vector types */
 
-#define SIM_VECTOR(name, T, a2, a4)                                                                              \
-    struct name##1 { T x; };                                                                                     \
-    struct alignas(a2) name##2 { T x, y; };                                                                      \
-    struct name##3 { T x, y, z; };                                                                               \
-    struct alignas(a4) name##4 { T x, y, z, w; };                                                                \
-    SIM_DEVICE name##1 make_##name##1(T x) { return name##1{ x }; }                                              \
-    SIM_DEVICE name##2 make_##name##2(T x, T y) { return name##2{ x, y }; }                                      \
-    SIM_DEVICE name##3 make_##name##3(T x, T y, T z) { return name##3{ x, y, z }; }                              \
-    SIM_DEVICE name##4 make_##name##4(T x, T y, T z, T w) { return name##4{ x, y, z, w }; }
+#define SIM_VECTOR(name, T, a2, a4)                                                \
+    struct name##1 { T x; };                                                       \
+    struct alignas(a2) name##2 { T x, y; };                                        \
+    struct name##3 { T x, y, z; };                                                 \
+    struct alignas(a4) name##4 { T x, y, z, w; };                                  \
+    SIM_DEVICE name##1 make_##name##1(T x) { return name##1 {x}; }                 \
+    SIM_DEVICE name##2 make_##name##2(T x, T y) { return name##2 {x, y}; }         \
+    SIM_DEVICE name##3 make_##name##3(T x, T y, T z) { return name##3 {x, y, z}; } \
+    SIM_DEVICE name##4 make_##name##4(T x, T y, T z, T w) { return name##4 {x, y, z, w}; }
 
 SIM_VECTOR(char, signed char, 2, 4)
 SIM_VECTOR(uchar, unsigned char, 2, 4)
@@ -78,7 +78,7 @@ struct dim3 {
     unsigned x, y, z;
     constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
     constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
-    constexpr operator uint3() const { return uint3{ x, y, z }; }
+    constexpr operator uint3() const { return uint3{x, y, z}; }
 };
 
 /* ----------------------------------------------------------------------------------- state of block and thread */
@@ -89,22 +89,14 @@ SIM_PER_WORKER sim_block sim_this_block;
 SIM_PER_WORKER uint3 sim_this_thread;
 
 #define SIM_AT const char *sim_file = __builtin_FILE(), int sim_line = __builtin_LINE()
-#define SIM_HERE sim_place{ sim_file, sim_line }
+#define SIM_HERE \
+    sim_place { sim_file, sim_line }
 
 SIM_QUIET uint3 sim_thread_index() { return sim_this_thread; }
-SIM_QUIET uint3 sim_block_index()
-{
-    return uint3{ sim_this_block.index[0], sim_this_block.index[1], sim_this_block.index[2] };
-}
-SIM_QUIET uint3 sim_block_dim()
-{
-    return uint3{ sim_this_block.block_dim[0], sim_this_block.block_dim[1], sim_this_block.block_dim[2] };
-}
-SIM_QUIET uint3 sim_grid_dim()
-{
-    return uint3{ sim_this_block.grid_dim[0], sim_this_block.grid_dim[1], sim_this_block.grid_dim[2] };
-}
-SIM_QUIET void sim_set_thread(unsigned x, unsigned y, unsigned z) { sim_this_thread = uint3{ x, y, z }; }
+SIM_QUIET uint3 sim_block_index() { return uint3{sim_this_block.index[0], sim_this_block.index[1], sim_this_block.index[2]}; }
+SIM_QUIET uint3 sim_block_dim() { return uint3{sim_this_block.block_dim[0], sim_this_block.block_dim[1], sim_this_block.block_dim[2]}; }
+SIM_QUIET uint3 sim_grid_dim() { return uint3{sim_this_block.grid_dim[0], sim_this_block.grid_dim[1], sim_this_block.grid_dim[2]}; }
+SIM_QUIET void sim_set_thread(unsigned x, unsigned y, unsigned z) { sim_this_thread = uint3{x, y, z}; }
 /* A thread's first access to a module's variables allocates them, through a call that in glibc before 2.39 loses
    vector registers, which the compiler takes for safe (bug 31372). Here none is in use. */
 SIM_PER_WORKER volatile char sim_anchor;
@@ -123,10 +115,7 @@ SIM_QUIET unsigned sim_processor() { return sim_this_block.processor; }
 #define gridDim (sim_grid_dim())
 #define warpSize 32
 
-SIM_DEVICE unsigned sim_linear_thread()
-{
-    return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-}
+SIM_DEVICE unsigned sim_linear_thread() { return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x; }
 SIM_DEVICE unsigned sim_lane() { return sim_linear_thread() % SIM_WARP; }
 
 /* ------------------------------------------------------------------------------------- failure, printf, memory */
@@ -136,10 +125,7 @@ SIM_DEVICE unsigned sim_lane() { return sim_linear_thread() % SIM_WARP; }
     sim_rt->fail(code, text, at);
     __builtin_unreachable();
 }
-[[noreturn]] SIM_DEVICE void sim_assert_fail(const char *text, const char *file, int line)
-{
-    sim_fail(710, text, sim_place{ file, line });
-}
+[[noreturn]] SIM_DEVICE void sim_assert_fail(const char *text, const char *file, int line) { sim_fail(710, text, sim_place{file, line}); }
 SIM_DEVICE void __trap(SIM_AT) { sim_fail(719, "__trap()", SIM_HERE); }
 SIM_DEVICE void __brkpt() {}
 
@@ -178,10 +164,7 @@ SIM_DEVICE void __syncthreads(SIM_AT) { sim_barrier(0, 0, SIM_BARRIER_SYNC, 0, S
 SIM_DEVICE int __syncthreads_count(int p, SIM_AT) { return sim_barrier(0, 0, SIM_BARRIER_COUNT, p, SIM_HERE); }
 SIM_DEVICE int __syncthreads_and(int p, SIM_AT) { return sim_barrier(0, 0, SIM_BARRIER_AND, p, SIM_HERE); }
 SIM_DEVICE int __syncthreads_or(int p, SIM_AT) { return sim_barrier(0, 0, SIM_BARRIER_OR, p, SIM_HERE); }
-SIM_DEVICE void __syncwarp(unsigned mask = 0xffffffffu, SIM_AT)
-{
-    sim_warp(mask, 0, 0, 1, "__syncwarp", SIM_HERE);
-}
+SIM_DEVICE void __syncwarp(unsigned mask = 0xffffffffu, SIM_AT) { sim_warp(mask, 0, 0, 1, "__syncwarp", SIM_HERE); }
 /* Atomics are sequentially ordered here already; a fence has nothing left to do but stop the compiler. */
 SIM_DEVICE void __threadfence() { __asm__ volatile("" ::: "memory"); }
 SIM_DEVICE void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
@@ -200,10 +183,10 @@ SIM_QUIET void sim_fill_shared(unsigned long long &stamp, volatile void *memory,
     for (size_t i = 0; i < size; i++)
         ((volatile unsigned char *)memory)[i] = 0xFF;
 }
-#define SIM_SHARED(variable)                                                                                     \
-    {                                                                                                            \
-        SIM_PER_WORKER unsigned long long stamp;                                                                 \
-        sim_fill_shared(stamp, (volatile void *)&variable, sizeof(variable));                                    \
+#define SIM_SHARED(variable)                                                  \
+    {                                                                         \
+        SIM_PER_WORKER unsigned long long stamp;                              \
+        sim_fill_shared(stamp, (volatile void *)&variable, sizeof(variable)); \
     }
 
 /* 32-bit addresses of shared memory, as PTX wants them. Dynamic shared memory starts at 0x40000000; static variables
@@ -223,8 +206,7 @@ SIM_DEVICE size_t __cvta_generic_to_shared(const volatile void *p, SIM_AT)
 SIM_DEVICE void *__cvta_shared_to_generic(size_t a)
 {
     unsigned low = (unsigned)a;
-    return low < 0x80000000u ? sim_dynamic_shared() + (low - 0x40000000u)
-                             : (char *)sim_static_base() + (low - 0x80000000u);
+    return low < 0x80000000u ? sim_dynamic_shared() + (low - 0x40000000u) : (char *)sim_static_base() + (low - 0x80000000u);
 }
 SIM_DEVICE size_t __cvta_generic_to_global(const volatile void *p) { return (size_t)p; }
 SIM_DEVICE void *__cvta_global_to_generic(size_t a) { return (void *)a; }
@@ -245,18 +227,16 @@ SIM_QUIET void sim_shuffle_combine(void *const *records, unsigned lanes)
     }
 }
 
-SIM_QUIET unsigned long long sim_shuffle(unsigned mask, unsigned long long in, unsigned source, const char *what,
-                                         sim_place at)
+SIM_QUIET unsigned long long sim_shuffle(unsigned mask, unsigned long long in, unsigned source, const char *what, sim_place at)
 {
-    sim_shuffle_record r = { in, 0, source, 0 };
+    sim_shuffle_record r = {in, 0, source, 0};
     sim_warp(mask, sim_shuffle_combine, &r, 0, what, at);
     if (r.missing && sim_rt->strict)
         sim_fail(719, "a shuffle reads from a lane that takes no part in it", at);
     return r.out;
 }
 
-template <class T>
-SIM_DEVICE T sim_shuffle_value(unsigned mask, T value, unsigned source, const char *what, sim_place at)
+template <class T> SIM_DEVICE T sim_shuffle_value(unsigned mask, T value, unsigned source, const char *what, sim_place at)
 {
     static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
     unsigned long long bits = 0;
@@ -266,27 +246,22 @@ SIM_DEVICE T sim_shuffle_value(unsigned mask, T value, unsigned source, const ch
     return value;
 }
 
-template <class T>
-SIM_DEVICE T __shfl_sync(unsigned mask, T value, int source, int width = 32, SIM_AT)
+template <class T> SIM_DEVICE T __shfl_sync(unsigned mask, T value, int source, int width = 32, SIM_AT)
 {
     unsigned lane = sim_lane(), w = (unsigned)width;
     return sim_shuffle_value(mask, value, (lane & ~(w - 1)) + ((unsigned)source & (w - 1)), "__shfl_sync", SIM_HERE);
 }
-template <class T>
-SIM_DEVICE T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, SIM_AT)
+template <class T> SIM_DEVICE T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, SIM_AT)
 {
     unsigned lane = sim_lane(), in_segment = lane & ((unsigned)width - 1);
     return sim_shuffle_value(mask, value, in_segment < delta ? lane : lane - delta, "__shfl_up_sync", SIM_HERE);
 }
-template <class T>
-SIM_DEVICE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, SIM_AT)
+template <class T> SIM_DEVICE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, SIM_AT)
 {
     unsigned lane = sim_lane(), in_segment = lane & ((unsigned)width - 1);
-    return sim_shuffle_value(mask, value, in_segment + delta >= (unsigned)width ? lane : lane + delta,
-                             "__shfl_down_sync", SIM_HERE);
+    return sim_shuffle_value(mask, value, in_segment + delta >= (unsigned)width ? lane : lane + delta, "__shfl_down_sync", SIM_HERE);
 }
-template <class T>
-SIM_DEVICE T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, SIM_AT)
+template <class T> SIM_DEVICE T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, SIM_AT)
 {
     unsigned lane = sim_lane(), source = lane ^ (unsigned)lanes;
     unsigned end = (lane & ~((unsigned)width - 1)) + (unsigned)width;
@@ -308,14 +283,14 @@ SIM_QUIET void sim_reduce_combine(void *const *records, unsigned lanes)
         unsigned lane = (unsigned)__builtin_ctz(left);
         sim_reduce_record *r = (sim_reduce_record *)records[lane];
         switch (left == lanes && r->reduction != SIM_BALLOT ? SIM_MATCH : r->reduction) {
-        case SIM_ADD:    all += r->in; break;
-        case SIM_MIN:    all = r->in < all ? r->in : all; break;
-        case SIM_MAX:    all = r->in > all ? r->in : all; break;
-        case SIM_AND:    all &= r->in; break;
-        case SIM_OR:     all |= r->in; break;
-        case SIM_XOR:    all ^= r->in; break;
+        case SIM_ADD: all += r->in; break;
+        case SIM_MIN: all = r->in < all ? r->in : all; break;
+        case SIM_MAX: all = r->in > all ? r->in : all; break;
+        case SIM_AND: all &= r->in; break;
+        case SIM_OR: all |= r->in; break;
+        case SIM_XOR: all ^= r->in; break;
         case SIM_BALLOT: all |= (long long)(r->in != 0) << lane; break;
-        case SIM_MATCH:  break;
+        case SIM_MATCH: break;
         }
     }
     for (unsigned left = lanes; left; left &= left - 1) {
@@ -333,49 +308,38 @@ SIM_QUIET void sim_reduce_combine(void *const *records, unsigned lanes)
 
 SIM_QUIET long long sim_reduce(unsigned mask, long long in, sim_reduction reduction, const char *what, sim_place at)
 {
-    sim_reduce_record r = { in, 0, reduction };
+    sim_reduce_record r = {in, 0, reduction};
     sim_warp(mask, sim_reduce_combine, &r, 0, what, at);
     return r.out;
 }
 
 /* The lanes of the mask that exist. */
-SIM_DEVICE unsigned sim_lanes_of(unsigned mask, sim_place at)
-{
-    return (unsigned)sim_reduce(mask, 1, SIM_BALLOT, "__ballot_sync", at);
-}
+SIM_DEVICE unsigned sim_lanes_of(unsigned mask, sim_place at) { return (unsigned)sim_reduce(mask, 1, SIM_BALLOT, "__ballot_sync", at); }
 SIM_DEVICE unsigned __ballot_sync(unsigned mask, int p, SIM_AT)
 {
     return (unsigned)sim_reduce(mask, p, SIM_BALLOT, "__ballot_sync", SIM_HERE);
 }
-SIM_DEVICE int __any_sync(unsigned mask, int p, SIM_AT)
-{
-    return sim_reduce(mask, p != 0, SIM_OR, "__any_sync", SIM_HERE) != 0;
-}
-SIM_DEVICE int __all_sync(unsigned mask, int p, SIM_AT)
-{
-    return sim_reduce(mask, p != 0, SIM_AND, "__all_sync", SIM_HERE) != 0;
-}
+SIM_DEVICE int __any_sync(unsigned mask, int p, SIM_AT) { return sim_reduce(mask, p != 0, SIM_OR, "__any_sync", SIM_HERE) != 0; }
+SIM_DEVICE int __all_sync(unsigned mask, int p, SIM_AT) { return sim_reduce(mask, p != 0, SIM_AND, "__all_sync", SIM_HERE) != 0; }
 SIM_DEVICE unsigned __activemask() { return sim_rt->live_lanes(); }
 
-template <class T>
-SIM_DEVICE unsigned __match_any_sync(unsigned mask, T value, SIM_AT)
+template <class T> SIM_DEVICE unsigned __match_any_sync(unsigned mask, T value, SIM_AT)
 {
     long long bits = 0;
     __builtin_memcpy(&bits, &value, sizeof(T));
     return (unsigned)sim_reduce(mask, bits, SIM_MATCH, "__match_any_sync", SIM_HERE);
 }
-template <class T>
-SIM_DEVICE unsigned __match_all_sync(unsigned mask, T value, int *all, SIM_AT)
+template <class T> SIM_DEVICE unsigned __match_all_sync(unsigned mask, T value, int *all, SIM_AT)
 {
     unsigned lanes = sim_lanes_of(mask, SIM_HERE);
     *all = __match_any_sync(mask, value, sim_file, sim_line) == lanes;
     return *all ? lanes : 0;
 }
 
-#define SIM_REDUCE(name, T, reduction)                                                                           \
-    SIM_DEVICE T __reduce_##name##_sync(unsigned mask, T v, SIM_AT)                                              \
-    {                                                                                                            \
-        return (T)sim_reduce(mask, v, reduction, "__reduce_" #name "_sync", SIM_HERE);                           \
+#define SIM_REDUCE(name, T, reduction)                                                 \
+    SIM_DEVICE T __reduce_##name##_sync(unsigned mask, T v, SIM_AT)                    \
+    {                                                                                  \
+        return (T)sim_reduce(mask, v, reduction, "__reduce_" #name "_sync", SIM_HERE); \
     }
 SIM_REDUCE(add, unsigned, SIM_ADD)
 SIM_REDUCE(add, int, SIM_ADD)
@@ -398,8 +362,7 @@ SIM_DEVICE void sim_spun(bool in_vain)
 
 /* Any read-modify-write of a 4- or 8-byte value. Acquire-release, so that the usual fence-and-counter patterns are in
    order for the thread sanitizer too. */
-template <class Bits, class T, class F>
-SIM_DEVICE T sim_atomic_update(T *p, F f)
+template <class Bits, class T, class F> SIM_DEVICE T sim_atomic_update(T *p, F f)
 {
     static_assert(sizeof(Bits) == sizeof(T), "");
     Bits before = __atomic_load_n((Bits *)p, __ATOMIC_RELAXED), after;
@@ -412,63 +375,56 @@ SIM_DEVICE T sim_atomic_update(T *p, F f)
     return old;
 }
 
-#define SIM_ATOMIC_FETCH(Name, op, T)                                                                            \
-    SIM_DEVICE T Name(T *p, T v)                                                                                 \
-    {                                                                                                            \
-        return __atomic_fetch_##op(p, v, __ATOMIC_ACQ_REL);                                                      \
-    }
+#define SIM_ATOMIC_FETCH(Name, op, T) \
+    SIM_DEVICE T Name(T *p, T v) { return __atomic_fetch_##op(p, v, __ATOMIC_ACQ_REL); }
 
-#define SIM_ATOMIC_LOOP(Name, T, Bits, expression)                                                               \
-    SIM_DEVICE T Name(T *p, T v)                                                                                 \
-    {                                                                                                            \
-        return sim_atomic_update<Bits>(p, [=](T old) -> T { return expression; });                               \
+#define SIM_ATOMIC_LOOP(Name, T, Bits, expression)                                 \
+    SIM_DEVICE T Name(T *p, T v)                                                   \
+    {                                                                              \
+        return sim_atomic_update<Bits>(p, [=](T old) -> T { return expression; }); \
     }
-#define SIM_ATOMIC_SCOPE(S)                                                                                      \
-    SIM_ATOMIC_FETCH(atomicAdd##S, add, int)                                                                     \
-    SIM_ATOMIC_FETCH(atomicAdd##S, add, unsigned)                                                                \
-    SIM_ATOMIC_FETCH(atomicAdd##S, add, unsigned long long)                                                      \
-    SIM_ATOMIC_LOOP(atomicAdd##S, float, unsigned, old + v)                                                      \
-    SIM_ATOMIC_LOOP(atomicAdd##S, double, unsigned long long, old + v)                                           \
-    SIM_ATOMIC_FETCH(atomicSub##S, sub, int)                                                                     \
-    SIM_ATOMIC_FETCH(atomicSub##S, sub, unsigned)                                                                \
-    SIM_ATOMIC_INTEGERS(S, int, unsigned)                                                                        \
-    SIM_ATOMIC_INTEGERS(S, unsigned, unsigned)                                                                   \
-    SIM_ATOMIC_INTEGERS(S, long long, unsigned long long)                                                        \
-    SIM_ATOMIC_INTEGERS(S, unsigned long long, unsigned long long)                                               \
-    SIM_ATOMIC_EXCHANGE(S, float, unsigned)                                                                      \
-    SIM_ATOMIC_CAS(S, unsigned short)                                                                            \
-    SIM_ATOMIC_LOOP(atomicInc##S, unsigned, unsigned, old >= v ? 0u : old + 1)                                   \
-    SIM_ATOMIC_LOOP(atomicDec##S, unsigned, unsigned, old == 0 || old > v ? v : old - 1)                         \
-    SIM_DEVICE float2 atomicAdd##S(float2 *p, float2 v)                                                          \
-    {                                                                                                            \
-        return make_float2(atomicAdd##S(&p->x, v.x), atomicAdd##S(&p->y, v.y));                                  \
-    }                                                                                                            \
-    SIM_DEVICE float4 atomicAdd##S(float4 *p, float4 v)                                                          \
-    {                                                                                                            \
-        return make_float4(atomicAdd##S(&p->x, v.x), atomicAdd##S(&p->y, v.y), atomicAdd##S(&p->z, v.z),         \
-                           atomicAdd##S(&p->w, v.w));                                                            \
+#define SIM_ATOMIC_SCOPE(S)                                                                                                         \
+    SIM_ATOMIC_FETCH(atomicAdd##S, add, int)                                                                                        \
+    SIM_ATOMIC_FETCH(atomicAdd##S, add, unsigned)                                                                                   \
+    SIM_ATOMIC_FETCH(atomicAdd##S, add, unsigned long long)                                                                         \
+    SIM_ATOMIC_LOOP(atomicAdd##S, float, unsigned, old + v)                                                                         \
+    SIM_ATOMIC_LOOP(atomicAdd##S, double, unsigned long long, old + v)                                                              \
+    SIM_ATOMIC_FETCH(atomicSub##S, sub, int)                                                                                        \
+    SIM_ATOMIC_FETCH(atomicSub##S, sub, unsigned)                                                                                   \
+    SIM_ATOMIC_INTEGERS(S, int, unsigned)                                                                                           \
+    SIM_ATOMIC_INTEGERS(S, unsigned, unsigned)                                                                                      \
+    SIM_ATOMIC_INTEGERS(S, long long, unsigned long long)                                                                           \
+    SIM_ATOMIC_INTEGERS(S, unsigned long long, unsigned long long)                                                                  \
+    SIM_ATOMIC_EXCHANGE(S, float, unsigned)                                                                                         \
+    SIM_ATOMIC_CAS(S, unsigned short)                                                                                               \
+    SIM_ATOMIC_LOOP(atomicInc##S, unsigned, unsigned, old >= v ? 0u : old + 1)                                                      \
+    SIM_ATOMIC_LOOP(atomicDec##S, unsigned, unsigned, old == 0 || old > v ? v : old - 1)                                            \
+    SIM_DEVICE float2 atomicAdd##S(float2 *p, float2 v) { return make_float2(atomicAdd##S(&p->x, v.x), atomicAdd##S(&p->y, v.y)); } \
+    SIM_DEVICE float4 atomicAdd##S(float4 *p, float4 v)                                                                             \
+    {                                                                                                                               \
+        return make_float4(atomicAdd##S(&p->x, v.x), atomicAdd##S(&p->y, v.y), atomicAdd##S(&p->z, v.z), atomicAdd##S(&p->w, v.w)); \
     }
-#define SIM_ATOMIC_INTEGERS(S, T, Bits)                                                                          \
-    SIM_ATOMIC_LOOP(atomicMin##S, T, Bits, v < old ? v : old)                                                    \
-    SIM_ATOMIC_LOOP(atomicMax##S, T, Bits, v > old ? v : old)                                                    \
-    SIM_ATOMIC_FETCH(atomicAnd##S, and, T)                                                                       \
-    SIM_ATOMIC_FETCH(atomicOr##S, or, T)                                                                         \
-    SIM_ATOMIC_FETCH(atomicXor##S, xor, T)                                                                       \
-    SIM_ATOMIC_EXCHANGE(S, T, Bits)                                                                              \
+#define SIM_ATOMIC_INTEGERS(S, T, Bits)                       \
+    SIM_ATOMIC_LOOP(atomicMin##S, T, Bits, v < old ? v : old) \
+    SIM_ATOMIC_LOOP(atomicMax##S, T, Bits, v > old ? v : old) \
+    SIM_ATOMIC_FETCH(atomicAnd##S, and, T)                    \
+    SIM_ATOMIC_FETCH(atomicOr##S, or, T)                      \
+    SIM_ATOMIC_FETCH(atomicXor##S, xor, T)                    \
+    SIM_ATOMIC_EXCHANGE(S, T, Bits)                           \
     SIM_ATOMIC_CAS(S, T)
-#define SIM_ATOMIC_EXCHANGE(S, T, Bits)                                                                          \
-    SIM_DEVICE T atomicExch##S(T *p, T v)                                                                        \
-    {                                                                                                            \
-        T old = sim_atomic_update<Bits>(p, [=](T) -> T { return v; });                                           \
-        sim_spun(old == v);                                                                                      \
-        return old;                                                                                              \
+#define SIM_ATOMIC_EXCHANGE(S, T, Bits)                                \
+    SIM_DEVICE T atomicExch##S(T *p, T v)                              \
+    {                                                                  \
+        T old = sim_atomic_update<Bits>(p, [=](T) -> T { return v; }); \
+        sim_spun(old == v);                                            \
+        return old;                                                    \
     }
-#define SIM_ATOMIC_CAS(S, T)                                                                                     \
-    SIM_DEVICE T atomicCAS##S(T *p, T expected, T v)                                                             \
-    {                                                                                                            \
-        T old = expected;                                                                                        \
-        sim_spun(!__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));           \
-        return old;                                                                                              \
+#define SIM_ATOMIC_CAS(S, T)                                                                           \
+    SIM_DEVICE T atomicCAS##S(T *p, T expected, T v)                                                   \
+    {                                                                                                  \
+        T old = expected;                                                                              \
+        sim_spun(!__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)); \
+        return old;                                                                                    \
     }
 SIM_ATOMIC_SCOPE()
 SIM_ATOMIC_SCOPE(_block)
@@ -476,10 +432,20 @@ SIM_ATOMIC_SCOPE(_system)
 
 /* ------------------------------------------------------------------------------- loads, stores, clocks, hints */
 
-#define SIM_LOAD(name) template <class T> SIM_DEVICE T name(const T *p) { return *p; }
-#define SIM_STORE(name) template <class T> SIM_DEVICE void name(T *p, T v) { *p = v; }
-SIM_LOAD(__ldg) SIM_LOAD(__ldca) SIM_LOAD(__ldcs) SIM_LOAD(__ldcg) SIM_LOAD(__ldcv) SIM_LOAD(__ldlu)
-SIM_STORE(__stcs) SIM_STORE(__stcg) SIM_STORE(__stwb) SIM_STORE(__stwt)
+#define SIM_LOAD(name) \
+    template <class T> SIM_DEVICE T name(const T *p) { return *p; }
+#define SIM_STORE(name) \
+    template <class T> SIM_DEVICE void name(T *p, T v) { *p = v; }
+SIM_LOAD(__ldg)
+SIM_LOAD(__ldca)
+SIM_LOAD(__ldcs)
+SIM_LOAD(__ldcg)
+SIM_LOAD(__ldcv)
+SIM_LOAD(__ldlu)
+SIM_STORE(__stcs)
+SIM_STORE(__stcg)
+SIM_STORE(__stwb)
+SIM_STORE(__stwt)
 
 SIM_DEVICE long long clock64()
 {
@@ -498,19 +464,22 @@ SIM_DEVICE unsigned long long __globaltimer() { return (unsigned long long)clock
 /* ----------------------------------------------------------------------------------------- kernel descriptors */
 
 #if defined(__clang__)
-template <class T, T... I> struct sim_sequence {};
+template <class T, T... I> struct sim_sequence {
+};
 template <int N> using sim_indices = __make_integer_seq<sim_sequence, int, N>;
 #else
-template <class T, T... I> struct sim_sequence {};
+template <class T, T... I> struct sim_sequence {
+};
 template <int N> using sim_indices = sim_sequence<int, __integer_pack(N)...>;
 #endif
 
-template <class... A>
-struct sim_parameters {
+template <class... A> struct sim_parameters {
     static constexpr int count = sizeof...(A);
-    static constexpr size_t sizes[count + 1] = { sizeof(A)..., 0 };
-    static constexpr size_t alignments[count + 1] = { alignof(A)..., 1 };
-    struct table { size_t at[count + 1]; };
+    static constexpr size_t sizes[count + 1] = {sizeof(A)..., 0};
+    static constexpr size_t alignments[count + 1] = {alignof(A)..., 1};
+    struct table {
+        size_t at[count + 1];
+    };
     static constexpr table lay_out()
     {
         table t = {};
@@ -525,8 +494,7 @@ struct sim_parameters {
 };
 
 template <auto Kernel> struct sim_kernel_of;
-template <class... A, void (*Kernel)(A...)>
-struct sim_kernel_of<Kernel> : sim_parameters<A...> {
+template <class... A, void (*Kernel)(A...)> struct sim_kernel_of<Kernel> : sim_parameters<A...> {
     /* The arguments are copies of its own, which no store of the kernel can reach: they stay in registers. */
     static inline __attribute__((always_inline)) void loop(const unsigned *begin, const unsigned *end, A... arguments)
     {
@@ -538,8 +506,7 @@ struct sim_kernel_of<Kernel> : sim_parameters<A...> {
                     Kernel(arguments...);
                 }
     }
-    template <int... I>
-    static void unpack(void *const *args, const unsigned *begin, const unsigned *end, sim_sequence<int, I...>)
+    template <int... I> static void unpack(void *const *args, const unsigned *begin, const unsigned *end, sim_sequence<int, I...>)
     {
         loop(begin, end, *(A *)args[I]...);
     }
@@ -551,13 +518,14 @@ struct sim_kernel_of<Kernel> : sim_parameters<A...> {
 
 #define SIM_ADDRESS_0(kernel) 0
 #define SIM_ADDRESS_1(kernel) (const void *)kernel
-#define SIM_ENTRY(name, has_address, max_threads, flags, ...)                                                    \
-    { name, SIM_ADDRESS_##has_address((__VA_ARGS__)), sim_kernel_of<__VA_ARGS__>::run, sim_kernel_of<__VA_ARGS__>::count,         \
-      sim_kernel_of<__VA_ARGS__>::sizes, sim_kernel_of<__VA_ARGS__>::offsets.at, max_threads, flags }
+#define SIM_ENTRY(name, has_address, max_threads, flags, ...)                                                               \
+    {                                                                                                                       \
+        name, SIM_ADDRESS_##has_address((__VA_ARGS__)), sim_kernel_of<__VA_ARGS__>::run, sim_kernel_of<__VA_ARGS__>::count, \
+            sim_kernel_of<__VA_ARGS__>::sizes, sim_kernel_of<__VA_ARGS__>::offsets.at, max_threads, flags                   \
+    }
 
-#define SIM_MODULE(table, count)                                                                                 \
-    extern "C" const sim_module_info_t sim_module_info = { SIM_ABI_VERSION, SIM_LANE, table, count, &sim_rt,     \
-                                                           sim_enter_block };
+#define SIM_MODULE(table, count) \
+    extern "C" const sim_module_info_t sim_module_info = {SIM_ABI_VERSION, SIM_LANE, table, count, &sim_rt, sim_enter_block};
 
 #include "shim_math.h"
 #include "shim_ptx.h"

@@ -11,8 +11,8 @@
 #define SIM_ABI_VERSION 1
 #define SIM_WARP 32
 
-enum { SIM_LANE_PLAIN, SIM_LANE_ADDRESS, SIM_LANE_THREAD };         /* which sanitizer a module was built with */
-enum { SIM_KERNEL_LOOP = 1, SIM_KERNEL_SHARED = 2 };                /* kernel flags: never waits; uses __shared__ */
+enum { SIM_LANE_PLAIN, SIM_LANE_ADDRESS, SIM_LANE_THREAD }; /* which sanitizer a module was built with */
+enum { SIM_KERNEL_LOOP = 1, SIM_KERNEL_SHARED = 2 };        /* kernel flags: never waits; uses __shared__ */
 enum { SIM_BARRIER_SYNC, SIM_BARRIER_COUNT, SIM_BARRIER_AND, SIM_BARRIER_OR };
 
 /* A source position, for messages. */
@@ -24,10 +24,10 @@ typedef struct sim_place {
 /* Everything a block's threads have in common; copied into the module before the block starts. */
 typedef struct sim_block {
     unsigned index[3], block_dim[3], grid_dim[3];
-    void *dynamic_shared;               /* 1024-byte aligned */
+    void *dynamic_shared; /* 1024-byte aligned */
     unsigned long long dynamic_size;
-    unsigned long long stamp;           /* differs for every block run: static shared memory is refilled on a change */
-    unsigned processor;                 /* %smid: which OS thread of the executor this is */
+    unsigned long long stamp; /* differs for every block run: static shared memory is refilled on a change */
+    unsigned processor;       /* %smid: which OS thread of the executor this is */
 } sim_block;
 
 /* One cp.async that was issued and not waited for: the data are stored only by the wait. */
@@ -39,7 +39,7 @@ typedef struct sim_copy {
 
 typedef struct sim_copies {
     sim_copy *items;
-    unsigned count, capacity, group;    /* group: number of cp.async.commit_group so far */
+    unsigned count, capacity, group; /* group: number of cp.async.commit_group so far */
 } sim_copies;
 
 /* Does the common work of a warp-wide operation once all lanes are there. records[lane] is what lane brought. */
@@ -53,14 +53,14 @@ typedef struct sim_runtime {
     /* Waits for all lanes of `mask`. `fence` says whether memory written before is visible after. */
     void (*warp)(unsigned mask, sim_combine combine, void *record, int fence, const char *what, sim_place at);
     unsigned (*live_lanes)(void);
-    void (*yield)(void);                /* lets other threads run; every loop that spins must come by here */
-    void (*fail)(int code, const char *text, sim_place at);         /* ends the launch, does not return */
-    sim_copies *(*copies)(int grow);    /* this thread's pending cp.async, with room for one more if `grow` */
+    void (*yield)(void);                                    /* lets other threads run; every loop that spins must come by here */
+    void (*fail)(int code, const char *text, sim_place at); /* ends the launch, does not return */
+    sim_copies *(*copies)(int grow);                        /* this thread's pending cp.async, with room for one more if `grow` */
 } sim_runtime;
 
 typedef struct sim_entry_point {
-    const char *name;                   /* lowered name */
-    const void *address;                /* of the kernel function, to find its mangled name; 0 where not needed */
+    const char *name;    /* lowered name */
+    const void *address; /* of the kernel function, to find its mangled name; 0 where not needed */
     /* Runs the threads of the box begin..end one after the other. */
     void (*run)(void *const *args, const unsigned *begin, const unsigned *end);
     int param_count;

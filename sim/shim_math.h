@@ -9,30 +9,76 @@
 
 /* ------------------------------------------------------------------- the C library's functions and overloads */
 
-template <class T> struct sim_if_integer {};
-#define SIM_INTEGER(T) template <> struct sim_if_integer<T> { typedef double as_double; };
-SIM_INTEGER(char) SIM_INTEGER(signed char) SIM_INTEGER(unsigned char) SIM_INTEGER(short) SIM_INTEGER(unsigned short)
-SIM_INTEGER(int) SIM_INTEGER(unsigned) SIM_INTEGER(long) SIM_INTEGER(unsigned long)
-SIM_INTEGER(long long) SIM_INTEGER(unsigned long long)
+template <class T> struct sim_if_integer {
+};
+#define SIM_INTEGER(T)                     \
+    template <> struct sim_if_integer<T> { \
+        typedef double as_double;          \
+    };
+SIM_INTEGER(char)
+SIM_INTEGER(signed char)
+SIM_INTEGER(unsigned char)
+SIM_INTEGER(short)
+SIM_INTEGER(unsigned short)
+SIM_INTEGER(int)
+SIM_INTEGER(unsigned)
+SIM_INTEGER(long)
+SIM_INTEGER(unsigned long)
+SIM_INTEGER(long long)
+SIM_INTEGER(unsigned long long)
 
-#define SIM_MATH1(name)                                                                                          \
-    extern "C" double name(double) noexcept;                                                                     \
-    extern "C" float name##f(float) noexcept;                                                                    \
-    SIM_DEVICE float name(float x) { return name##f(x); }                                                        \
+#define SIM_MATH1(name)                                   \
+    extern "C" double name(double) noexcept;              \
+    extern "C" float name##f(float) noexcept;             \
+    SIM_DEVICE float name(float x) { return name##f(x); } \
     template <class T> SIM_DEVICE typename sim_if_integer<T>::as_double name(T x) { return name((double)x); }
-#define SIM_MATH2(name)                                                                                          \
-    extern "C" double name(double, double) noexcept;                                                             \
-    extern "C" float name##f(float, float) noexcept;                                                             \
+#define SIM_MATH2(name)                              \
+    extern "C" double name(double, double) noexcept; \
+    extern "C" float name##f(float, float) noexcept; \
     SIM_DEVICE float name(float x, float y) { return name##f(x, y); }
 
-SIM_MATH1(sin) SIM_MATH1(cos) SIM_MATH1(tan) SIM_MATH1(asin) SIM_MATH1(acos) SIM_MATH1(atan)
-SIM_MATH1(sinh) SIM_MATH1(cosh) SIM_MATH1(tanh) SIM_MATH1(asinh) SIM_MATH1(acosh) SIM_MATH1(atanh)
-SIM_MATH1(exp) SIM_MATH1(exp2) SIM_MATH1(exp10) SIM_MATH1(expm1) SIM_MATH1(log) SIM_MATH1(log2) SIM_MATH1(log10)
-SIM_MATH1(log1p) SIM_MATH1(logb) SIM_MATH1(sqrt) SIM_MATH1(cbrt) SIM_MATH1(erf) SIM_MATH1(erfc)
-SIM_MATH1(tgamma) SIM_MATH1(lgamma) SIM_MATH1(floor) SIM_MATH1(ceil) SIM_MATH1(trunc) SIM_MATH1(round)
-SIM_MATH1(rint) SIM_MATH1(nearbyint) SIM_MATH1(fabs)
-SIM_MATH2(pow) SIM_MATH2(atan2) SIM_MATH2(fmod) SIM_MATH2(remainder) SIM_MATH2(hypot) SIM_MATH2(fdim)
-SIM_MATH2(copysign) SIM_MATH2(nextafter)
+SIM_MATH1(sin)
+SIM_MATH1(cos)
+SIM_MATH1(tan)
+SIM_MATH1(asin)
+SIM_MATH1(acos)
+SIM_MATH1(atan)
+SIM_MATH1(sinh)
+SIM_MATH1(cosh)
+SIM_MATH1(tanh)
+SIM_MATH1(asinh)
+SIM_MATH1(acosh)
+SIM_MATH1(atanh)
+SIM_MATH1(exp)
+SIM_MATH1(exp2)
+SIM_MATH1(exp10)
+SIM_MATH1(expm1)
+SIM_MATH1(log)
+SIM_MATH1(log2)
+SIM_MATH1(log10)
+SIM_MATH1(log1p)
+SIM_MATH1(logb)
+SIM_MATH1(sqrt)
+SIM_MATH1(cbrt)
+SIM_MATH1(erf)
+SIM_MATH1(erfc)
+SIM_MATH1(tgamma)
+SIM_MATH1(lgamma)
+SIM_MATH1(floor)
+SIM_MATH1(ceil)
+SIM_MATH1(trunc)
+SIM_MATH1(round)
+SIM_MATH1(rint)
+SIM_MATH1(nearbyint)
+SIM_MATH1(fabs)
+SIM_MATH2(pow)
+SIM_MATH2(atan2)
+SIM_MATH2(fmod)
+SIM_MATH2(remainder)
+SIM_MATH2(hypot)
+SIM_MATH2(fdim)
+SIM_MATH2(copysign)
+SIM_MATH2(nextafter)
 
 extern "C" {
 double fma(double, double, double) noexcept;
@@ -69,9 +115,21 @@ SIM_DEVICE double sinpi(double x) { return sin(3.14159265358979323846 * fmod(x, 
 SIM_DEVICE double cospi(double x) { return cos(3.14159265358979323846 * fmod(x, 2.0)); }
 SIM_DEVICE float sinpif(float x) { return (float)sinpi((double)x); }
 SIM_DEVICE float cospif(float x) { return (float)cospi((double)x); }
-SIM_DEVICE void sincos(double x, double *s, double *c) { *s = sin(x); *c = cos(x); }
-SIM_DEVICE void sincosf(float x, float *s, float *c) { *s = sinf(x); *c = cosf(x); }
-SIM_DEVICE void sincospif(float x, float *s, float *c) { *s = sinpif(x); *c = cospif(x); }
+SIM_DEVICE void sincos(double x, double *s, double *c)
+{
+    *s = sin(x);
+    *c = cos(x);
+}
+SIM_DEVICE void sincosf(float x, float *s, float *c)
+{
+    *s = sinf(x);
+    *c = cosf(x);
+}
+SIM_DEVICE void sincospif(float x, float *s, float *c)
+{
+    *s = sinpif(x);
+    *c = cospif(x);
+}
 SIM_DEVICE double normcdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
 SIM_DEVICE float normcdff(float x) { return (float)normcdf((double)x); }
 SIM_DEVICE float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
@@ -98,20 +156,23 @@ template <class T> SIM_DEVICE bool signbit(T x) { return __builtin_signbit(x); }
 
 /* ----------------------------------------------------------------------------------------------- min, max, abs */
 
-#define SIM_MIN_MAX(T, A, B)                                                                                     \
-    SIM_DEVICE T min(A a, B b) { return (T)b < (T)a ? (T)b : (T)a; }                                             \
+#define SIM_MIN_MAX(T, A, B)                                         \
+    SIM_DEVICE T min(A a, B b) { return (T)b < (T)a ? (T)b : (T)a; } \
     SIM_DEVICE T max(A a, B b) { return (T)a < (T)b ? (T)b : (T)a; }
-#define SIM_MIN_MAX_INTEGERS(S, U)                                                                               \
-    SIM_MIN_MAX(S, S, S) SIM_MIN_MAX(U, U, U) SIM_MIN_MAX(U, S, U) SIM_MIN_MAX(U, U, S)
+#define SIM_MIN_MAX_INTEGERS(S, U) \
+    SIM_MIN_MAX(S, S, S)           \
+    SIM_MIN_MAX(U, U, U)           \
+    SIM_MIN_MAX(U, S, U)           \
+    SIM_MIN_MAX(U, U, S)
 SIM_MIN_MAX_INTEGERS(int, unsigned)
 SIM_MIN_MAX_INTEGERS(long, unsigned long)
 SIM_MIN_MAX_INTEGERS(long long, unsigned long long)
 
 /* NaN loses, as IEEE 754 minNum and CUDA have it. */
-#define SIM_FMIN_FMAX(T, suffix)                                                                                 \
-    SIM_DEVICE T fmin##suffix(T a, T b) { return b < a || a != a ? b : a; }                                      \
-    SIM_DEVICE T fmax##suffix(T a, T b) { return a < b || a != a ? b : a; }                                      \
-    SIM_DEVICE T min(T a, T b) { return fmin##suffix(a, b); }                                                    \
+#define SIM_FMIN_FMAX(T, suffix)                                            \
+    SIM_DEVICE T fmin##suffix(T a, T b) { return b < a || a != a ? b : a; } \
+    SIM_DEVICE T fmax##suffix(T a, T b) { return a < b || a != a ? b : a; } \
+    SIM_DEVICE T min(T a, T b) { return fmin##suffix(a, b); }               \
     SIM_DEVICE T max(T a, T b) { return fmax##suffix(a, b); }
 SIM_FMIN_FMAX(float, f)
 SIM_FMIN_FMAX(double, )
@@ -148,10 +209,18 @@ SIM_DEVICE float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f
 SIM_DEVICE float __frsqrt_rn(float x) { return (float)(1.0 / sqrt((double)x)); }
 
 /* Round to nearest is what the host does; separate functions keep the compiler from fusing them. */
-#define SIM_ROUNDED(T, prefix)                                                                                   \
-    static __attribute__((noinline, unused)) T __##prefix##mul_rn(T a, T b) { return a * b; }                    \
-    SIM_DEVICE T __##prefix##add_rn(T a, T b) { volatile T r = a + b; return r; }                                \
-    SIM_DEVICE T __##prefix##sub_rn(T a, T b) { volatile T r = a - b; return r; }
+#define SIM_ROUNDED(T, prefix)                                                                \
+    static __attribute__((noinline, unused)) T __##prefix##mul_rn(T a, T b) { return a * b; } \
+    SIM_DEVICE T __##prefix##add_rn(T a, T b)                                                 \
+    {                                                                                         \
+        volatile T r = a + b;                                                                 \
+        return r;                                                                             \
+    }                                                                                         \
+    SIM_DEVICE T __##prefix##sub_rn(T a, T b)                                                 \
+    {                                                                                         \
+        volatile T r = a - b;                                                                 \
+        return r;                                                                             \
+    }
 SIM_ROUNDED(float, f)
 SIM_ROUNDED(double, d)
 SIM_DEVICE float __fdiv_rn(float a, float b) { return a / b; }
@@ -166,8 +235,7 @@ SIM_DEVICE double __fma_rn(double a, double b, double c) { return fma(a, b, c); 
 
 /* ------------------------------------------------------------------------------------------------ conversions */
 
-template <class To, class From>
-SIM_DEVICE To sim_bits(From x)
+template <class To, class From> SIM_DEVICE To sim_bits(From x)
 {
     static_assert(sizeof(To) == sizeof(From), "");
     To r;
@@ -188,13 +256,12 @@ SIM_DEVICE double __hiloint2double(int high, int low)
 }
 
 /* To an integer type with saturation; NaN becomes 0. */
-template <class T>
-SIM_DEVICE T sim_saturate(double x)
+template <class T> SIM_DEVICE T sim_saturate(double x)
 {
     const bool is_signed = (T)-1 < (T)0;
     const int bits = (int)sizeof(T) * 8 - is_signed;
-    const double limit = (double)(1ull << (bits - 1)) * 2;          /* 2^bits */
-    const T largest = is_signed ? (T)~(1ull << (sizeof(T) * 8 - 1)) : (T)~0ull;
+    const double limit = (double)(1ull << (bits - 1)) * 2; /* 2^bits */
+    const T largest = is_signed ? (T) ~(1ull << (sizeof(T) * 8 - 1)) : (T)~0ull;
     if (x != x)
         return 0;
     if (x >= limit)
@@ -203,10 +270,10 @@ SIM_DEVICE T sim_saturate(double x)
         return is_signed ? (T)~largest : (T)0;
     return (T)x;
 }
-#define SIM_TO_INTEGER(from, From, to, To)                                                                       \
-    SIM_DEVICE To __##from##2##to##_rn(From x) { return sim_saturate<To>(rint((double)x)); }                     \
-    SIM_DEVICE To __##from##2##to##_rz(From x) { return sim_saturate<To>((double)x); }                           \
-    SIM_DEVICE To __##from##2##to##_ru(From x) { return sim_saturate<To>(ceil((double)x)); }                     \
+#define SIM_TO_INTEGER(from, From, to, To)                                                   \
+    SIM_DEVICE To __##from##2##to##_rn(From x) { return sim_saturate<To>(rint((double)x)); } \
+    SIM_DEVICE To __##from##2##to##_rz(From x) { return sim_saturate<To>((double)x); }       \
+    SIM_DEVICE To __##from##2##to##_ru(From x) { return sim_saturate<To>(ceil((double)x)); } \
     SIM_DEVICE To __##from##2##to##_rd(From x) { return sim_saturate<To>(floor((double)x)); }
 SIM_TO_INTEGER(float, float, int, int)
 SIM_TO_INTEGER(float, float, uint, unsigned)
@@ -230,8 +297,7 @@ SIM_DEVICE float __double2float_rn(double x) { return (float)x; }
 SIM_DEVICE float sim_toward_zero(long double x)
 {
     float r = (float)x;
-    return (r < 0 ? -(long double)r : (long double)r) > (x < 0 ? -x : x) ? sim_bits<float>(sim_bits<unsigned>(r) - 1)
-                                                                         : r;
+    return (r < 0 ? -(long double)r : (long double)r) > (x < 0 ? -x : x) ? sim_bits<float>(sim_bits<unsigned>(r) - 1) : r;
 }
 SIM_DEVICE float __double2float_rz(double x) { return sim_toward_zero(x); }
 SIM_DEVICE float __int2float_rz(int x) { return sim_toward_zero(x); }
@@ -265,7 +331,7 @@ SIM_DEVICE unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
     for (int i = 0; i < 4; i++) {
         unsigned s = selector >> 4 * i, byte = (unsigned)(bytes >> 8 * (s & 7)) & 0xff;
         if (s & 8)
-            byte = byte & 0x80 ? 0xff : 0;                          /* replicate the sign */
+            byte = byte & 0x80 ? 0xff : 0; /* replicate the sign */
         r |= byte << 8 * i;
     }
     return r;
@@ -290,14 +356,8 @@ SIM_DEVICE unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n)
 {
     return (unsigned)(((unsigned long long)high << 32 | low) >> (n & 31));
 }
-SIM_DEVICE unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned n)
-{
-    return n >= 32 ? low : __funnelshift_l(low, high, n);
-}
-SIM_DEVICE unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned n)
-{
-    return n >= 32 ? high : __funnelshift_r(low, high, n);
-}
+SIM_DEVICE unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned n) { return n >= 32 ? low : __funnelshift_l(low, high, n); }
+SIM_DEVICE unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned n) { return n >= 32 ? high : __funnelshift_r(low, high, n); }
 SIM_DEVICE int __dp4a(int a, int b, int c)
 {
     for (int i = 0; i < 32; i += 8)

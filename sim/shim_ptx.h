@@ -14,12 +14,9 @@ struct sim_address {
 };
 template <class T> SIM_DEVICE sim_address sim_address_of(T *p, long long offset)
 {
-    return sim_address{ (unsigned long long)p + (unsigned long long)offset };
+    return sim_address{(unsigned long long)p + (unsigned long long)offset};
 }
-SIM_DEVICE sim_address sim_address_of(unsigned long long a, long long offset)
-{
-    return sim_address{ a + (unsigned long long)offset };
-}
+SIM_DEVICE sim_address sim_address_of(unsigned long long a, long long offset) { return sim_address{a + (unsigned long long)offset}; }
 /* An output operand as the register type that its constraint names. */
 template <class Register, class T> SIM_DEVICE Register &sim_out(T &variable)
 {
@@ -48,11 +45,11 @@ SIM_DEVICE unsigned short sim_float_to_half(float x)
 {
     if (x != x)
         return 0x7fff;
-    return (unsigned short)((sim_eight_shorts)__builtin_ia32_vcvtps2ph((sim_four_floats){ x, 0, 0, 0 }, 0))[0];
+    return (unsigned short)((sim_eight_shorts)__builtin_ia32_vcvtps2ph((sim_four_floats){x, 0, 0, 0}, 0))[0];
 }
 SIM_DEVICE float sim_half_to_float(unsigned short h)
 {
-    return __builtin_ia32_vcvtph2ps((sim_eight_shorts){ (short)h, 0, 0, 0, 0, 0, 0, 0 })[0];
+    return __builtin_ia32_vcvtph2ps((sim_eight_shorts){(short)h, 0, 0, 0, 0, 0, 0, 0})[0];
 }
 #else
 SIM_DEVICE unsigned short sim_float_to_half(float x)
@@ -61,8 +58,8 @@ SIM_DEVICE unsigned short sim_float_to_half(float x)
     if (magnitude > 0x7f800000)
         return 0x7fff;
     if (magnitude >= 0x477ff000)
-        return (unsigned short)(sign | 0x7c00);                     /* rounds to infinity */
-    if (magnitude < 0x38800000)                                     /* subnormal: the sum's last bit is 2^-24 */
+        return (unsigned short)(sign | 0x7c00); /* rounds to infinity */
+    if (magnitude < 0x38800000)                 /* subnormal: the sum's last bit is 2^-24 */
         return (unsigned short)(sign | (sim_bits<unsigned>(sim_bits<float>(magnitude) + 0.5f) - 0x3f000000));
     return (unsigned short)(sign | ((magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13));
 }
@@ -86,7 +83,8 @@ SIM_DEVICE float sim_round_to_odd(double x)
 
 /* ------------------------------------------------------------------------------------------------ conversions */
 
-#define SIM_CVT(name, D, S, expression) SIM_DEVICE void sim_ptx_cvt_##name(D &d, S s) { d = expression; }
+#define SIM_CVT(name, D, S, expression) \
+    SIM_DEVICE void sim_ptx_cvt_##name(D &d, S s) { d = expression; }
 SIM_CVT(rn_f16_f32, unsigned short, float, sim_float_to_half(s))
 SIM_CVT(f32_f16, float, unsigned short, sim_half_to_float(s))
 SIM_CVT(rn_bf16_f32, unsigned short, float, sim_float_to_bf16(s))
@@ -100,16 +98,16 @@ SIM_CVT(rn_f32_f64, float, double, (float)s)
 SIM_CVT(rz_f32_f64, float, double, __double2float_rz(s))
 SIM_CVT(rna_tf32_f32, unsigned, float, s != s ? 0x7fffffffu : (sim_bits<unsigned>(s) + 0x1000u) & 0xffffe000u)
 
-#define SIM_CVT_FROM_FLOAT(d_name, D, s_name, S)                                                                 \
-    SIM_CVT(rni_##d_name##_##s_name, D, S, sim_saturate<D>(rint((double)s)))                                     \
-    SIM_CVT(rzi_##d_name##_##s_name, D, S, sim_saturate<D>((double)s))                                           \
-    SIM_CVT(rmi_##d_name##_##s_name, D, S, sim_saturate<D>(floor((double)s)))                                    \
-    SIM_CVT(rpi_##d_name##_##s_name, D, S, sim_saturate<D>(ceil((double)s)))                                     \
+#define SIM_CVT_FROM_FLOAT(d_name, D, s_name, S)                              \
+    SIM_CVT(rni_##d_name##_##s_name, D, S, sim_saturate<D>(rint((double)s)))  \
+    SIM_CVT(rzi_##d_name##_##s_name, D, S, sim_saturate<D>((double)s))        \
+    SIM_CVT(rmi_##d_name##_##s_name, D, S, sim_saturate<D>(floor((double)s))) \
+    SIM_CVT(rpi_##d_name##_##s_name, D, S, sim_saturate<D>(ceil((double)s)))  \
     SIM_CVT(rn_##s_name##_##d_name, S, D, (S)s)
-#define SIM_CVT_INTEGERS(s_name, S)                                                                              \
-    SIM_CVT_FROM_FLOAT(s32, int, s_name, S)                                                                      \
-    SIM_CVT_FROM_FLOAT(u32, unsigned, s_name, S)                                                                 \
-    SIM_CVT_FROM_FLOAT(s64, long long, s_name, S)                                                                \
+#define SIM_CVT_INTEGERS(s_name, S)               \
+    SIM_CVT_FROM_FLOAT(s32, int, s_name, S)       \
+    SIM_CVT_FROM_FLOAT(u32, unsigned, s_name, S)  \
+    SIM_CVT_FROM_FLOAT(s64, long long, s_name, S) \
     SIM_CVT_FROM_FLOAT(u64, unsigned long long, s_name, S)
 SIM_CVT_INTEGERS(f32, float)
 SIM_CVT_INTEGERS(f64, double)
@@ -119,17 +117,23 @@ SIM_CVT(rmi_f32_f32, float, float, floorf(s))
 SIM_CVT(rpi_f32_f32, float, float, ceilf(s))
 SIM_CVT(sat_f32_f32, float, float, __saturatef(s))
 /* The constraint "=r" of a signed result arrives as unsigned. */
-#define SIM_CVT_SIGNED(name, S) SIM_DEVICE void sim_ptx_cvt_##name(unsigned &d, S s) { int v; sim_ptx_cvt_##name(v, s); d = (unsigned)v; }
-SIM_CVT_SIGNED(rni_s32_f32, float) SIM_CVT_SIGNED(rzi_s32_f32, float)
-SIM_CVT_SIGNED(rmi_s32_f32, float) SIM_CVT_SIGNED(rpi_s32_f32, float)
-SIM_CVT_SIGNED(rni_s32_f64, double) SIM_CVT_SIGNED(rzi_s32_f64, double)
+#define SIM_CVT_SIGNED(name, S)                          \
+    SIM_DEVICE void sim_ptx_cvt_##name(unsigned &d, S s) \
+    {                                                    \
+        int v;                                           \
+        sim_ptx_cvt_##name(v, s);                        \
+        d = (unsigned)v;                                 \
+    }
+SIM_CVT_SIGNED(rni_s32_f32, float)
+SIM_CVT_SIGNED(rzi_s32_f32, float)
+SIM_CVT_SIGNED(rmi_s32_f32, float)
+SIM_CVT_SIGNED(rpi_s32_f32, float)
+SIM_CVT_SIGNED(rni_s32_f64, double)
+SIM_CVT_SIGNED(rzi_s32_f64, double)
 
 /* Two values in one register; the first source goes to the upper half. */
-#define SIM_CVT_PAIR(name, convert)                                                                              \
-    SIM_DEVICE void sim_ptx_cvt_##name(unsigned &d, float high, float low)                                       \
-    {                                                                                                            \
-        d = (unsigned)convert(high) << 16 | convert(low);                                                        \
-    }
+#define SIM_CVT_PAIR(name, convert) \
+    SIM_DEVICE void sim_ptx_cvt_##name(unsigned &d, float high, float low) { d = (unsigned)convert(high) << 16 | convert(low); }
 SIM_CVT_PAIR(rn_bf16x2_f32, sim_float_to_bf16)
 SIM_CVT_PAIR(rn_f16x2_f32, sim_float_to_half)
 SIM_DEVICE float sim_relu(float x) { return x > 0 ? x : 0.0f; }
@@ -144,9 +148,12 @@ SIM_DEVICE void sim_ptx_cvt_rn_relu_f16x2_f32(unsigned &d, float high, float low
 
 /* ------------------------------------------------------------------------------------------------- arithmetic */
 
-#define SIM_PTX1(name, T, expression) SIM_DEVICE void sim_ptx_##name(T &d, T a) { d = expression; }
-#define SIM_PTX2(name, T, expression) SIM_DEVICE void sim_ptx_##name(T &d, T a, T b) { d = expression; }
-#define SIM_PTX3(name, T, expression) SIM_DEVICE void sim_ptx_##name(T &d, T a, T b, T c) { d = expression; }
+#define SIM_PTX1(name, T, expression) \
+    SIM_DEVICE void sim_ptx_##name(T &d, T a) { d = expression; }
+#define SIM_PTX2(name, T, expression) \
+    SIM_DEVICE void sim_ptx_##name(T &d, T a, T b) { d = expression; }
+#define SIM_PTX3(name, T, expression) \
+    SIM_DEVICE void sim_ptx_##name(T &d, T a, T b, T c) { d = expression; }
 
 SIM_PTX1(ex2_f32, float, exp2f(a))
 SIM_PTX1(lg2_f32, float, log2f(a))
@@ -163,10 +170,10 @@ SIM_PTX1(sin_f32, float, sinf(a))
 SIM_PTX1(cos_f32, float, cosf(a))
 
 /* The rounding of add, sub, mul and fma is to nearest when unnamed. */
-#define SIM_PTX_FLOAT(rounding, type, T)                                                                         \
-    SIM_PTX2(add##rounding##_##type, T, a + b)                                                                   \
-    SIM_PTX2(sub##rounding##_##type, T, a - b)                                                                   \
-    SIM_PTX2(mul##rounding##_##type, T, a * b)
+#define SIM_PTX_FLOAT(rounding, type, T)       \
+    SIM_PTX2(add##rounding##_##type, T, a + b) \
+    SIM_PTX2(sub##rounding##_##type, T, a - b) \
+    SIM_PTX2(mul##rounding##_##type, T, (a * b))
 SIM_PTX_FLOAT(, f32, float)
 SIM_PTX_FLOAT(_rn, f32, float)
 SIM_PTX_FLOAT(, f64, double)
@@ -176,27 +183,33 @@ SIM_PTX2(div_rn_f32, float, a / b)
 SIM_PTX2(div_rn_f64, double, a / b)
 SIM_PTX3(fma_rn_f32, float, fmaf(a, b, c))
 SIM_PTX3(fma_rn_f64, double, fma(a, b, c))
-#define SIM_PTX_SIGNS(type, T)                                                                                   \
-    SIM_PTX2(max_##type, T, max(a, b))                                                                           \
-    SIM_PTX2(min_##type, T, min(a, b))                                                                           \
-    SIM_PTX1(abs_##type, T, abs(a))                                                                              \
+#define SIM_PTX_SIGNS(type, T)         \
+    SIM_PTX2(max_##type, T, max(a, b)) \
+    SIM_PTX2(min_##type, T, min(a, b)) \
+    SIM_PTX1(abs_##type, T, abs(a))    \
     SIM_PTX1(neg_##type, T, -a)
 SIM_PTX_SIGNS(f32, float)
 SIM_PTX_SIGNS(f64, double)
 SIM_PTX2(max_NaN_f32, float, a != a || b != b ? sim_bits<float>(0x7fffffffu) : fmaxf(a, b))
 SIM_PTX2(min_NaN_f32, float, a != a || b != b ? sim_bits<float>(0x7fffffffu) : fminf(a, b))
 
-#define SIM_PTX_INTEGER(U, T, name_u, name_s)                                                                    \
-    SIM_PTX2(add_##name_u, U, a + b) SIM_PTX2(add_##name_s, U, a + b)                                            \
-    SIM_PTX2(sub_##name_u, U, a - b) SIM_PTX2(sub_##name_s, U, a - b)                                            \
-    SIM_PTX2(mul_lo_##name_u, U, a * b) SIM_PTX2(mul_lo_##name_s, U, a * b)                                      \
-    SIM_PTX3(mad_lo_##name_u, U, a * b + c) SIM_PTX3(mad_lo_##name_s, U, a * b + c)                              \
-    SIM_PTX2(min_##name_u, U, min(a, b)) SIM_PTX2(min_##name_s, U, (U)min((T)a, (T)b))                           \
-    SIM_PTX2(max_##name_u, U, max(a, b)) SIM_PTX2(max_##name_s, U, (U)max((T)a, (T)b))
+#define SIM_PTX_INTEGER(U, T, name_u, name_s)     \
+    SIM_PTX2(add_##name_u, U, a + b)              \
+    SIM_PTX2(add_##name_s, U, a + b)              \
+    SIM_PTX2(sub_##name_u, U, a - b)              \
+    SIM_PTX2(sub_##name_s, U, a - b)              \
+    SIM_PTX2(mul_lo_##name_u, U, (a * b))         \
+    SIM_PTX2(mul_lo_##name_s, U, (a * b))         \
+    SIM_PTX3(mad_lo_##name_u, U, (a * b) + c)     \
+    SIM_PTX3(mad_lo_##name_s, U, (a * b) + c)     \
+    SIM_PTX2(min_##name_u, U, min(a, b))          \
+    SIM_PTX2(min_##name_s, U, (U)min((T)a, (T)b)) \
+    SIM_PTX2(max_##name_u, U, max(a, b))          \
+    SIM_PTX2(max_##name_s, U, (U)max((T)a, (T)b))
 SIM_PTX_INTEGER(unsigned, int, u32, s32)
 SIM_PTX_INTEGER(unsigned long long, long long, u64, s64)
 SIM_PTX2(mul_hi_u32, unsigned, __umulhi(a, b))
-SIM_PTX2(and_b32, unsigned, a & b)
+SIM_PTX2(and_b32, unsigned, (a & b))
 SIM_PTX2(or_b32, unsigned, a | b)
 SIM_PTX2(xor_b32, unsigned, a ^ b)
 SIM_PTX2(shl_b32, unsigned, b > 31 ? 0 : a << b)
@@ -218,39 +231,38 @@ SIM_DEVICE void sim_ptx_lop3_b32(unsigned &d, unsigned a, unsigned b, unsigned c
 }
 
 /* 16-bit floating point, alone (.f16, .bf16) and in pairs (.f16x2, .bf16x2): computed in float, rounded once. */
-#define SIM_PTX_HALF2(name, type, to, from, expression)                                                          \
-    SIM_DEVICE void sim_ptx_##name##_##type(unsigned short &d, unsigned short a_, unsigned short b_)             \
-    {                                                                                                            \
-        float a = from(a_), b = from(b_);                                                                        \
-        d = to(expression);                                                                                      \
-    }                                                                                                            \
-    SIM_DEVICE void sim_ptx_##name##_##type##x2(unsigned &d, unsigned a, unsigned b)                             \
-    {                                                                                                            \
-        unsigned short low, high;                                                                                \
-        sim_ptx_##name##_##type(low, (unsigned short)a, (unsigned short)b);                                      \
-        sim_ptx_##name##_##type(high, (unsigned short)(a >> 16), (unsigned short)(b >> 16));                     \
-        d = (unsigned)high << 16 | low;                                                                          \
+#define SIM_PTX_HALF2(name, type, to, from, expression)                                              \
+    SIM_DEVICE void sim_ptx_##name##_##type(unsigned short &d, unsigned short a_, unsigned short b_) \
+    {                                                                                                \
+        float a = from(a_), b = from(b_);                                                            \
+        d = to(expression);                                                                          \
+    }                                                                                                \
+    SIM_DEVICE void sim_ptx_##name##_##type##x2(unsigned &d, unsigned a, unsigned b)                 \
+    {                                                                                                \
+        unsigned short low, high;                                                                    \
+        sim_ptx_##name##_##type(low, (unsigned short)a, (unsigned short)b);                          \
+        sim_ptx_##name##_##type(high, (unsigned short)(a >> 16), (unsigned short)(b >> 16));         \
+        d = (unsigned)high << 16 | low;                                                              \
     }
-#define SIM_PTX_HALF(type, to, from)                                                                             \
-    SIM_PTX_HALF2(add, type, to, from, a + b)                                                                    \
-    SIM_PTX_HALF2(add_rn, type, to, from, a + b)                                                                 \
-    SIM_PTX_HALF2(sub, type, to, from, a - b)                                                                    \
-    SIM_PTX_HALF2(sub_rn, type, to, from, a - b)                                                                 \
-    SIM_PTX_HALF2(mul, type, to, from, a * b)                                                                    \
-    SIM_PTX_HALF2(mul_rn, type, to, from, a * b)                                                                 \
-    SIM_PTX_HALF2(max, type, to, from, fmaxf(a, b))                                                              \
-    SIM_PTX_HALF2(min, type, to, from, fminf(a, b))                                                              \
-    SIM_DEVICE void sim_ptx_fma_rn_##type(unsigned short &d, unsigned short a, unsigned short b, unsigned short c) \
-    {                                                                                                            \
-        d = to(sim_round_to_odd((double)from(a) * from(b) + (double)from(c)));                                   \
-    }                                                                                                            \
-    SIM_DEVICE void sim_ptx_fma_rn_##type##x2(unsigned &d, unsigned a, unsigned b, unsigned c)                   \
-    {                                                                                                            \
-        unsigned short low, high;                                                                                \
-        sim_ptx_fma_rn_##type(low, (unsigned short)a, (unsigned short)b, (unsigned short)c);                     \
-        sim_ptx_fma_rn_##type(high, (unsigned short)(a >> 16), (unsigned short)(b >> 16),                        \
-                              (unsigned short)(c >> 16));                                                        \
-        d = (unsigned)high << 16 | low;                                                                          \
+#define SIM_PTX_HALF(type, to, from)                                                                                  \
+    SIM_PTX_HALF2(add, type, to, from, a + b)                                                                         \
+    SIM_PTX_HALF2(add_rn, type, to, from, a + b)                                                                      \
+    SIM_PTX_HALF2(sub, type, to, from, a - b)                                                                         \
+    SIM_PTX_HALF2(sub_rn, type, to, from, a - b)                                                                      \
+    SIM_PTX_HALF2(mul, type, to, from, (a * b))                                                                       \
+    SIM_PTX_HALF2(mul_rn, type, to, from, (a * b))                                                                    \
+    SIM_PTX_HALF2(max, type, to, from, fmaxf(a, b))                                                                   \
+    SIM_PTX_HALF2(min, type, to, from, fminf(a, b))                                                                   \
+    SIM_DEVICE void sim_ptx_fma_rn_##type(unsigned short &d, unsigned short a, unsigned short b, unsigned short c)    \
+    {                                                                                                                 \
+        d = to(sim_round_to_odd((double)from(a) * from(b) + (double)from(c)));                                        \
+    }                                                                                                                 \
+    SIM_DEVICE void sim_ptx_fma_rn_##type##x2(unsigned &d, unsigned a, unsigned b, unsigned c)                        \
+    {                                                                                                                 \
+        unsigned short low, high;                                                                                     \
+        sim_ptx_fma_rn_##type(low, (unsigned short)a, (unsigned short)b, (unsigned short)c);                          \
+        sim_ptx_fma_rn_##type(high, (unsigned short)(a >> 16), (unsigned short)(b >> 16), (unsigned short)(c >> 16)); \
+        d = (unsigned)high << 16 | low;                                                                               \
     }
 SIM_PTX_HALF(f16, sim_float_to_half, sim_half_to_float)
 SIM_PTX_HALF(bf16, sim_float_to_bf16, sim_bf16_to_float)
@@ -262,28 +274,19 @@ template <class D, class S> SIM_DEVICE void sim_ptx_mov_b64(D &d, S s) { d = sim
 template <class D, class S> SIM_DEVICE void sim_ptx_mov_b16(D &d, S s) { d = sim_bits<D>(s); }
 SIM_DEVICE void sim_ptx_mov_b32(unsigned &d, int s) { d = (unsigned)s; }
 SIM_DEVICE void sim_ptx_mov_b64(unsigned long long &d, int s) { d = (unsigned long long)(long long)s; }
-SIM_DEVICE void sim_ptx_mov_b32(unsigned &d, unsigned short low, unsigned short high)
-{
-    d = (unsigned)high << 16 | low;
-}
+SIM_DEVICE void sim_ptx_mov_b32(unsigned &d, unsigned short low, unsigned short high) { d = (unsigned)high << 16 | low; }
 SIM_DEVICE void sim_ptx_mov_b32(unsigned short &low, unsigned short &high, unsigned s)
 {
     low = (unsigned short)s;
     high = (unsigned short)(s >> 16);
 }
-SIM_DEVICE void sim_ptx_mov_b64(unsigned long long &d, unsigned low, unsigned high)
-{
-    d = (unsigned long long)high << 32 | low;
-}
+SIM_DEVICE void sim_ptx_mov_b64(unsigned long long &d, unsigned low, unsigned high) { d = (unsigned long long)high << 32 | low; }
 SIM_DEVICE void sim_ptx_mov_b64(unsigned &low, unsigned &high, unsigned long long s)
 {
     low = (unsigned)s;
     high = (unsigned)(s >> 32);
 }
-SIM_DEVICE void sim_ptx_cvta_to_shared_u64(unsigned long long &d, unsigned long long s)
-{
-    d = __cvta_generic_to_shared((const void *)s);
-}
+SIM_DEVICE void sim_ptx_cvta_to_shared_u64(unsigned long long &d, unsigned long long s) { d = __cvta_generic_to_shared((const void *)s); }
 SIM_DEVICE void sim_ptx_cvta_to_u64(unsigned long long &d, unsigned long long s) { d = s; }
 SIM_DEVICE void sim_ptx_cvta_shared_u64(unsigned long long &d, unsigned long long s)
 {
@@ -298,9 +301,9 @@ SIM_DEVICE unsigned long long sim_register_clock64() { return (unsigned long lon
 SIM_DEVICE unsigned long long sim_register_globaltimer() { return __globaltimer(); }
 SIM_DEVICE unsigned sim_register_lanemask_lt() { return (1u << sim_lane()) - 1; }
 SIM_DEVICE unsigned sim_register_lanemask_le() { return (2u << sim_lane()) - 1; }
-#define SIM_REGISTER_3(name, value)                                                                              \
-    SIM_DEVICE unsigned sim_register_##name##_x() { return value.x; }                                            \
-    SIM_DEVICE unsigned sim_register_##name##_y() { return value.y; }                                            \
+#define SIM_REGISTER_3(name, value)                                   \
+    SIM_DEVICE unsigned sim_register_##name##_x() { return value.x; } \
+    SIM_DEVICE unsigned sim_register_##name##_y() { return value.y; } \
     SIM_DEVICE unsigned sim_register_##name##_z() { return value.z; }
 SIM_REGISTER_3(tid, threadIdx)
 SIM_REGISTER_3(ntid, blockDim)
@@ -310,92 +313,78 @@ SIM_REGISTER_3(nctaid, gridDim)
 /* ------------------------------------------------------------------------------------------- loads and stores */
 
 /* A GPU faults on a vector access that is not aligned to its size; x86 often does not. */
-template <class Register, int N>
-struct alignas(sizeof(Register) * N) sim_pack {
+template <class Register, int N> struct alignas(sizeof(Register) * N) sim_pack {
     Register v[N];
 };
-template <class Register, int N>
-SIM_DEVICE sim_pack<Register, N> *sim_pack_at(char *p, sim_place at)
+template <class Register, int N> SIM_DEVICE sim_pack<Register, N> *sim_pack_at(char *p, sim_place at)
 {
     if ((size_t)p % (sizeof(Register) * N))
         sim_fail(716, "misaligned address in inline PTX", at);
     return (sim_pack<Register, N> *)p;
 }
 
-#define SIM_PTX_MEMORY(space, where, type, Register)                                                             \
-    template <class R> SIM_DEVICE void sim_ptx_ld##space##_##type(R &d, sim_address a, SIM_AT)                   \
-    {                                                                                                            \
-        d = sim_bits<R>(sim_pack_at<Register, 1>(where(a), SIM_HERE)->v[0]);                                     \
-    }                                                                                                            \
-    template <class R> SIM_DEVICE void sim_ptx_ld##space##_v2_##type(R &d0, R &d1, sim_address a, SIM_AT)        \
-    {                                                                                                            \
-        sim_pack<Register, 2> p = *sim_pack_at<Register, 2>(where(a), SIM_HERE);                                 \
-        d0 = sim_bits<R>(p.v[0]); d1 = sim_bits<R>(p.v[1]);                                                      \
-    }                                                                                                            \
-    template <class R>                                                                                           \
-    SIM_DEVICE void sim_ptx_ld##space##_v4_##type(R &d0, R &d1, R &d2, R &d3, sim_address a, SIM_AT)             \
-    {                                                                                                            \
-        sim_pack<Register, 4> p = *sim_pack_at<Register, 4>(where(a), SIM_HERE);                                 \
-        d0 = sim_bits<R>(p.v[0]); d1 = sim_bits<R>(p.v[1]); d2 = sim_bits<R>(p.v[2]); d3 = sim_bits<R>(p.v[3]);  \
-    }                                                                                                            \
-    template <class R> SIM_DEVICE void sim_ptx_st##space##_##type(sim_address a, R s, SIM_AT)                    \
-    {                                                                                                            \
-        sim_pack_at<Register, 1>(where(a), SIM_HERE)->v[0] = sim_bits<Register>(s);                              \
-    }                                                                                                            \
-    template <class R> SIM_DEVICE void sim_ptx_st##space##_v2_##type(sim_address a, R s0, R s1, SIM_AT)          \
-    {                                                                                                            \
-        *sim_pack_at<Register, 2>(where(a), SIM_HERE) =                                                          \
-            sim_pack<Register, 2>{ { sim_bits<Register>(s0), sim_bits<Register>(s1) } };                         \
-    }                                                                                                            \
-    template <class R>                                                                                           \
-    SIM_DEVICE void sim_ptx_st##space##_v4_##type(sim_address a, R s0, R s1, R s2, R s3, SIM_AT)                 \
-    {                                                                                                            \
-        *sim_pack_at<Register, 4>(where(a), SIM_HERE) =                                                          \
-            sim_pack<Register, 4>{ { sim_bits<Register>(s0), sim_bits<Register>(s1), sim_bits<Register>(s2),     \
-                                     sim_bits<Register>(s3) } };                                                 \
+#define SIM_PTX_MEMORY(space, where, type, Register)                                                                                 \
+    template <class R> SIM_DEVICE void sim_ptx_ld##space##_##type(R &d, sim_address a, SIM_AT)                                       \
+    {                                                                                                                                \
+        d = sim_bits<R>(sim_pack_at<Register, 1>(where(a), SIM_HERE)->v[0]);                                                         \
+    }                                                                                                                                \
+    template <class R> SIM_DEVICE void sim_ptx_ld##space##_v2_##type(R &d0, R &d1, sim_address a, SIM_AT)                            \
+    {                                                                                                                                \
+        sim_pack<Register, 2> p = *sim_pack_at<Register, 2>(where(a), SIM_HERE);                                                     \
+        d0 = sim_bits<R>(p.v[0]);                                                                                                    \
+        d1 = sim_bits<R>(p.v[1]);                                                                                                    \
+    }                                                                                                                                \
+    template <class R> SIM_DEVICE void sim_ptx_ld##space##_v4_##type(R &d0, R &d1, R &d2, R &d3, sim_address a, SIM_AT)              \
+    {                                                                                                                                \
+        sim_pack<Register, 4> p = *sim_pack_at<Register, 4>(where(a), SIM_HERE);                                                     \
+        d0 = sim_bits<R>(p.v[0]);                                                                                                    \
+        d1 = sim_bits<R>(p.v[1]);                                                                                                    \
+        d2 = sim_bits<R>(p.v[2]);                                                                                                    \
+        d3 = sim_bits<R>(p.v[3]);                                                                                                    \
+    }                                                                                                                                \
+    template <class R> SIM_DEVICE void sim_ptx_st##space##_##type(sim_address a, R s, SIM_AT)                                        \
+    {                                                                                                                                \
+        sim_pack_at<Register, 1>(where(a), SIM_HERE)->v[0] = sim_bits<Register>(s);                                                  \
+    }                                                                                                                                \
+    template <class R> SIM_DEVICE void sim_ptx_st##space##_v2_##type(sim_address a, R s0, R s1, SIM_AT)                              \
+    {                                                                                                                                \
+        *sim_pack_at<Register, 2>(where(a), SIM_HERE) = sim_pack<Register, 2>{{sim_bits<Register>(s0), sim_bits<Register>(s1)}};     \
+    }                                                                                                                                \
+    template <class R> SIM_DEVICE void sim_ptx_st##space##_v4_##type(sim_address a, R s0, R s1, R s2, R s3, SIM_AT)                  \
+    {                                                                                                                                \
+        *sim_pack_at<Register, 4>(where(a), SIM_HERE) =                                                                              \
+            sim_pack<Register, 4>{{sim_bits<Register>(s0), sim_bits<Register>(s1), sim_bits<Register>(s2), sim_bits<Register>(s3)}}; \
     }
-#define SIM_PTX_SPACE(space, where)                                                                              \
-    SIM_PTX_MEMORY(space, where, b16, unsigned short)                                                            \
-    SIM_PTX_MEMORY(space, where, b32, unsigned)                                                                  \
-    SIM_PTX_MEMORY(space, where, b64, unsigned long long)                                                        \
+#define SIM_PTX_SPACE(space, where)                                                                                     \
+    SIM_PTX_MEMORY(space, where, b16, unsigned short)                                                                   \
+    SIM_PTX_MEMORY(space, where, b32, unsigned)                                                                         \
+    SIM_PTX_MEMORY(space, where, b64, unsigned long long)                                                               \
     template <class R> SIM_DEVICE void sim_ptx_ld##space##_u8(R &d, sim_address a) { d = (R)(unsigned char)*where(a); } \
-    template <class R> SIM_DEVICE void sim_ptx_ld##space##_s8(R &d, sim_address a) { d = (R)(signed char)*where(a); } \
+    template <class R> SIM_DEVICE void sim_ptx_ld##space##_s8(R &d, sim_address a) { d = (R)(signed char)*where(a); }   \
     template <class R> SIM_DEVICE void sim_ptx_st##space##_u8(sim_address a, R s) { *where(a) = (char)s; }
 SIM_PTX_SPACE(, sim_generic)
 SIM_PTX_SPACE(_shared, sim_shared)
 
 /* A load that waits for a peer's store is usually in a loop: let the peer run. */
-#define SIM_PTX_ORDERED(type, Register)                                                                          \
-    template <class R> SIM_DEVICE void sim_ptx_ld_acquire_##type(R &d, sim_address a)                            \
-    {                                                                                                            \
-        sim_yield();                                                                                             \
-        d = sim_bits<R>(__atomic_load_n((Register *)sim_generic(a), __ATOMIC_ACQUIRE));                          \
-    }                                                                                                            \
-    template <class R> SIM_DEVICE void sim_ptx_ld_volatile_##type(R &d, sim_address a)                           \
-    {                                                                                                            \
-        sim_ptx_ld_acquire_##type(d, a);                                                                         \
-    }                                                                                                            \
-    template <class R> SIM_DEVICE void sim_ptx_ld_relaxed_##type(R &d, sim_address a)                            \
-    {                                                                                                            \
-        sim_ptx_ld_acquire_##type(d, a);                                                                         \
-    }                                                                                                            \
-    template <class R> SIM_DEVICE void sim_ptx_st_release_##type(sim_address a, R s)                             \
-    {                                                                                                            \
-        __atomic_store_n((Register *)sim_generic(a), sim_bits<Register>(s), __ATOMIC_RELEASE);                   \
-    }                                                                                                            \
-    template <class R> SIM_DEVICE void sim_ptx_st_volatile_##type(sim_address a, R s)                            \
-    {                                                                                                            \
-        sim_ptx_st_release_##type(a, s);                                                                         \
-    }                                                                                                            \
-    template <class R> SIM_DEVICE void sim_ptx_st_relaxed_##type(sim_address a, R s)                             \
-    {                                                                                                            \
-        sim_ptx_st_release_##type(a, s);                                                                         \
-    }
+#define SIM_PTX_ORDERED(type, Register)                                                                                     \
+    template <class R> SIM_DEVICE void sim_ptx_ld_acquire_##type(R &d, sim_address a)                                       \
+    {                                                                                                                       \
+        sim_yield();                                                                                                        \
+        d = sim_bits<R>(__atomic_load_n((Register *)sim_generic(a), __ATOMIC_ACQUIRE));                                     \
+    }                                                                                                                       \
+    template <class R> SIM_DEVICE void sim_ptx_ld_volatile_##type(R &d, sim_address a) { sim_ptx_ld_acquire_##type(d, a); } \
+    template <class R> SIM_DEVICE void sim_ptx_ld_relaxed_##type(R &d, sim_address a) { sim_ptx_ld_acquire_##type(d, a); }  \
+    template <class R> SIM_DEVICE void sim_ptx_st_release_##type(sim_address a, R s)                                        \
+    {                                                                                                                       \
+        __atomic_store_n((Register *)sim_generic(a), sim_bits<Register>(s), __ATOMIC_RELEASE);                              \
+    }                                                                                                                       \
+    template <class R> SIM_DEVICE void sim_ptx_st_volatile_##type(sim_address a, R s) { sim_ptx_st_release_##type(a, s); }  \
+    template <class R> SIM_DEVICE void sim_ptx_st_relaxed_##type(sim_address a, R s) { sim_ptx_st_release_##type(a, s); }
 SIM_PTX_ORDERED(b32, unsigned)
 SIM_PTX_ORDERED(b64, unsigned long long)
 
-#define SIM_PTX_ATOMIC(name, type, T, function)                                                                  \
-    SIM_DEVICE void sim_ptx_red_##name##_##type(sim_address a, T v) { function((T *)sim_generic(a), v); }        \
+#define SIM_PTX_ATOMIC(name, type, T, function)                                                           \
+    SIM_DEVICE void sim_ptx_red_##name##_##type(sim_address a, T v) { function((T *)sim_generic(a), v); } \
     SIM_DEVICE void sim_ptx_atom_##name##_##type(T &d, sim_address a, T v) { d = function((T *)sim_generic(a), v); }
 SIM_PTX_ATOMIC(add, u32, unsigned, atomicAdd)
 SIM_PTX_ATOMIC(add, s32, unsigned, atomicAdd)
@@ -413,15 +402,11 @@ SIM_DEVICE void sim_ptx_atom_cas_b32(unsigned &d, sim_address a, unsigned expect
 {
     d = atomicCAS((unsigned *)sim_generic(a), expected, v);
 }
-SIM_DEVICE void sim_ptx_atom_cas_b64(unsigned long long &d, sim_address a, unsigned long long expected,
-                                     unsigned long long v)
+SIM_DEVICE void sim_ptx_atom_cas_b64(unsigned long long &d, sim_address a, unsigned long long expected, unsigned long long v)
 {
     d = atomicCAS((unsigned long long *)sim_generic(a), expected, v);
 }
-SIM_DEVICE void sim_ptx_red_add_v2_f32(sim_address a, float x, float y)
-{
-    atomicAdd((float2 *)sim_generic(a), make_float2(x, y));
-}
+SIM_DEVICE void sim_ptx_red_add_v2_f32(sim_address a, float x, float y) { atomicAdd((float2 *)sim_generic(a), make_float2(x, y)); }
 SIM_DEVICE void sim_ptx_red_add_v4_f32(sim_address a, float x, float y, float z, float w)
 {
     atomicAdd((float4 *)sim_generic(a), make_float4(x, y, z, w));
@@ -442,10 +427,7 @@ SIM_DEVICE void sim_ptx_nanosleep_u32(unsigned ns) { __nanosleep(ns); }
 SIM_DEVICE void sim_ptx_trap(SIM_AT) { sim_fail(719, "trap", SIM_HERE); }
 
 SIM_DEVICE void sim_ptx_bar_sync(unsigned id, SIM_AT) { sim_barrier(id, 0, SIM_BARRIER_SYNC, 0, SIM_HERE); }
-SIM_DEVICE void sim_ptx_bar_sync(unsigned id, unsigned threads, SIM_AT)
-{
-    sim_barrier(id, threads, SIM_BARRIER_SYNC, 0, SIM_HERE);
-}
+SIM_DEVICE void sim_ptx_bar_sync(unsigned id, unsigned threads, SIM_AT) { sim_barrier(id, threads, SIM_BARRIER_SYNC, 0, SIM_HERE); }
 SIM_DEVICE void sim_ptx_bar_arrive(unsigned id, unsigned threads, SIM_AT) { sim_rt->arrive(id, threads, SIM_HERE); }
 SIM_DEVICE void sim_ptx_bar_warp_sync(unsigned mask, SIM_AT) { __syncwarp(mask, sim_file, sim_line); }
 SIM_DEVICE void sim_ptx_activemask_b32(unsigned &d) { d = __activemask(); }
@@ -538,7 +520,7 @@ SIM_QUIET void sim_matrix_combine(void *const *records, unsigned lanes)
 
 SIM_QUIET void sim_matrix_exchange(uint4 row, int count, int transposed, unsigned *out, sim_place at)
 {
-    sim_matrix_record r = { row, { 0, 0, 0, 0 }, count, transposed };
+    sim_matrix_record r = {row, {0, 0, 0, 0}, count, transposed};
     if (sim_rt->live_lanes() != 0xffffffffu)
         sim_fail(719, "ldmatrix in a warp that is not complete", at);
     sim_warp(0xffffffffu, sim_matrix_combine, &r, 0, "ldmatrix", at);
@@ -548,7 +530,7 @@ SIM_QUIET void sim_matrix_exchange(uint4 row, int count, int transposed, unsigne
 
 SIM_DEVICE void sim_load_matrix(int count, int transposed, unsigned *out, sim_address a, sim_place at)
 {
-    uint4 row = { 0, 0, 0, 0 };
+    uint4 row = {0, 0, 0, 0};
     if (sim_lane() < 8 * (unsigned)count) {
         if (a.value % 16)
             sim_fail(716, "misaligned address in ldmatrix", at);
@@ -557,26 +539,29 @@ SIM_DEVICE void sim_load_matrix(int count, int transposed, unsigned *out, sim_ad
     sim_matrix_exchange(row, count, transposed, out, at);
 }
 
-#define SIM_LDMATRIX(suffix, transposed)                                                                         \
-    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x1##suffix##_shared_b16(unsigned &a, sim_address p, SIM_AT)       \
-    {                                                                                                            \
-        unsigned out[4];                                                                                         \
-        sim_load_matrix(1, transposed, out, p, SIM_HERE);                                                        \
-        a = out[0];                                                                                              \
-    }                                                                                                            \
-    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x2##suffix##_shared_b16(unsigned &a, unsigned &b, sim_address p,  \
-                                                                       SIM_AT)                                   \
-    {                                                                                                            \
-        unsigned out[4];                                                                                         \
-        sim_load_matrix(2, transposed, out, p, SIM_HERE);                                                        \
-        a = out[0]; b = out[1];                                                                                  \
-    }                                                                                                            \
-    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x4##suffix##_shared_b16(unsigned &a, unsigned &b, unsigned &c,    \
-                                                                       unsigned &d, sim_address p, SIM_AT)       \
-    {                                                                                                            \
-        unsigned out[4];                                                                                         \
-        sim_load_matrix(4, transposed, out, p, SIM_HERE);                                                        \
-        a = out[0]; b = out[1]; c = out[2]; d = out[3];                                                          \
+#define SIM_LDMATRIX(suffix, transposed)                                                                                                  \
+    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x1##suffix##_shared_b16(unsigned &a, sim_address p, SIM_AT)                                \
+    {                                                                                                                                     \
+        unsigned out[4];                                                                                                                  \
+        sim_load_matrix(1, transposed, out, p, SIM_HERE);                                                                                 \
+        a = out[0];                                                                                                                       \
+    }                                                                                                                                     \
+    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x2##suffix##_shared_b16(unsigned &a, unsigned &b, sim_address p, SIM_AT)                   \
+    {                                                                                                                                     \
+        unsigned out[4];                                                                                                                  \
+        sim_load_matrix(2, transposed, out, p, SIM_HERE);                                                                                 \
+        a = out[0];                                                                                                                       \
+        b = out[1];                                                                                                                       \
+    }                                                                                                                                     \
+    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x4##suffix##_shared_b16(unsigned &a, unsigned &b, unsigned &c, unsigned &d, sim_address p, \
+                                                                       SIM_AT)                                                            \
+    {                                                                                                                                     \
+        unsigned out[4];                                                                                                                  \
+        sim_load_matrix(4, transposed, out, p, SIM_HERE);                                                                                 \
+        a = out[0];                                                                                                                       \
+        b = out[1];                                                                                                                       \
+        c = out[2];                                                                                                                       \
+        d = out[3];                                                                                                                       \
     }
 SIM_LDMATRIX(, 0)
 SIM_LDMATRIX(_trans, 1)
@@ -608,7 +593,7 @@ SIM_QUIET void sim_mma_combine(void *const *records, unsigned)
     float a[16][16], b[16][8], c[16][8];
     const sim_mma_record *first = (const sim_mma_record *)records[0];
     int k = first->k, per_word = first->element == SIM_TF32 ? 1 : 2;
-    int step = 4 * per_word;                            /* columns of A that one register of all lanes spans */
+    int step = 4 * per_word; /* columns of A that one register of all lanes spans */
     for (int lane = 0; lane < 32; lane++) {
         const sim_mma_record *r = (const sim_mma_record *)records[lane];
         int g = lane / 4, t = lane % 4;
@@ -642,23 +627,28 @@ SIM_QUIET void sim_mma(sim_mma_record r, float *d, sim_place at)
 
 #define SIM_D4 float &d0, float &d1, float &d2, float &d3
 #define SIM_C4 float c0, float c1, float c2, float c3, SIM_AT
-#define SIM_MMA(a, b, element, k)                                                                                \
-    float d[4];                                                                                                  \
-    sim_mma(sim_mma_record{ a, b, { c0, c1, c2, c3 }, element, k }, d, SIM_HERE);                                \
-    d0 = d[0]; d1 = d[1]; d2 = d[2]; d3 = d[3]
-#define SIM_LIST(...) { __VA_ARGS__ }
+#define SIM_MMA(a, b, element, k)                                             \
+    float d[4];                                                               \
+    sim_mma(sim_mma_record{a, b, {c0, c1, c2, c3}, element, k}, d, SIM_HERE); \
+    d0 = d[0];                                                                \
+    d1 = d[1];                                                                \
+    d2 = d[2];                                                                \
+    d3 = d[3]
+#define SIM_LIST(...) \
+    {                 \
+        __VA_ARGS__   \
+    }
 
 /* Four registers of A, two of B; and two of A, one of B. */
-#define SIM_MMA_LARGE(name, element, k)                                                                          \
-    SIM_DEVICE void sim_ptx_mma_sync_##name(SIM_D4, unsigned a0, unsigned a1, unsigned a2, unsigned a3,          \
-                                            unsigned b0, unsigned b1, SIM_C4)                                    \
-    {                                                                                                            \
-        SIM_MMA(SIM_LIST(a0, a1, a2, a3), SIM_LIST(b0, b1), element, k);                                         \
+#define SIM_MMA_LARGE(name, element, k)                                                                                                   \
+    SIM_DEVICE void sim_ptx_mma_sync_##name(SIM_D4, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1, SIM_C4) \
+    {                                                                                                                                     \
+        SIM_MMA(SIM_LIST(a0, a1, a2, a3), SIM_LIST(b0, b1), element, k);                                                                  \
     }
-#define SIM_MMA_SMALL(name, element, k)                                                                          \
-    SIM_DEVICE void sim_ptx_mma_sync_##name(SIM_D4, unsigned a0, unsigned a1, unsigned b0, SIM_C4)               \
-    {                                                                                                            \
-        SIM_MMA(SIM_LIST(a0, a1, 0, 0), SIM_LIST(b0, 0), element, k);                                            \
+#define SIM_MMA_SMALL(name, element, k)                                                            \
+    SIM_DEVICE void sim_ptx_mma_sync_##name(SIM_D4, unsigned a0, unsigned a1, unsigned b0, SIM_C4) \
+    {                                                                                              \
+        SIM_MMA(SIM_LIST(a0, a1, 0, 0), SIM_LIST(b0, 0), element, k);                              \
     }
 SIM_MMA_LARGE(m16n8k16_row_col_f32_bf16_bf16_f32, SIM_BF16, 16)
 SIM_MMA_LARGE(m16n8k16_row_col_f32_f16_f16_f32, SIM_F16, 16)

@@ -41,21 +41,21 @@ int sim_address_describe(const void *address, char *what, size_t what_size)
 static int passed, failed, skipped;
 static const char *current;
 
-#define CHECK(condition)                                                                                         \
-    do {                                                                                                         \
-        if (condition)                                                                                           \
-            passed++;                                                                                            \
-        else {                                                                                                   \
-            failed++;                                                                                            \
-            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, current, #condition);                                  \
-        }                                                                                                        \
+#define CHECK(condition)                                                        \
+    do {                                                                        \
+        if (condition)                                                          \
+            passed++;                                                           \
+        else {                                                                  \
+            failed++;                                                           \
+            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, current, #condition); \
+        }                                                                       \
     } while (0)
 
-#define CHECK_HAS(text, part)                                                                                    \
-    do {                                                                                                         \
-        CHECK(strstr(text, part) != NULL);                                                                       \
-        if (!strstr(text, part))                                                                                 \
-            printf("    wanted \"%s\" in: %s\n", part, text);                                                    \
+#define CHECK_HAS(text, part)                                 \
+    do {                                                      \
+        CHECK(strstr(text, part) != NULL);                    \
+        if (!strstr(text, part))                              \
+            printf("    wanted \"%s\" in: %s\n", part, text); \
     } while (0)
 
 /* ------------------------------------------------------------------------------------------------- helpers */
@@ -69,13 +69,13 @@ typedef struct build {
 
 typedef struct source {
     const char *name, *text;
-    const char *header_name, *header;           /* NULL: none */
+    const char *header_name, *header; /* NULL: none */
     const char *expression;
 } source;
 
 static build compile_with(const source *s, int count, const char *const *options)
 {
-    build b = { 0 };
+    build b = {0};
     size_t size = 0;
     nvrtcCreateProgram(&b.program, s->text, s->name, s->header != NULL, &s->header, &s->header_name);
     if (s->expression)
@@ -94,11 +94,11 @@ static build compile_with(const source *s, int count, const char *const *options
     return b;
 }
 
-static const char *const usual_options[] = { "-arch=sm_80", "-std=c++17", "-default-device" };
+static const char *const usual_options[] = {"-arch=sm_80", "-std=c++17", "-default-device"};
 
 static build compile(const char *name, const char *text)
 {
-    source s = { name, text, NULL, NULL, NULL };
+    source s = {name, text, NULL, NULL, NULL};
     build b = compile_with(&s, 3, usual_options);
     if (b.result)
         printf("%s", b.log);
@@ -125,7 +125,7 @@ static int run_grid(build *b, const char *kernel, sim_launch l, void **args)
 
 static int run(build *b, const char *kernel, unsigned grid, unsigned block, size_t shared, void **args)
 {
-    sim_launch l = { { grid, 1, 1 }, { block, 1, 1 }, shared, 32, 0 };
+    sim_launch l = {{grid, 1, 1}, {block, 1, 1}, shared, 32, 0};
     return run_grid(b, kernel, l, args);
 }
 
@@ -135,10 +135,7 @@ static int in_lane(const char *lane)
     return now && strcmp(now, lane) == 0;
 }
 
-static int is_strict(void)
-{
-    return getenv("IGNIS_SIM_STRICT") != NULL;
-}
+static int is_strict(void) { return getenv("IGNIS_SIM_STRICT") != NULL; }
 
 static double seconds(void)
 {
@@ -151,43 +148,43 @@ static double seconds(void)
 
 static void test_saxpy(void)
 {
-    build b = compile("saxpy.cu",
-        "extern \"C\" __global__ void saxpy(float a, const float *x, float *y, int n)\n"
-        "{\n"
-        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-        "    if (i < n) y[i] += a * x[i];\n"
-        "}\n"
-        "extern \"C\" __global__ __launch_bounds__(256, 2) void saxpy4(float a, const float4 *x, float4 *y, int n)\n"
-        "{\n"
-        "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {\n"
-        "        float4 u = x[i], v = y[i];\n"
-        "        y[i] = make_float4(v.x + a * u.x, v.y + a * u.y, v.z + a * u.z, v.w + a * u.w);\n"
-        "    }\n"
-        "}\n"
-        "extern \"C\" __global__ void cube(int *out)\n"
-        "{\n"
-        "    int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
-        "    int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
-        "    out[b * blockDim.x * blockDim.y * blockDim.z + t] += b * 1000 + t;\n"
-        "}\n");
+    build b =
+        compile("saxpy.cu", "extern \"C\" __global__ void saxpy(float a, const float *x, float *y, int n)\n"
+                            "{\n"
+                            "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                            "    if (i < n) y[i] += a * x[i];\n"
+                            "}\n"
+                            "extern \"C\" __global__ __launch_bounds__(256, 2) void saxpy4(float a, const float4 *x, float4 *y, int n)\n"
+                            "{\n"
+                            "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {\n"
+                            "        float4 u = x[i], v = y[i];\n"
+                            "        y[i] = make_float4(v.x + a * u.x, v.y + a * u.y, v.z + a * u.z, v.w + a * u.w);\n"
+                            "    }\n"
+                            "}\n"
+                            "extern \"C\" __global__ void cube(int *out)\n"
+                            "{\n"
+                            "    int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
+                            "    int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
+                            "    out[b * blockDim.x * blockDim.y * blockDim.z + t] += b * 1000 + t;\n"
+                            "}\n");
     enum { N = 1000 };
     float *x = aligned_alloc(16, 4096), *y = aligned_alloc(16, 4096), a = 2;
-    int n = N, quarter = N / 4, wrong = 0, out[720] = { 0 }, *pout = out;
+    int n = N, quarter = N / 4, wrong = 0, out[720] = {0}, *pout = out;
     for (int i = 0; i < N; i++)
         x[i] = (float)i, y[i] = 1;
-    CHECK(run(&b, "saxpy", 8, 128, 0, (void *[]){ &a, &x, &y, &n }) == 0);
-    CHECK(run(&b, "saxpy4", 2, 64, 0, (void *[]){ &a, &x, &y, &quarter }) == 0);
+    CHECK(run(&b, "saxpy", 8, 128, 0, (void *[]){&a, &x, &y, &n}) == 0);
+    CHECK(run(&b, "saxpy4", 2, 64, 0, (void *[]){&a, &x, &y, &quarter}) == 0);
     for (int i = 0; i < N; i++)
         wrong += y[i] != 1 + 4 * (float)i;
     CHECK(wrong == 0);
-    sim_launch l = { { 2, 3, 5 }, { 2, 3, 4 }, 0, 32, 0 };
-    CHECK(run_grid(&b, "cube", l, (void *[]){ &pout }) == 0);
+    sim_launch l = {{2, 3, 5}, {2, 3, 4}, 0, 32, 0};
+    CHECK(run_grid(&b, "cube", l, (void *[]){&pout}) == 0);
     for (int i = 0; i < 720; i++)
         wrong += out[i] != i / 24 * 1000 + i % 24;
     CHECK(wrong == 0);
     const sim_kernel *k = sim_module_kernel(b.module, "saxpy4");
     CHECK(k && k->param_count == 4 && k->param_sizes[0] == 4 && k->param_offsets[1] == 8 && k->max_threads == 256);
-    CHECK(run(&b, "saxpy4", 1, 512, 0, (void *[]){ &a, &x, &y, &quarter }) == SIM_INVALID_VALUE);
+    CHECK(run(&b, "saxpy4", 1, 512, 0, (void *[]){&a, &x, &y, &quarter}) == SIM_INVALID_VALUE);
     CHECK(sim_module_kernel(b.module, "nothing") == NULL);
     free(x);
     free(y);
@@ -196,49 +193,48 @@ static void test_saxpy(void)
 
 static void test_reduce(void)
 {
-    build b = compile("reduce.cu",
-        "template <class T> __device__ T warp_sum(T v)\n"
-        "{\n"
-        "    for (int o = 16; o > 0; o >>= 1) v += __shfl_down_sync(0xffffffffu, v, o);\n"
-        "    return v;\n"
-        "}\n"
-        "extern \"C\" __global__ void sum(const double *x, double *out, int n)\n"
-        "{\n"
-        "    __shared__ double part[32];\n"
-        "    double v = 0;\n"
-        "    for (int i = threadIdx.x; i < n; i += blockDim.x) v += x[blockIdx.x * n + i];\n"
-        "    v = warp_sum(v);\n"
-        "    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;\n"
-        "    __syncthreads();\n"
-        "    if (threadIdx.x < 32) {\n"
-        "        v = warp_sum(threadIdx.x < blockDim.x / 32 ? part[threadIdx.x] : 0.0);\n"
-        "        if (threadIdx.x == 0) out[blockIdx.x] = v;\n"
-        "    }\n"
-        "}\n"
-        "extern \"C\" __global__ void fresh(float *out)\n"
-        "{\n"
-        "    __shared__ float a[64], c;\n"
-        "    out[blockIdx.x * 2] = a[threadIdx.x];\n"
-        "    out[blockIdx.x * 2 + 1] = c;\n"
-        "    a[threadIdx.x] = c = 1;\n"
-        "}\n"
-        "extern \"C\" __global__ void counts(int *out)\n"
-        "{\n"
-        "    int n = __syncthreads_count(threadIdx.x % 3 == 0), all = __syncthreads_and(threadIdx.x < 64);\n"
-        "    int any = __syncthreads_or(threadIdx.x == 70);\n"
-        "    if (threadIdx.x == 95) { out[0] = n; out[1] = all; out[2] = any; }\n"
-        "}\n");
+    build b = compile("reduce.cu", "template <class T> __device__ T warp_sum(T v)\n"
+                                   "{\n"
+                                   "    for (int o = 16; o > 0; o >>= 1) v += __shfl_down_sync(0xffffffffu, v, o);\n"
+                                   "    return v;\n"
+                                   "}\n"
+                                   "extern \"C\" __global__ void sum(const double *x, double *out, int n)\n"
+                                   "{\n"
+                                   "    __shared__ double part[32];\n"
+                                   "    double v = 0;\n"
+                                   "    for (int i = threadIdx.x; i < n; i += blockDim.x) v += x[blockIdx.x * n + i];\n"
+                                   "    v = warp_sum(v);\n"
+                                   "    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;\n"
+                                   "    __syncthreads();\n"
+                                   "    if (threadIdx.x < 32) {\n"
+                                   "        v = warp_sum(threadIdx.x < blockDim.x / 32 ? part[threadIdx.x] : 0.0);\n"
+                                   "        if (threadIdx.x == 0) out[blockIdx.x] = v;\n"
+                                   "    }\n"
+                                   "}\n"
+                                   "extern \"C\" __global__ void fresh(float *out)\n"
+                                   "{\n"
+                                   "    __shared__ float a[64], c;\n"
+                                   "    out[blockIdx.x * 2] = a[threadIdx.x];\n"
+                                   "    out[blockIdx.x * 2 + 1] = c;\n"
+                                   "    a[threadIdx.x] = c = 1;\n"
+                                   "}\n"
+                                   "extern \"C\" __global__ void counts(int *out)\n"
+                                   "{\n"
+                                   "    int n = __syncthreads_count(threadIdx.x % 3 == 0), all = __syncthreads_and(threadIdx.x < 64);\n"
+                                   "    int any = __syncthreads_or(threadIdx.x == 70);\n"
+                                   "    if (threadIdx.x == 95) { out[0] = n; out[1] = all; out[2] = any; }\n"
+                                   "}\n");
     double x[3 * 1000], *px = x, out[3], *pout = out;
     int n = 1000, counts[3], *pcounts = counts;
     float fresh[8], *pfresh = fresh;
     for (int i = 0; i < 3000; i++)
         x[i] = i;
-    CHECK(run(&b, "sum", 3, 256, 0, (void *[]){ &px, &pout, &n }) == 0);
+    CHECK(run(&b, "sum", 3, 256, 0, (void *[]){&px, &pout, &n}) == 0);
     CHECK(out[0] == 499500 && out[1] == 1499500 && out[2] == 2499500);
-    CHECK(run(&b, "fresh", 4, 1, 0, (void *[]){ &pfresh }) == 0);
+    CHECK(run(&b, "fresh", 4, 1, 0, (void *[]){&pfresh}) == 0);
     for (int i = 0; i < 8; i++)
         CHECK(fresh[i] != fresh[i]);
-    CHECK(run(&b, "counts", 1, 96, 0, (void *[]){ &pcounts }) == 0);
+    CHECK(run(&b, "counts", 1, 96, 0, (void *[]){&pcounts}) == 0);
     CHECK(counts[0] == 32 && counts[1] == 0 && counts[2] == 1);
     discard(&b);
 }
@@ -246,81 +242,83 @@ static void test_reduce(void)
 static void test_transpose(void)
 {
     build b = compile("transpose.cu",
-        "extern \"C\" __global__ void transpose(const float *in, float *out, int rows, int cols)\n"
-        "{\n"
-        "    extern __shared__ __align__(16) float tile[];\n"
-        "    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;\n"
-        "    for (int j = 0; j < 32; j += 8)\n"
-        "        if (x < cols && y + j < rows) tile[(threadIdx.y + j) * 33 + threadIdx.x] = in[(y + j) * cols + x];\n"
-        "    __syncthreads();\n"
-        "    x = blockIdx.y * 32 + threadIdx.x; y = blockIdx.x * 32 + threadIdx.y;\n"
-        "    for (int j = 0; j < 32; j += 8)\n"
-        "        if (x < rows && y + j < cols) out[(y + j) * rows + x] = tile[threadIdx.x * 33 + threadIdx.y + j];\n"
-        "}\n"
-        "extern \"C\" __global__ void untouched(float *out)\n"
-        "{\n"
-        "    extern __shared__ float memory[];\n"
-        "    out[threadIdx.x] = memory[threadIdx.x];\n"
-        "}\n");
+                      "extern \"C\" __global__ void transpose(const float *in, float *out, int rows, int cols)\n"
+                      "{\n"
+                      "    extern __shared__ __align__(16) float tile[];\n"
+                      "    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;\n"
+                      "    for (int j = 0; j < 32; j += 8)\n"
+                      "        if (x < cols && y + j < rows) tile[(threadIdx.y + j) * 33 + threadIdx.x] = in[(y + j) * cols + x];\n"
+                      "    __syncthreads();\n"
+                      "    x = blockIdx.y * 32 + threadIdx.x; y = blockIdx.x * 32 + threadIdx.y;\n"
+                      "    for (int j = 0; j < 32; j += 8)\n"
+                      "        if (x < rows && y + j < cols) out[(y + j) * rows + x] = tile[threadIdx.x * 33 + threadIdx.y + j];\n"
+                      "}\n"
+                      "extern \"C\" __global__ void untouched(float *out)\n"
+                      "{\n"
+                      "    extern __shared__ float memory[];\n"
+                      "    out[threadIdx.x] = memory[threadIdx.x];\n"
+                      "}\n");
     enum { ROWS = 50, COLS = 70 };
     static float in[ROWS * COLS], out[ROWS * COLS];
     float *pin = in, *pout = out;
     int rows = ROWS, cols = COLS, wrong = 0;
     for (int i = 0; i < ROWS * COLS; i++)
         in[i] = (float)i;
-    sim_launch l = { { 3, 2, 1 }, { 32, 8, 1 }, 32 * 33 * 4, 32, 0 };
-    CHECK(run_grid(&b, "transpose", l, (void *[]){ &pin, &pout, &rows, &cols }) == 0);
+    sim_launch l = {{3, 2, 1}, {32, 8, 1}, 32 * 33 * 4, 32, 0};
+    CHECK(run_grid(&b, "transpose", l, (void *[]){&pin, &pout, &rows, &cols}) == 0);
     for (int r = 0; r < ROWS; r++)
         for (int c = 0; c < COLS; c++)
             wrong += out[c * ROWS + r] != in[r * COLS + c];
     CHECK(wrong == 0);
-    CHECK(run(&b, "untouched", 1, 32, 128, (void *[]){ &pout }) == 0);
+    CHECK(run(&b, "untouched", 1, 32, 128, (void *[]){&pout}) == 0);
     CHECK(out[0] != out[0] && out[31] != out[31]);
     discard(&b);
 }
 
 static void test_templates(void)
 {
-    static const char text[] =
-        "struct pair { int a; double b; };\n"
-        "namespace shop {\n"
-        "template <class T, int N> __global__ void fill(T *p, T v) { if (threadIdx.x < N) p[threadIdx.x] = v; }\n"
-        "__global__ void plain(int *p) { p[0] = 7; }\n"
-        "}\n"
-        "template <typename T> __global__ void twice(T *p) { p[threadIdx.x] *= 2; __syncthreads(); }\n"
-        "template __global__ void twice<double>(double *p);\n"
-        "__global__ void by_value(const __grid_constant__ pair s, double *p) { p[0] = s.a + s.b; }\n"
-        "__constant__ float table[4];\n"
-        "extern \"C\" __constant__ int limit;\n"
-        "__device__ int counter = 5;\n"
-        "extern \"C\" __global__ void look(float *p, int *q)\n"
-        "{\n"
-        "    auto square = [](float v) { return v * v; };\n"
-        "    p[threadIdx.x] = square(table[threadIdx.x]);\n"
-        "    if (threadIdx.x == 0) q[0] = limit + atomicAdd(&counter, 1);\n"
-        "}\n";
-    source s = { "templates.cu", text, NULL, NULL, "shop::fill<float, 4>" };
+    static const char text[] = "struct pair { int a; double b; };\n"
+                               "namespace shop {\n"
+                               "template <class T, int N> __global__ void fill(T *p, T v) { if (threadIdx.x < N) p[threadIdx.x] = v; }\n"
+                               "__global__ void plain(int *p) { p[0] = 7; }\n"
+                               "}\n"
+                               "template <typename T> __global__ void twice(T *p) { p[threadIdx.x] *= 2; __syncthreads(); }\n"
+                               "template __global__ void twice<double>(double *p);\n"
+                               "__global__ void by_value(const __grid_constant__ pair s, double *p) { p[0] = s.a + s.b; }\n"
+                               "__constant__ float table[4];\n"
+                               "extern \"C\" __constant__ int limit;\n"
+                               "__device__ int counter = 5;\n"
+                               "extern \"C\" __global__ void look(float *p, int *q)\n"
+                               "{\n"
+                               "    auto square = [](float v) { return v * v; };\n"
+                               "    p[threadIdx.x] = square(table[threadIdx.x]);\n"
+                               "    if (threadIdx.x == 0) q[0] = limit + atomicAdd(&counter, 1);\n"
+                               "}\n";
+    source s = {"templates.cu", text, NULL, NULL, "shop::fill<float, 4>"};
     build b = compile_with(&s, 3, usual_options);
     CHECK(b.result == 0);
     const char *lowered = NULL;
     CHECK(nvrtcGetLoweredName(b.program, s.expression, &lowered) == 0);
-    float p[4] = { 0 }, *pp = p, v = 3;
-    CHECK(run(&b, lowered, 1, 32, 0, (void *[]){ &pp, &v }) == 0 && p[0] == 3 && p[3] == 3);
-    double d[2] = { 1, 2 }, *pd = d;
-    CHECK(run(&b, "_Z5twiceIdEvPT_", 1, 2, 0, (void *[]){ &pd }) == 0 && d[0] == 2 && d[1] == 4);
-    int i[1] = { 0 }, *pi = i;
-    CHECK(run(&b, "_ZN4shop5plainEPi", 1, 1, 0, (void *[]){ &pi }) == 0 && i[0] == 7);
-    struct { int a; double b; } value = { 3, 0.5 };
-    CHECK(run(&b, "_Z8by_value4pairPd", 1, 1, 0, (void *[]){ &value, &pd }) == 0 && d[0] == 3.5);
+    float p[4] = {0}, *pp = p, v = 3;
+    CHECK(run(&b, lowered, 1, 32, 0, (void *[]){&pp, &v}) == 0 && p[0] == 3 && p[3] == 3);
+    double d[2] = {1, 2}, *pd = d;
+    CHECK(run(&b, "_Z5twiceIdEvPT_", 1, 2, 0, (void *[]){&pd}) == 0 && d[0] == 2 && d[1] == 4);
+    int i[1] = {0}, *pi = i;
+    CHECK(run(&b, "_ZN4shop5plainEPi", 1, 1, 0, (void *[]){&pi}) == 0 && i[0] == 7);
+    struct {
+        int a;
+        double b;
+    } value = {3, 0.5};
+    CHECK(run(&b, "_Z8by_value4pairPd", 1, 1, 0, (void *[]){&value, &pd}) == 0 && d[0] == 3.5);
     void *address;
     size_t bytes;
     CHECK(sim_module_global(b.module, "table", &address, &bytes) == 0 && bytes == 16);
-    memcpy(address, (float[]){ 1, 2, 3, 4 }, 16);
+    memcpy(address, (float[]){1, 2, 3, 4}, 16);
     CHECK(sim_module_global(b.module, "limit", &address, &bytes) == 0 && bytes == 4);
     *(int *)address = 100;
-    CHECK(run(&b, "look", 1, 4, 0, (void *[]){ &pp, &pi }) == 0 && p[3] == 16 && i[0] == 105);
+    CHECK(run(&b, "look", 1, 4, 0, (void *[]){&pp, &pi}) == 0 && p[3] == 16 && i[0] == 105);
     CHECK(sim_module_global(b.module, "nothing", &address, &bytes) == SIM_NOT_FOUND);
-    build other = compile_with(&s, 3, usual_options);       /* a second copy has variables of its own */
+    build other = compile_with(&s, 3, usual_options); /* a second copy has variables of its own */
     CHECK(sim_module_global(other.module, "limit", &address, &bytes) == 0 && *(int *)address == 0);
     discard(&other);
     discard(&b);
@@ -329,41 +327,41 @@ static void test_templates(void)
 static void test_atomics(void)
 {
     build b = compile("atomics.cu",
-        "extern \"C\" __global__ void histogram(const unsigned char *data, int n, unsigned *bins)\n"
-        "{\n"
-        "    __shared__ unsigned local[16];\n"
-        "    if (threadIdx.x < 16) local[threadIdx.x] = 0;\n"
-        "    __syncthreads();\n"
-        "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)\n"
-        "        atomicAdd(&local[data[i] & 15], 1);\n"
-        "    __syncthreads();\n"
-        "    if (threadIdx.x < 16) atomicAdd(&bins[threadIdx.x], local[threadIdx.x]);\n"
-        "}\n"
-        "extern \"C\" __global__ void all(int *i, float *f, double *d, unsigned long long *u, float4 *v)\n"
-        "{\n"
-        "    int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
-        "    atomicMax(&i[0], t); atomicMin(&i[1], -t); atomicOr(&i[2], 1 << t % 8); atomicAnd(&i[3], ~(1 << t % 8));\n"
-        "    atomicXor(&i[4], t); atomicSub(&i[5], 1); atomicAdd(f, 1.0f); atomicAdd(d, 0.5); atomicMax(u, 1ull << 40);\n"
-        "    atomicAdd(v, make_float4(1, 2, 3, 4));\n"
-        "    while (atomicCAS(&i[6], 0, 1) != 0) ;\n"
-        "    i[7] = i[7] + 1; __threadfence();\n"
-        "    atomicExch(&i[6], 0);\n"
-        "}\n");
+                      "extern \"C\" __global__ void histogram(const unsigned char *data, int n, unsigned *bins)\n"
+                      "{\n"
+                      "    __shared__ unsigned local[16];\n"
+                      "    if (threadIdx.x < 16) local[threadIdx.x] = 0;\n"
+                      "    __syncthreads();\n"
+                      "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)\n"
+                      "        atomicAdd(&local[data[i] & 15], 1);\n"
+                      "    __syncthreads();\n"
+                      "    if (threadIdx.x < 16) atomicAdd(&bins[threadIdx.x], local[threadIdx.x]);\n"
+                      "}\n"
+                      "extern \"C\" __global__ void all(int *i, float *f, double *d, unsigned long long *u, float4 *v)\n"
+                      "{\n"
+                      "    int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                      "    atomicMax(&i[0], t); atomicMin(&i[1], -t); atomicOr(&i[2], 1 << t % 8); atomicAnd(&i[3], ~(1 << t % 8));\n"
+                      "    atomicXor(&i[4], t); atomicSub(&i[5], 1); atomicAdd(f, 1.0f); atomicAdd(d, 0.5); atomicMax(u, 1ull << 40);\n"
+                      "    atomicAdd(v, make_float4(1, 2, 3, 4));\n"
+                      "    while (atomicCAS(&i[6], 0, 1) != 0) ;\n"
+                      "    i[7] = i[7] + 1; __threadfence();\n"
+                      "    atomicExch(&i[6], 0);\n"
+                      "}\n");
     enum { N = 5000 };
     static unsigned char data[N];
     unsigned char *pdata = data;
-    unsigned bins[16] = { 0 }, expected[16] = { 0 }, *pbins = bins;
+    unsigned bins[16] = {0}, expected[16] = {0}, *pbins = bins;
     int n = N;
     for (int i = 0; i < N; i++)
         expected[(data[i] = (unsigned char)(i * i >> 3)) & 15]++;
-    CHECK(run(&b, "histogram", 4, 64, 0, (void *[]){ &pdata, &n, &pbins }) == 0);
+    CHECK(run(&b, "histogram", 4, 64, 0, (void *[]){&pdata, &n, &pbins}) == 0);
     CHECK(memcmp(bins, expected, sizeof bins) == 0);
-    int i[8] = { 0, 0, 0, -1, 0, 0, 0, 0 }, *pi = i;
+    int i[8] = {0, 0, 0, -1, 0, 0, 0, 0}, *pi = i;
     float f = 0, *pf = &f, *v = aligned_alloc(16, 16);
     double d = 0, *pd = &d;
     unsigned long long u = 0, *pu = &u;
     memset(v, 0, 16);
-    CHECK(run(&b, "all", 4, 64, 0, (void *[]){ &pi, &pf, &pd, &pu, &v }) == 0);
+    CHECK(run(&b, "all", 4, 64, 0, (void *[]){&pi, &pf, &pd, &pu, &v}) == 0);
     CHECK(i[0] == 255 && i[1] == -255 && i[2] == 255 && i[3] == ~255 && i[4] == 0 && i[5] == -256 && i[7] == 256);
     CHECK(f == 256 && d == 128 && u == 1ull << 40 && v[0] == 256 && v[3] == 1024);
     free(v);
@@ -372,39 +370,39 @@ static void test_atomics(void)
 
 static void test_warps(void)
 {
-    build b = compile("warps.cu",
-        "extern \"C\" __global__ void compact(const int *in, int *out, int *count)\n"
-        "{\n"
-        "    int v = in[threadIdx.x], lane = threadIdx.x % 32;\n"
-        "    unsigned keep = __ballot_sync(~0u, v > 0);\n"
-        "    int base = 0;\n"
-        "    if (lane == 0) base = atomicAdd(count, __popc(keep));\n"
-        "    base = __shfl_sync(~0u, base, 0);\n"
-        "    if (v > 0) out[base + __popc(keep & ((1u << lane) - 1))] = v;\n"
-        "}\n"
-        "extern \"C\" __global__ void votes(unsigned *out)\n"
-        "{\n"
-        "    unsigned lane = threadIdx.x % 32;\n"
-        "    unsigned r[8];\n"
-        "    r[0] = __any_sync(~0u, lane == 9); r[1] = __all_sync(~0u, lane < 31);\n"
-        "    r[2] = __match_any_sync(~0u, lane / 8); r[3] = __reduce_add_sync(~0u, lane);\n"
-        "    r[4] = __reduce_max_sync(~0u, (int)lane - 40); r[5] = __shfl_up_sync(~0u, lane, 3, 16);\n"
-        "    r[6] = __shfl_xor_sync(~0u, lane, 5); r[7] = 0;\n"
-        "    if (lane < 12) r[7] = __shfl_xor_sync(0xfffu, lane, 1); else r[7] = __ballot_sync(~0xfffu, lane & 1);\n"
-        "    for (int i = 0; i < 8; i++) out[lane * 8 + i] = r[i];\n"
-        "}\n");
+    build b =
+        compile("warps.cu", "extern \"C\" __global__ void compact(const int *in, int *out, int *count)\n"
+                            "{\n"
+                            "    int v = in[threadIdx.x], lane = threadIdx.x % 32;\n"
+                            "    unsigned keep = __ballot_sync(~0u, v > 0);\n"
+                            "    int base = 0;\n"
+                            "    if (lane == 0) base = atomicAdd(count, __popc(keep));\n"
+                            "    base = __shfl_sync(~0u, base, 0);\n"
+                            "    if (v > 0) out[base + __popc(keep & ((1u << lane) - 1))] = v;\n"
+                            "}\n"
+                            "extern \"C\" __global__ void votes(unsigned *out)\n"
+                            "{\n"
+                            "    unsigned lane = threadIdx.x % 32;\n"
+                            "    unsigned r[8];\n"
+                            "    r[0] = __any_sync(~0u, lane == 9); r[1] = __all_sync(~0u, lane < 31);\n"
+                            "    r[2] = __match_any_sync(~0u, lane / 8); r[3] = __reduce_add_sync(~0u, lane);\n"
+                            "    r[4] = __reduce_max_sync(~0u, (int)lane - 40); r[5] = __shfl_up_sync(~0u, lane, 3, 16);\n"
+                            "    r[6] = __shfl_xor_sync(~0u, lane, 5); r[7] = 0;\n"
+                            "    if (lane < 12) r[7] = __shfl_xor_sync(0xfffu, lane, 1); else r[7] = __ballot_sync(~0xfffu, lane & 1);\n"
+                            "    for (int i = 0; i < 8; i++) out[lane * 8 + i] = r[i];\n"
+                            "}\n");
     int in[64], out[64], count = 0, *pin = in, *pout = out, *pcount = &count, sum = 0, expected = 0, positive = 0;
     for (int i = 0; i < 64; i++) {
         in[i] = i * 37 % 11 - 5;
         positive += in[i] > 0;
         expected += in[i] > 0 ? in[i] : 0;
     }
-    CHECK(run(&b, "compact", 1, 64, 0, (void *[]){ &pin, &pout, &pcount }) == 0);
+    CHECK(run(&b, "compact", 1, 64, 0, (void *[]){&pin, &pout, &pcount}) == 0);
     for (int i = 0; i < count; i++)
         sum += out[i];
     CHECK(count == positive && sum == expected);
     unsigned r[32][8], *pr = &r[0][0];
-    CHECK(run(&b, "votes", 1, 32, 0, (void *[]){ &pr }) == 0);
+    CHECK(run(&b, "votes", 1, 32, 0, (void *[]){&pr}) == 0);
     CHECK(r[3][0] == 1 && r[3][1] == 0 && r[9][2] == 0xff00 && r[5][3] == 496 && (int)r[5][4] == -9);
     CHECK(r[17][5] == 17 && r[19][5] == 16 && r[6][6] == 3 && r[4][7] == 5 && r[20][7] == 0xaaaaa000);
     discard(&b);
@@ -413,36 +411,36 @@ static void test_warps(void)
 static void test_conversions(void)
 {
     build b = compile("convert.cu",
-        "__device__ unsigned pack(float a, float b)\n"
-        "{\n"
-        "    unsigned d; asm volatile(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(d) : \"f\"(b), \"f\"(a)); return d;\n"
-        "}\n"
-        "__device__ unsigned short half(float a)\n"
-        "{\n"
-        "    unsigned short d; asm(\"cvt.rn.f16.f32 %0, %1;\\n\" : \"=h\"(d) : \"f\"(a)); return d;\n"
-        "}\n"
-        "extern \"C\" __global__ void convert(unsigned *out, const uint4 *in)\n"
-        "{\n"
-        "    float f; unsigned short h = half(1.5f); unsigned lane; uint4 v;\n"
-        "    asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h));\n"
-        "    asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(lane));\n"
-        "    asm volatile(\"ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4+16];\"\n"
-        "                 : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(in));\n"
-        "    out[0] = pack(1.0f, -2.0f); out[1] = half(65519.0f); out[2] = half(65520.0f); out[3] = half(5.9604645e-8f);\n"
-        "    out[4] = __float_as_uint(f); out[5] = lane; out[6] = v.x; out[7] = v.w;\n"
-        "    out[8] = __float2int_rn(2.5f); out[9] = __float2int_rz(-3e9f); out[10] = __float2uint_rn(-1.0f);\n"
-        "    out[11] = __float2int_rn(__int_as_float(0x7fc00000)); out[12] = __dp4a(0x01020304, 0x01010101, 5);\n"
-        "    out[13] = __byte_perm(0x33221100, 0x77665544, 0x5140); out[14] = __brev(1); out[15] = __clz(1);\n"
-        "    asm volatile(\"st.global.cs.v2.b32 [%0], {%1, %2};\" :: \"l\"(out + 16), \"r\"(11), \"r\"(12) : \"memory\");\n"
-        "    float e; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(e) : \"f\"(3.0f)); out[18] = (unsigned)e;\n"
-        "    asm(\"fma.rn.f32 %0, %1, %2, %0;\" : \"+f\"(e) : \"f\"(2.0f), \"f\"(4.0f)); out[19] = (unsigned)e;\n"
-        "}\n");
+                      "__device__ unsigned pack(float a, float b)\n"
+                      "{\n"
+                      "    unsigned d; asm volatile(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(d) : \"f\"(b), \"f\"(a)); return d;\n"
+                      "}\n"
+                      "__device__ unsigned short half(float a)\n"
+                      "{\n"
+                      "    unsigned short d; asm(\"cvt.rn.f16.f32 %0, %1;\\n\" : \"=h\"(d) : \"f\"(a)); return d;\n"
+                      "}\n"
+                      "extern \"C\" __global__ void convert(unsigned *out, const uint4 *in)\n"
+                      "{\n"
+                      "    float f; unsigned short h = half(1.5f); unsigned lane; uint4 v;\n"
+                      "    asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h));\n"
+                      "    asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(lane));\n"
+                      "    asm volatile(\"ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4+16];\"\n"
+                      "                 : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(in));\n"
+                      "    out[0] = pack(1.0f, -2.0f); out[1] = half(65519.0f); out[2] = half(65520.0f); out[3] = half(5.9604645e-8f);\n"
+                      "    out[4] = __float_as_uint(f); out[5] = lane; out[6] = v.x; out[7] = v.w;\n"
+                      "    out[8] = __float2int_rn(2.5f); out[9] = __float2int_rz(-3e9f); out[10] = __float2uint_rn(-1.0f);\n"
+                      "    out[11] = __float2int_rn(__int_as_float(0x7fc00000)); out[12] = __dp4a(0x01020304, 0x01010101, 5);\n"
+                      "    out[13] = __byte_perm(0x33221100, 0x77665544, 0x5140); out[14] = __brev(1); out[15] = __clz(1);\n"
+                      "    asm volatile(\"st.global.cs.v2.b32 [%0], {%1, %2};\" :: \"l\"(out + 16), \"r\"(11), \"r\"(12) : \"memory\");\n"
+                      "    float e; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(e) : \"f\"(3.0f)); out[18] = (unsigned)e;\n"
+                      "    asm(\"fma.rn.f32 %0, %1, %2, %0;\" : \"+f\"(e) : \"f\"(2.0f), \"f\"(4.0f)); out[19] = (unsigned)e;\n"
+                      "}\n");
     unsigned *out = aligned_alloc(16, 128), *in = aligned_alloc(16, 32);
     for (unsigned i = 0; i < 8; i++)
         in[i] = 100 + i;
-    CHECK(run(&b, "convert", 1, 1, 0, (void *[]){ &out, &in }) == 0);
-    static const unsigned expected[20] = { 0xc0003f80, 0x7bff, 0x7c00, 1, 0x3fc00000, 0, 104, 107, 2, 0x80000000, 0, 0,
-                                           15, 0x55114400, 0x80000000, 31, 11, 12, 8, 16 };
+    CHECK(run(&b, "convert", 1, 1, 0, (void *[]){&out, &in}) == 0);
+    static const unsigned expected[20] = {0xc0003f80, 0x7bff, 0x7c00, 1,          0x3fc00000, 0,  104, 107, 2, 0x80000000,
+                                          0,          0,      15,     0x55114400, 0x80000000, 31, 11,  12,  8, 16};
     for (int i = 0; i < 20; i++) {
         CHECK(out[i] == expected[i]);
         if (out[i] != expected[i])
@@ -526,8 +524,8 @@ static int gemm_wrong(build *b)
         a[i] = to_bf16(fa[i] = (float)(i * 7 % 13 - 6));
     for (int i = 0; i < K * N; i++)
         bb[i] = to_bf16(fb[i] = (float)(i * 5 % 17 - 8));
-    sim_launch l = { { N / 16, M / 32, 1 }, { 64, 1, 1 }, 0, 32, 0 };
-    CHECK(run_grid(b, "gemm", l, (void *[]){ &a, &bb, &pc, &n, &k }) == 0);
+    sim_launch l = {{N / 16, M / 32, 1}, {64, 1, 1}, 0, 32, 0};
+    CHECK(run_grid(b, "gemm", l, (void *[]){&a, &bb, &pc, &n, &k}) == 0);
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) {
             float sum = 0;
@@ -557,7 +555,7 @@ static void test_gemm(void)
 
 static void expect_error(const char *text, int code, const char *part)
 {
-    source s = { "broken.cu", text, NULL, NULL, NULL };
+    source s = {"broken.cu", text, NULL, NULL, NULL};
     build b = compile_with(&s, 3, usual_options);
     CHECK(b.result == code);
     CHECK_HAS(b.log, part);
@@ -575,24 +573,24 @@ static void test_errors(void)
     expect_error("__global__ void k(int *x)\n{\n    asm(\"add.s32 %0, %0, 1; add.s32 %0, %0, 1;\" : \"+r\"(x[0]));\n}\n", 6,
                  "broken.cu(3): error: the simulator takes one PTX instruction per asm");
     if (in_lane("address") || in_lane("thread"))
-        skipped++;                  /* the sanitizer's own names are unresolved, too, until the module is loaded */
+        skipped++; /* the sanitizer's own names are unresolved, too, until the module is loaded */
     else
         expect_error("__device__ int f(int);\nextern \"C\" __global__ void k(int *x) { x[0] = f(1); }\n", 6,
                      "unresolved extern function 'f(int)'");
-    source s = { "expr.cu", "template <class T> __global__ void k(T *x) { x[0] = 1; }\n", NULL, NULL, "nosuch<int>" };
+    source s = {"expr.cu", "template <class T> __global__ void k(T *x) { x[0] = 1; }\n", NULL, NULL, "nosuch<int>"};
     build b = compile_with(&s, 3, usual_options);
     CHECK(b.result == 6);
     CHECK_HAS(b.log, "nosuch");
     discard(&b);
-    source t = { "options.cu", "extern \"C\" __global__ void k(int *x) { x[0] = VALUE + __CUDA_ARCH__; }\n", NULL, NULL, NULL };
-    b = compile_with(&t, 2, (const char *const[]){ "-arch=sm_80", "--wrong-option=1" });
+    source t = {"options.cu", "extern \"C\" __global__ void k(int *x) { x[0] = VALUE + __CUDA_ARCH__; }\n", NULL, NULL, NULL};
+    b = compile_with(&t, 2, (const char *const[]){"-arch=sm_80", "--wrong-option=1"});
     CHECK(b.result == 5);
     CHECK_HAS(b.log, "--wrong-option=1");
     discard(&b);
-    b = compile_with(&t, 6, (const char *const[]){ "--gpu-architecture=compute_90", "-D", "VALUE=5", "--use_fast_math",
-                                                   "-Xptxas=-v", "-lineinfo" });
+    b = compile_with(&t, 6,
+                     (const char *const[]){"--gpu-architecture=compute_90", "-D", "VALUE=5", "--use_fast_math", "-Xptxas=-v", "-lineinfo"});
     int x = 0, *px = &x;
-    CHECK(b.result == 0 && run(&b, "k", 1, 1, 0, (void *[]){ &px }) == 0 && x == 905);
+    CHECK(b.result == 0 && run(&b, "k", 1, 1, 0, (void *[]){&px}) == 0 && x == 905);
     discard(&b);
 }
 
@@ -600,10 +598,10 @@ static void test_headers(void)
 {
     static const char text[] = "#include \"common.cuh\"\n#include <parts/more.cuh>\n"
                                "extern \"C\" __global__ void k(int *x) { x[0] = common(); }\n";
-    static const char *const names[] = { "common.cuh", "parts/more.cuh" };
-    const char *texts[] = { "__device__ inline int common() { return 42; }\n", "\n\nstatic int more = 1;\n" };
+    static const char *const names[] = {"common.cuh", "parts/more.cuh"};
+    const char *texts[] = {"__device__ inline int common() { return 42; }\n", "\n\nstatic int more = 1;\n"};
     for (int broken = 0; broken < 2; broken++) {
-        build b = { 0 };
+        build b = {0};
         size_t size;
         if (broken)
             texts[1] = "\n\nint more = nothing;\n";
@@ -667,7 +665,7 @@ static void test_faults(void)
     build b = compile("faults.cu", faults_text);
     float *x = aligned_alloc(16, 4096);
     int n = 20, sanitized = in_lane("address") || in_lane("thread");
-    void *args[] = { &x, &n };
+    void *args[] = {&x, &n};
     memset(x, 0, 4096);
     CHECK(run(&b, "trap", 2, 32, 0, args) == SIM_LAUNCH_FAILED);
     CHECK_HAS(failure, "kernel trap, block (");
@@ -708,29 +706,44 @@ static void test_faults(void)
 
 typedef struct planted {
     const char *lane, *name, *text;
-    const char *report[3];      /* what the report must hold */
+    const char *report[3]; /* what the report must hold */
     size_t shared;
 } planted;
 
 static const planted plants[] = {
-    { "address", "beyond_global", "extern \"C\" __global__ void k(float *x)\n{\n    x[threadIdx.x + 33] = 1;\n}\n",
-      { "heap-buffer-overflow", "beyond_global.cu:3" }, 0 },
-    { "address", "beyond_shared",
-      "__device__ void put(float *s, int i)\n{\n    s[i] = 1;\n}\n"
-      "extern \"C\" __global__ void k(float *x)\n{\n    __shared__ float s[32];\n    put(s, threadIdx.x + 1);\n"
-      "    __syncthreads();\n    x[threadIdx.x] = s[0];\n}\n",
-      { "global-buffer-overflow", "beyond_shared.cu:3" }, 0 },
-    { "address", "beyond_dynamic",
-      "extern \"C\" __global__ void k(float *x)\n{\n    extern __shared__ float s[];\n    s[threadIdx.x + 1] = 1;\n}\n",
-      { "heap-buffer-overflow", "beyond_dynamic.cu:4" }, 128 },
-    { "address", "misaligned", "extern \"C\" __global__ void k(float *x)\n{\n    *(float4 *)(x + 1) = make_float4(1, 2, 3, 4);\n}\n",
-      { "misaligned.cu:3", "misaligned address" }, 0 },
-    { "thread", "race",
-      "extern \"C\" __global__ void k(float *x)\n{\n    __shared__ float s[64];\n    s[threadIdx.x] = x[threadIdx.x];\n"
-      "    x[threadIdx.x] = s[threadIdx.x ^ 1];\n}\n",
-      { "data race", "race.cu:4", "race.cu:5" }, 0 },
-    { "thread", "race_of_blocks", "extern \"C\" __global__ void k(float *x)\n{\n    if (threadIdx.x == blockIdx.x) x[0] += 1;\n}\n",
-      { "data race", "race_of_blocks.cu:3" }, 0 },
+    {"address",
+     "beyond_global",
+     "extern \"C\" __global__ void k(float *x)\n{\n    x[threadIdx.x + 33] = 1;\n}\n",
+     {"heap-buffer-overflow", "beyond_global.cu:3"},
+     0},
+    {"address",
+     "beyond_shared",
+     "__device__ void put(float *s, int i)\n{\n    s[i] = 1;\n}\n"
+     "extern \"C\" __global__ void k(float *x)\n{\n    __shared__ float s[32];\n    put(s, threadIdx.x + 1);\n"
+     "    __syncthreads();\n    x[threadIdx.x] = s[0];\n}\n",
+     {"global-buffer-overflow", "beyond_shared.cu:3"},
+     0},
+    {"address",
+     "beyond_dynamic",
+     "extern \"C\" __global__ void k(float *x)\n{\n    extern __shared__ float s[];\n    s[threadIdx.x + 1] = 1;\n}\n",
+     {"heap-buffer-overflow", "beyond_dynamic.cu:4"},
+     128},
+    {"address",
+     "misaligned",
+     "extern \"C\" __global__ void k(float *x)\n{\n    *(float4 *)(x + 1) = make_float4(1, 2, 3, 4);\n}\n",
+     {"misaligned.cu:3", "misaligned address"},
+     0},
+    {"thread",
+     "race",
+     "extern \"C\" __global__ void k(float *x)\n{\n    __shared__ float s[64];\n    s[threadIdx.x] = x[threadIdx.x];\n"
+     "    x[threadIdx.x] = s[threadIdx.x ^ 1];\n}\n",
+     {"data race", "race.cu:4", "race.cu:5"},
+     0},
+    {"thread",
+     "race_of_blocks",
+     "extern \"C\" __global__ void k(float *x)\n{\n    if (threadIdx.x == blockIdx.x) x[0] += 1;\n}\n",
+     {"data race", "race_of_blocks.cu:3"},
+     0},
 };
 
 static void run_planted(const planted *p)
@@ -741,7 +754,7 @@ static void run_planted(const planted *p)
     build b = compile(name, p->text);
     memset(x, 0, 33 * 4);
     x = realloc(x, 33 * 4);
-    int code = run(&b, "k", 2, 32, p->shared, (void *[]){ &x });
+    int code = run(&b, "k", 2, 32, p->shared, (void *[]){&x});
     printf("the planted fault was not stopped: %d %s\n", code, failure);
 }
 
@@ -751,8 +764,8 @@ static char *run_child(const char *self, const char *lane, const char *setting, 
     char command[1024];
     size_t size = 0, used = 0;
     char *text = NULL;
-    snprintf(command, sizeof command, "%s%s%s %s%s%s %s 2>&1", lane ? "IGNIS_SIM_SANITIZE=" : "", lane ? lane : "",
-             setting, self, lane ? "_" : "", lane ? lane : "", what);
+    snprintf(command, sizeof command, "%s%s%s %s%s%s %s 2>&1", lane ? "IGNIS_SIM_SANITIZE=" : "", lane ? lane : "", setting, self,
+             lane ? "_" : "", lane ? lane : "", what);
     FILE *pipe = popen(command, "r");
     do {
         size = used + 65536;
@@ -784,10 +797,9 @@ static const struct {
     const char *name;
     void (*run)(void);
 } tests[] = {
-    { "saxpy", test_saxpy },           { "reduce", test_reduce },   { "transpose", test_transpose },
-    { "templates", test_templates },   { "atomics", test_atomics }, { "warps", test_warps },
-    { "conversions", test_conversions }, { "gemm", test_gemm },     { "errors", test_errors },
-    { "headers", test_headers },       { "faults", test_faults },
+    {"saxpy", test_saxpy},     {"reduce", test_reduce},   {"transpose", test_transpose},     {"templates", test_templates},
+    {"atomics", test_atomics}, {"warps", test_warps},     {"conversions", test_conversions}, {"gemm", test_gemm},
+    {"errors", test_errors},   {"headers", test_headers}, {"faults", test_faults},
 };
 
 static void run_tests(const char *only)
@@ -815,18 +827,18 @@ static void run_lane(const char *self, const char *lane, const char *setting)
         failed += f == 0;
         printf("%s\n", text);
     }
-    printf("lane %s%s: %d passed, %d failed, %.1f s\n", lane ? lane : "plain", setting, p, f, seconds() - start);
+    printf("lane %s %s: %d passed, %d failed, %.1f s\n", lane ? lane : "plain", setting, p, f, seconds() - start);
     free(text);
 }
 
 int main(int count, char **arguments)
 {
-    const char *what = count > 1 && !strchr(arguments[1], '/') ? arguments[1] : NULL;   /* not the folder from make */
+    const char *what = count > 1 && !strchr(arguments[1], '/') ? arguments[1] : NULL; /* not the folder from make */
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (size_t i = 0; what && i < sizeof plants / sizeof plants[0]; i++)
         if (strcmp(what, plants[i].name) == 0) {
             run_planted(&plants[i]);
-            return failed != 0;         /* 0 when nothing stopped it; the thread sanitizer changes that at exit */
+            return failed != 0; /* 0 when nothing stopped it; the thread sanitizer changes that at exit */
         }
     if (!what) {
         run_lane(arguments[0], NULL, "IGNIS_SIM_ORDER=forward");
