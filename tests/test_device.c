@@ -167,7 +167,7 @@ TEST(copies_go_between_devices)
 
 /* --- streams -------------------------------------------------------------------------------------------------- */
 
-TEST(own_stream_is_the_same_for_all_threads_of_a_device)
+TEST(each_device_has_one_own_stream)
 {
     void *own;
     SETUP(NULL);
@@ -176,12 +176,12 @@ TEST(own_stream_is_the_same_for_all_threads_of_a_device)
     CHECK(ignis_stream_current() == own);
     CHECK_OK(ignis_stream_use(NULL));
     CHECK(ignis_stream_current() == own);
-    if (ignis_device_count() < 2)
-        SKIP("the second half needs 2 devices");
-    CHECK_OK(ignis_device_use(1));
-    CHECK(ignis_stream_current() != own);
-    CHECK_OK(ignis_device_use(0));
-    CHECK(ignis_stream_current() == own);
+    if (ignis_device_count() > 1) {
+        CHECK_OK(ignis_device_use(1));
+        CHECK(ignis_stream_current() != own);
+        CHECK_OK(ignis_device_use(0));
+        CHECK(ignis_stream_current() == own);
+    }
 }
 
 TEST(work_goes_to_the_callers_stream)

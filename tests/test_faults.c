@@ -212,7 +212,8 @@ TEST(scenario_works)
 {
     host_counter counter;
     SETUP(NULL);
-    hold_context();
+    if (!test_is_memcheck())
+        hold_context();
     CHECK_OK(ignis_shutdown());
     host_counter_init(&counter);
     fault_reset_counts();
@@ -229,16 +230,31 @@ TEST(scenario_works)
     CHECK(fault_count("nvrtcCreateProgram") > 0);
 }
 
+/*  Objects that a failing call did not destroy would be reported as leaks. */
+#define NEEDS_NO_MEMCHECK() \
+    if (test_is_memcheck()) \
+    SKIP("what failing calls leave behind is meant, and the checker would report it")
+
 TEST(each_driver_call_fails_once)
 {
-    int calls = sweep_calls("cu", UNKNOWN, false, cache_dir);
+    int calls;
+    NEEDS_NO_MEMCHECK();
+    calls = sweep_calls("cu", UNKNOWN, false, cache_dir);
     printf("    %d driver calls\n", calls);
     CHECK(calls > 20 && calls < LIMIT - 1);
 }
 
-TEST(each_driver_call_runs_out_of_memory_once) { CHECK(sweep_calls("cu", OUT_OF_MEMORY, false, cache_dir) > 20); }
+TEST(each_driver_call_runs_out_of_memory_once)
+{
+    NEEDS_NO_MEMCHECK();
+    CHECK(sweep_calls("cu", OUT_OF_MEMORY, false, cache_dir) > 20);
+}
 
-TEST(each_driver_call_and_all_after_it_fail) { CHECK(sweep_calls("cu", ILLEGAL_ADDRESS, true, cache_dir) > 20); }
+TEST(each_driver_call_and_all_after_it_fail)
+{
+    NEEDS_NO_MEMCHECK();
+    CHECK(sweep_calls("cu", ILLEGAL_ADDRESS, true, cache_dir) > 20);
+}
 
 TEST(each_nvrtc_call_fails_once)
 {
