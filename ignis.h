@@ -1862,6 +1862,7 @@ static struct ignis__loaded {
     char path[1024];        /* what it was opened by */
     char wanted[1024];      /* ignis_desc's path, "" for a search */
     int version, found;
+    uint64_t release;       /* the exact version, for cache keys */
 } ignis__libraries[IGNIS_LIBRARY_COUNT];
 
 static ignis__mutex ignis__loader_lock = IGNIS__MUTEX_INIT;
@@ -2039,19 +2040,26 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
 
 #endif /* IGNIS_LINK_CUDA */
 
-static int ignis__library_version(ignis_library which)
+/*  Reads the version, as 1000 * major + 10 * minor, and exactly. */
+static void ignis__library_read_version(ignis_library which, struct ignis__loaded *library)
 {
     int version = 0, minor = 0;
+    size_t packed;
     switch (which) {
     case IGNIS_LIBRARY_CUDA:
         IGNIS__CUDA(cuDriverGetVersion, (&version));
-        return version;
+        library->version = version;
+        library->release = (uint64_t)version;
+        break;
     case IGNIS_LIBRARY_NVRTC:
         IGNIS__NVRTC(nvrtcVersion, (&version, &minor));
-        return version * 1000 + minor * 10;
+        library->version = version * 1000 + (minor < 100 ? minor : 99) * 10;
+        library->release = (uint64_t)version << 32 | (uint32_t)minor;
+        break;
     default:
-        version = (int)ignis__cublaslt.cublasLtGetVersion(); /* 13 01 00 as 130100, since 11.x; 10000 a major before */
-        return version >= 100000 ? version / 10000 * 1000 + version / 100 % 100 * 10 : version;
+        packed = ignis__cublaslt.cublasLtGetVersion(); /* 130100 for 13.1.0; 11401 for 11.4.1 */
+        library->version = (int)(packed >= 100000 ? packed / 10000 * 1000 + packed / 100 % 100 * 10 : packed / 1000 * 1000 + packed / 100 % 10 * 10);
+        library->release = packed;
     }
 }
 
@@ -2066,7 +2074,7 @@ static bool ignis__library_load(const char *call, ignis_library which)
     if (!ignis__atomic_load(&library->loaded)) {
         ok = ignis__library_find(call, which, library);
         if (ok) {
-            library->version = ignis__library_version(which);
+            ignis__library_read_version(which, library);
             ignis__atomic_store(&library->loaded, 1);
             ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call, ignis__library_specs[which].title, library->path,
                         library->version / 1000, library->version % 1000 / 10);
@@ -4971,6 +4979,9 @@ static char *ignis__source_join(const ignis__source *source)
     return text;
 }
 
+/*  Sources that others include. NVRTC gets them from memory, by their names. */
+static bool ignis__source_is_header(int source) { return strstr(ignis__sources[source].name, ".cuh") != NULL; }
+
 /* --- the disk cache ----------------------------------------------------------------------------------------------- */
 
 /*  One file an image, named by its key: a header, the lowered name, the image. A file is written under another name and then
@@ -5158,9 +5169,15 @@ static void ignis__image_key(const ignis__program *program, const ignis__device 
     int i;
     key[0] = IGNIS__HASH_START;
     key[1] = ~IGNIS__HASH_START;
-    snprintf(facts, sizeof facts, "%016llx nvrtc %d sm %d.%d", (unsigned long long)ignis__sources[IGNIS__SOURCE_IGNIS_CUH].hash, ignis__libraries[IGNIS_LIBRARY_NVRTC].version,
+    snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d", (unsigned long long)ignis__libraries[IGNIS_LIBRARY_NVRTC].release,
              device->info.compute_major, device->info.compute_minor);
     ignis__key_add(key, facts);
+    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
+        if (!ignis__source_is_header(i))
+            continue;
+        snprintf(facts, sizeof facts, "%016llx", (unsigned long long)ignis__sources[i].hash);
+        ignis__key_add(key, facts);
+    }
     ignis__key_add(key, program->source);
     ignis__key_add(key, program->name);
     ignis__key_add(key, program->entry ? program->entry : "");
@@ -5254,22 +5271,33 @@ static bool ignis__image_fetch(const char *call, const ignis__program *program, 
 
 static bool ignis__image_compile(const char *call, const ignis__program *program, const ignis__device *device, ignis__image *image)
 {
-    const ignis__source *common = &ignis__sources[IGNIS__SOURCE_IGNIS_CUH];
     const char *options[IGNIS__MAX_OPTIONS + 3];
+    const char *names[IGNIS__SOURCE_COUNT];
+    char *headers[IGNIS__SOURCE_COUNT];
     char arch[32];
-    char *header;
     void *handle = NULL;
-    int error, count;
+    int error, count, i, header_count = 0;
     bool is_ptx, ok;
     if (!ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx))
         return false;
-    header = ignis__source_join(common);
-    if (!header) {
-        ignis__fail_host_memory(call, 1);
+    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
+        if (!ignis__source_is_header(i))
+            continue;
+        names[header_count] = ignis__sources[i].name;
+        headers[header_count] = ignis__source_join(&ignis__sources[i]);
+        if (!headers[header_count++])
+            ignis__fail_host_memory(call, 1);
+    }
+    for (i = 0; i < header_count && headers[i]; i++)
+        ;
+    if (i < header_count) {
+        while (header_count > 0)
+            ignis__free(headers[--header_count]);
         return false;
     }
     count = ignis__options_gather(program, arch, options);
-    error = IGNIS__NVRTC(nvrtcCreateProgram, (&handle, program->source, program->name, 1, (const char *const *)&header, &common->name));
+    error = IGNIS__NVRTC(nvrtcCreateProgram,
+                         (&handle, program->source, program->name, header_count, (const char *const *)(void *)headers, names));
     ok = error == 0;
     if (!ok)
         ignis__nvrtc_fail(call, "nvrtcCreateProgram", error);
@@ -5283,7 +5311,8 @@ static bool ignis__image_compile(const char *call, const ignis__program *program
     }
     if (handle)
         (void)IGNIS__NVRTC(nvrtcDestroyProgram, (&handle));
-    ignis__free(header);
+    while (header_count > 0)
+        ignis__free(headers[--header_count]);
     return ok;
 }
 
@@ -6342,11 +6371,11 @@ static bool ignis__library_want(const char *call, ignis_library library, const c
 static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 {
     static bool fork_watched;
+    ignis__global.logger = desc->logger;
+    ignis__global.verbose = desc->verbose || ignis__env_flag("IGNIS_VERBOSE");
     if (!ignis__desc_check(call, desc))
         return ignis__failed();
     ignis__allocator = desc->allocator;
-    ignis__global.logger = desc->logger;
-    ignis__global.verbose = desc->verbose || ignis__env_flag("IGNIS_VERBOSE");
     if (!ignis__library_want(call, IGNIS_LIBRARY_CUDA, desc->cuda_library) || !ignis__library_want(call, IGNIS_LIBRARY_NVRTC, desc->nvrtc_library) ||
         !ignis__library_want(call, IGNIS_LIBRARY_CUBLASLT, desc->cublas_library) || !ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
