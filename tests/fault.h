@@ -58,13 +58,15 @@ static inline int fault_take(const char *name)
 
 static inline int fault_note(const char *name, int result)
 {
+    pthread_mutex_lock(&fault.lock);
     if (result == 0) {
-        pthread_mutex_lock(&fault.lock);
         fault.table[fault__find(name)].done++;
         if (fault.until && strcmp(fault.until, name) == 0)
             fault.at = 0;
-        pthread_mutex_unlock(&fault.lock);
+    } else {
+        fault.table[fault__find(name)].failed++;
     }
+    pthread_mutex_unlock(&fault.lock);
     return result;
 }
 
@@ -80,7 +82,7 @@ static inline void fault_arm(const char *prefix, int at, int code)
 
 static inline void fault_disarm(void) { fault_arm("", 0, 0); }
 
-/*  How often a function succeeded, and how often it was made to fail, since fault_reset_counts. */
+/*  How often a function succeeded, and how often it failed or was made to, since fault_reset_counts. */
 static inline int fault_count(const char *name) { return fault.table[fault__find(name)].done; }
 static inline int fault_failed(const char *name) { return fault.table[fault__find(name)].failed; }
 static inline void fault_reset_counts(void) { memset(fault.table, 0, sizeof fault.table); }

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+enum { PER_THREAD = 2 }; /* CU_STREAM_PER_THREAD */
 enum { OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700, UNKNOWN = 999, LIMIT = 2000 };
 
 static const char *const source = "extern \"C\" __global__ void twice(float *x, int n)\n"
@@ -49,7 +50,7 @@ static void run_scenario(const char *cache, host_counter *counter)
     ignis_kernel_desc kernel_desc;
     ignis_launch launch;
     ignis_arg args[2];
-    ignis_array a, copy, view, wide;
+    ignis_array a, copy, view, wide, other;
     ignis_kernel kernel;
     float data[24];
     double back[24];
@@ -84,12 +85,23 @@ static void run_scenario(const char *cache, host_counter *counter)
     copy = ignis_array_clone(a);
     view = ignis_array_slice(a, 0, 0, 2);
     ignis_array_write_rows(copy, view, 2); /* rows 0 and 1 of a go to rows 2 and 3 */
-    view.id ? (void)ignis_array_free(view) : (void)0;
+    ignis_array_free(view);
     view = ignis_array_slice(a, 0, 2, 2);
     ignis_array_write_rows(copy, view, 0);
     wide = ignis_array_cast(copy, IGNIS_F64);
     if (ignis_array_to_host(wide, back, IGNIS_F64, 24) == IGNIS_OK)
         complete = ignis_status_last() == IGNIS_OK;
+    ignis_stream_use((char *)NULL + PER_THREAD);
+    other = ignis_array_clone(a); /* a is now in use on two streams */
+    ignis_array_free(other);
+    ignis_stream_use(NULL);
+    if (ignis_device_count() > 1) {
+        ignis_device_use(1);
+        other = ignis_array_create(&array_desc);
+        ignis_array_copy(other, a);
+        ignis_device_use(0);
+        ignis_array_free(other);
+    }
     ignis_contract_acquire(a, IGNIS_OWNER_NVCCL);
     ignis_contract_release(a, IGNIS_OWNER_NVCCL);
     ignis_array_unpin(a);
@@ -104,7 +116,7 @@ static void run_scenario(const char *cache, host_counter *counter)
     keep_result(complete, back, complete ? 24 : 0);
 }
 
-/*  Creating and destroying calls. A destroying call that was made to fail leaves its object with the driver, and when every call
+/*  Creating and destroying calls. A destroying call that fails leaves its object with the driver, and when every call
     fails, a context that is lost takes its objects with it. */
 static void check_balance(bool sticky)
 {
@@ -224,6 +236,7 @@ TEST(scenario_works)
     CHECK(fault_count("cuMemAlloc_v2") > 0);
     CHECK(fault_count("cuMemHostAlloc") > 0);
     CHECK(fault_count("cuStreamCreate") > 0);
+    CHECK(fault_count("cuEventCreate") > 0);
     CHECK(fault_count("cuModuleLoadData") > 0);
     CHECK(fault_count("cuLaunchKernel") > 0);
     CHECK(fault_count("cuDevicePrimaryCtxRetain") > 0);
@@ -263,7 +276,7 @@ TEST(each_nvrtc_call_fails_once)
     CHECK(calls >= 5);
 }
 
-static void sweep_host_memory(bool all)
+static void sweep_host_memory(const char *cache, bool all)
 {
     host_counter counter;
     int at, failures = test__state.failures;
@@ -274,7 +287,7 @@ static void sweep_host_memory(bool all)
         counter.all = all;
         fault_reset_counts();
         fault_disarm();
-        run_scenario(cache_dir, &counter);
+        run_scenario(cache, &counter);
         check_run(&counter, "host allocation", at, false);
         check_balance(false);
         if (!counter.failed)
@@ -284,9 +297,11 @@ static void sweep_host_memory(bool all)
     CHECK(at > 5 && at < LIMIT);
 }
 
-TEST(each_host_allocation_fails_once) { sweep_host_memory(false); }
+TEST(each_host_allocation_fails_once) { sweep_host_memory(cache_dir, false); }
 
-TEST(each_host_allocation_and_all_after_it_fail) { sweep_host_memory(true); }
+TEST(each_host_allocation_and_all_after_it_fail) { sweep_host_memory(cache_dir, true); }
+
+TEST(each_host_allocation_fails_once_without_a_cache) { sweep_host_memory("off", false); }
 
 TEST(scenario_still_works)
 {

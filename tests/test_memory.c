@@ -496,13 +496,10 @@ TEST(pinned_memory_can_run_out)
     CHECK_OK(ignis_array_free(a));
 }
 
-TEST(bypass_makes_each_block_a_driver_allocation)
+static void check_bypass(void)
 {
-    ignis_desc desc = test_desc(NULL);
     ignis_memory_info info;
     int i;
-    desc.memory_bypass = true;
-    SETUP(&desc);
     for (i = 1; i <= 5; i++) {
         ignis_array a = block(10000), b = block(20000);
         info = memory();
@@ -516,6 +513,24 @@ TEST(bypass_makes_each_block_a_driver_allocation)
     CHECK_INT(info.cache_hits, 0);
     CHECK_INT(info.driver_frees, 10);
     CHECK_INT(info.reserved_bytes, 0);
+}
+
+TEST(bypass_makes_each_block_a_driver_allocation)
+{
+    ignis_desc desc = test_desc(NULL);
+    desc.memory_bypass = true;
+    SETUP(&desc);
+    check_bypass();
+}
+
+TEST(bypass_can_come_from_the_environment)
+{
+    bool was_set = test_is_bypass();
+    setenv("IGNIS_MEMORY_BYPASS", "1", 1);
+    SETUP(NULL);
+    if (!was_set)
+        unsetenv("IGNIS_MEMORY_BYPASS");
+    check_bypass();
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

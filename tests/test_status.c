@@ -265,6 +265,14 @@ TEST(verbose_adds_information)
     CHECK_OK(ignis_shutdown());
     CHECK_INT(quiet, 0);
     CHECK(seen.infos > 0);
+    seen.infos = 0;
+    desc.verbose = false;
+    setenv("IGNIS_VERBOSE", "1", 1);
+    SETUP(&desc);
+    unsetenv("IGNIS_VERBOSE");
+    CHECK_OK(ignis_kernel_free(compile(scale_source, "scale")));
+    CHECK_OK(ignis_shutdown());
+    CHECK(seen.infos > 0);
 }
 
 /*  What fn writes to file descriptor 2 */
