@@ -58,6 +58,10 @@ $(OUT)/%: examples/%.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
+$(OUT)/%: examples/%.cu $(HEADERS)
+	@mkdir -p $(OUT)
+	$(NVCC) -I. $< -o $@
+
 $(OUT)/test_%: tests/test_%.c tests/test.h $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
@@ -66,8 +70,13 @@ $(OUT)/%: bench/%.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
 
-run: $(SIMULATOR) $(OUT)/hello $(OUT)/custom_kernel $(OUT)/memory_contract
-	@for example in hello custom_kernel memory_contract; do \
+# The example that mixes in cudart code needs nvcc, and a GPU that cudart sees too.
+RUN := hello custom_kernel memory_contract
+NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+RUN += $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
+
+run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN))
+	@for example in $(RUN); do \
 	    echo "== $$example, on the $(DEVICE)"; $(OUT)/$$example || exit 1; done
 
 test: $(SIMULATOR) $(TESTS)

@@ -96,6 +96,7 @@ if has nvcc; then
     job "$nvcc -c $src/together.c -o %o.o $with $implement -DIGNIS_STATIC"
     job "$nvcc -c $src/twice.c -o %o.o $with"
     job "$nvcc $src/ignis.c -o %o -DWITH_MAIN $implement && %o"
+    job "$nvcc examples/interop_cudart.cu -o %o"
 fi
 
 # The Windows branch compiles and links.
