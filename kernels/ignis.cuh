@@ -8,6 +8,9 @@
         conversion   ignis_convert<To>(x)
         packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store, ignis_store_streaming
         reductions   ignis_warp_sum, ignis_warp_max, ignis_block_sum, ignis_block_max
+        random       ignis_philox
+        map          ignis_map, ignis_spread, ignis_random_words
+        rows         ignis_row, ignis_warp_team, ignis_block_team, ignis_load_any, ignis_exp, ignis_index
 */
 #ifndef IGNIS_CUH
 #define IGNIS_CUH
@@ -51,7 +54,29 @@ __device__ inline uint16_t ignis_ptx_cvt_rn_bf16_f32(float value)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
+
+__device__ inline uint32_t ignis_ptx_cvt_rn_bf16x2_f32(float high, float low)
+{
+    uint32_t bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+__device__ inline uint32_t ignis_ptx_cvt_rn_f16x2_f32(float high, float low)
+{
+    uint32_t bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
 #endif
+
+/*  2 to the power of x, to 2 units in the last place; subnormal results are 0. */
+__device__ inline float ignis_ptx_ex2_ftz(float x)
+{
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
 
 __device__ inline uint4 ignis_ptx_ld_no_allocate(const uint4 *from)
 {
@@ -241,11 +266,16 @@ template <typename To, typename From> __device__ inline To ignis_convert(From x)
 
 /*  A few elements that are loaded and stored by one instruction: 1, 2, 4, 8 or 16 bytes, and aligned to that. */
 template <typename T, int N = 16 / sizeof(T)> struct alignas(N * sizeof(T)) ignis_pack {
+    static constexpr int count = N;
     T at[N];
 
     __device__ T &operator[](int i) { return at[i]; }
     __device__ const T &operator[](int i) const { return at[i]; }
 };
+
+/*  The elements of a type of packs, or of a reference to one. */
+template <typename Pack> static constexpr int ignis_pack_count = Pack::count;
+template <typename Pack> static constexpr int ignis_pack_count<Pack &> = Pack::count;
 
 /*  The word that carries so many bytes. */
 template <int bytes> struct ignis_word_of;
@@ -305,6 +335,37 @@ template <int N, typename T> __device__ inline void ignis_store_streaming(T *to,
     __stcs((typename ignis_word_of<sizeof(pack)>::type *)to, ignis_word(pack));
 }
 
+/*  Two numbers as two 16-bit ones, the first in the lower half. */
+template <typename T> __device__ inline uint32_t ignis_round_two(float first, float second)
+{
+#if __CUDA_ARCH__ >= 800
+    if constexpr (ignis_is_same<T, ignis_bf16>)
+        return ignis_ptx_cvt_rn_bf16x2_f32(second, first);
+    else
+        return ignis_ptx_cvt_rn_f16x2_f32(second, first);
+#else
+    return T(first).bits | (uint32_t)T(second).bits << 16;
+#endif
+}
+
+/*  Numbers as a pack, each rounded once; 16-bit types two at a time where there is an instruction for that. */
+template <typename T, int N, typename From> __device__ inline ignis_pack<T, N> ignis_pack_round(const From (&x)[N])
+{
+    ignis_pack<T, N> pack;
+    if constexpr (ignis_is_half<T> && ignis_is_same<From, float> && N % 2 == 0) {
+        uint32_t words[N / 2];
+#pragma unroll
+        for (int i = 0; i < N; i += 2)
+            words[i / 2] = ignis_round_two<T>(x[i], x[i + 1]);
+        memcpy(&pack, words, sizeof(pack));
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            pack[i] = T(x[i]);
+    }
+    return pack;
+}
+
 /*  Whether p may be accessed in packs of so many bytes. */
 __device__ inline bool ignis_is_aligned(const void *p, int bytes) { return (size_t)p % bytes == 0; }
 
@@ -357,5 +418,378 @@ template <typename T> __device__ inline T ignis_warp_sum(T x) { return ignis_war
 template <typename T> __device__ inline T ignis_warp_max(T x) { return ignis_warp_reduce<ignis_max>(x); }
 template <typename T> __device__ inline T ignis_block_sum(T x) { return ignis_block_reduce<ignis_sum>(x); }
 template <typename T> __device__ inline T ignis_block_max(T x) { return ignis_block_reduce<ignis_max>(x); }
+
+/* >>random ------------------------------------------------------------------------------------------------------ */
+
+/*  Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC 2011): four random words that
+    are a function of a 128-bit counter and a 64-bit key alone, so any thread can make the numbers of any element. */
+__device__ inline uint4 ignis_philox(uint4 counter, uint2 key)
+{
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const uint32_t high_x = __umulhi(0xD2511F53u, counter.x), low_x = 0xD2511F53u * counter.x;
+        const uint32_t high_z = __umulhi(0xCD9E8D57u, counter.z), low_z = 0xCD9E8D57u * counter.z;
+        counter = make_uint4(high_z ^ counter.y ^ key.x, low_z, high_x ^ counter.w ^ key.y, low_x);
+        key.x += 0x9E3779B9u;
+        key.y += 0xBB67AE85u;
+    }
+    return counter;
+}
+
+/* >>map --------------------------------------------------------------------------------------------------------- */
+
+/*  ignis_map(n, op, dst, src...) - dst[i] = op(src[i]...) for the n elements of a grid's arrays, of any element types.
+    Launched with blocks of IGNIS_MAP_THREADS threads, each of which does IGNIS_TILE elements: grid = ceil(n / IGNIS_TILE).
+    A source is an array, or one of the readers below, which make up the element. dst may be a source. Pointers are aligned to
+    their elements; where they are aligned to packs too, packs are used. */
+
+#define IGNIS_MAP_THREADS 256
+
+/* What a benchmark may vary; powers of two. */
+#ifndef IGNIS_TILE
+#define IGNIS_TILE 4096 /* elements of a block; the host computes the grid from it */
+#endif
+#ifndef IGNIS_PACK_BYTES
+#define IGNIS_PACK_BYTES 16 /* bytes that a thread moves at a time, of the widest type at hand */
+#endif
+#ifndef IGNIS_PACKS_IN_FLIGHT
+#define IGNIS_PACKS_IN_FLIGHT 4 /* packs of each source that a thread loads before it stores the first result */
+#endif
+#ifndef IGNIS_LOAD
+#define IGNIS_LOAD ignis_load_streaming
+#endif
+#ifndef IGNIS_STORE
+#define IGNIS_STORE ignis_store_streaming
+#endif
+
+/*  A reader has the bytes of an element in memory; packs<N>(), whether it can be read in packs of N; start<step>(at), which goes
+    to an element; and next<N, step>(), which gives N elements from there and goes step elements on. at is a multiple of N. */
+
+/*  Reader of an array. */
+template <typename T> struct ignis_each {
+    static constexpr int element_bytes = sizeof(T);
+    const T *from;
+
+    template <int N> __device__ bool packs() const { return ignis_is_aligned(from, N * sizeof(T)); }
+    template <int step> __device__ void start(long long at) { from += at; }
+    template <int N, int step> __device__ ignis_pack<T, N> next()
+    {
+        const ignis_pack<T, N> pack = IGNIS_LOAD<N>(from);
+        from += step;
+        return pack;
+    }
+};
+
+/*  Reader that spreads an array [outer, inner] over [outer, n, inner], with span = n * inner: element i is
+    from[i / span * inner + i % inner]. A row [cols] over [rows, cols] is span = rows * cols, inner = cols; a scalar is inner = 1. */
+template <typename T> struct ignis_spread {
+    static constexpr int element_bytes = sizeof(T);
+    const T *from; /* later: the row at hand */
+    long long span, inner;
+    long long at_span, at_inner;                 /* position in the span and in the row */
+    long long step_from, step_span, step_inner;  /* what a step adds to them */
+
+    __device__ ignis_spread(const T *from, long long span, long long inner) : from(from), span(span), inner(inner) {}
+    template <int N> __device__ bool packs() const { return true; }
+    template <int step> __device__ void start(long long at)
+    {
+        from += at / span * inner;
+        at_span = at % span;
+        at_inner = at % inner;
+        step_from = step / span * inner;
+        step_span = step % span;
+        step_inner = step % inner;
+    }
+    template <int N, int step> __device__ ignis_pack<T, N> next()
+    {
+        ignis_pack<T, N> pack;
+        if (inner % N == 0 && ignis_is_aligned(from, N * sizeof(T)))
+            pack = ignis_load<N>(from + at_inner);
+        else if (inner == 1 && at_span + N <= span)
+            pack = splat<N>(from[0]);
+        else
+            pack = gather<N>();
+        from += step_from;
+        at_span += step_span;
+        at_inner += step_inner;
+        if (at_span >= span) {
+            at_span -= span;
+            from += inner;
+        }
+        if (at_inner >= inner)
+            at_inner -= inner;
+        return pack;
+    }
+
+  private:
+    template <int N> static __device__ ignis_pack<T, N> splat(T value)
+    {
+        ignis_pack<T, N> pack;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            pack[i] = value;
+        return pack;
+    }
+    template <int N> __device__ ignis_pack<T, N> gather() const
+    {
+        ignis_pack<T, N> pack;
+        const T *row = from;
+        long long column = at_inner, left = span - at_span;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            pack[i] = row[column];
+            if (++column == inner)
+                column = 0;
+            if (--left == 0) {
+                left = span;
+                row += inner;
+            }
+        }
+        return pack;
+    }
+};
+
+/*  Reader of random words: that of element i is word i % 4 of Philox with the key seed at the counter whose lower half is
+    first + i / 4, and whose upper half is stream. */
+struct ignis_random_words {
+    static constexpr int element_bytes = 0;
+    uint64_t seed, first, stream;
+    uint64_t at;
+
+    __device__ ignis_random_words(uint64_t seed, uint64_t first, uint64_t stream) : seed(seed), first(first), stream(stream) {}
+    template <int N> __device__ bool packs() const { return true; }
+    template <int step> __device__ void start(long long element) { at = element; }
+    __device__ uint4 four(int i = 0) const /* the words of the four elements that at + i is one of */
+    {
+        const uint64_t counter = first + (at + i) / 4;
+        return ignis_philox(make_uint4((uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)),
+                            make_uint2((uint32_t)seed, (uint32_t)(seed >> 32)));
+    }
+    template <int N, int step> __device__ ignis_pack<uint32_t, N> next()
+    {
+        ignis_pack<uint32_t, N> pack;
+        if constexpr (N < 4) {
+            const uint4 words = four();
+            const uint32_t rest = at % 4;
+            if constexpr (N == 1)
+                pack[0] = rest == 0 ? words.x : rest == 1 ? words.y : rest == 2 ? words.z : words.w;
+            else
+                pack[0] = rest == 0 ? words.x : words.z, pack[1] = rest == 0 ? words.y : words.w;
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i += 4) {
+                const uint4 words = four(i);
+                pack[i] = words.x, pack[i + 1] = words.y, pack[i + 2] = words.z, pack[i + 3] = words.w;
+            }
+        }
+        at += step;
+        return pack;
+    }
+};
+
+template <typename T> __device__ inline ignis_each<T> ignis_reader(const T *array) { return {array}; }
+template <typename T> __device__ inline ignis_each<T> ignis_reader(T *array) { return {array}; }
+template <typename Reader> __device__ inline Reader ignis_reader(Reader reader) { return reader; }
+
+template <int... sizes> constexpr int ignis_largest()
+{
+    int largest = 1;
+    ((largest = sizes > largest ? sizes : largest), ...);
+    return largest;
+}
+
+template <typename D, int N, typename Op, typename... S>
+__device__ inline ignis_pack<D, N> ignis_map_pack(Op op, const ignis_pack<S, N> &...src)
+{
+    ignis_pack<D, N> result;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        result[i] = op(src[i]...);
+    return result;
+}
+
+/*  This thread's share of a tile, in packs of N elements, from the element at on. The packs of its neighbours come before its
+    next one, so that a warp's accesses lie together. Unless the tile is whole, only the first left elements from there exist. */
+template <int N, bool whole, typename Op, typename D, typename... Readers>
+__device__ inline void ignis_map_share(long long at, int left, Op op, D *dst, Readers... src)
+{
+    constexpr int step = IGNIS_MAP_THREADS * N;
+    constexpr int packs = IGNIS_TILE / step;
+    constexpr int in_flight = packs < IGNIS_PACKS_IN_FLIGHT ? packs : IGNIS_PACKS_IN_FLIGHT;
+
+    dst += at;
+    (src.template start<step>(at), ...);
+#pragma unroll 1
+    for (int round = 0; round < packs / in_flight; round++) {
+        ignis_pack<D, N> result[in_flight];
+#pragma unroll
+        for (int i = 0; i < in_flight; i++)
+            if (whole || i * step < left)
+                result[i] = ignis_map_pack<D, N>(op, src.template next<N, step>()...);
+#pragma unroll
+        for (int i = 0; i < in_flight; i++)
+            if (whole || i * step < left)
+                IGNIS_STORE(dst + i * step, result[i]);
+
+        left -= in_flight * step;
+        dst += in_flight * step;
+    }
+}
+
+template <typename Op, typename D, typename... Readers>
+__device__ inline void ignis_map_tile(long long n, Op op, D *dst, Readers... src)
+{
+    constexpr int N = IGNIS_PACK_BYTES / ignis_largest<sizeof(D), Readers::element_bytes...>();
+    const long long first = (long long)blockIdx.x * IGNIS_TILE;
+    const bool whole = first + IGNIS_TILE <= n;
+    const bool aligned = ignis_is_aligned(dst, N * sizeof(D)) && (src.template packs<N>() && ...);
+
+    if (whole && aligned)
+        ignis_map_share<N, true>(first + threadIdx.x * N, IGNIS_TILE, op, dst, src...);
+    else
+        ignis_map_share<1, false>(first + threadIdx.x, (int)min(n - first - threadIdx.x, (long long)IGNIS_TILE), op, dst, src...);
+}
+
+template <typename Op, typename D, typename... S> __device__ inline void ignis_map(long long n, Op op, D *dst, S... src)
+{
+    ignis_map_tile(n, op, dst, ignis_reader(src)...);
+}
+
+/* >>rows -------------------------------------------------------------------------------------------------------- */
+
+/*  A row of a matrix is the work of a team: of a warp if it is short, else of a block. The grid's teams take turns:
+        for (long long r = Team::first(); r < rows; r += Team::count())
+    Blocks have one dimension. reduce gives every thread of the team the same, in a fixed order. */
+struct ignis_warp_team {
+    static constexpr bool is_block = false;
+    static __device__ int size() { return 32; }
+    static __device__ int thread() { return threadIdx.x % 32; }
+    static __device__ long long first() { return (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; }
+    static __device__ long long count() { return (long long)gridDim.x * (blockDim.x / 32); }
+    template <typename Op, typename T> static __device__ T reduce(T x) { return ignis_warp_reduce<Op>(x); }
+};
+
+struct ignis_block_team {
+    static constexpr bool is_block = true;
+    static __device__ int size() { return blockDim.x; }
+    static __device__ int thread() { return threadIdx.x; }
+    static __device__ long long first() { return blockIdx.x; }
+    static __device__ long long count() { return gridDim.x; }
+    template <typename Op, typename T> static __device__ T reduce(T x) { return ignis_block_reduce<Op>(x); }
+};
+
+#define IGNIS_ROW_PACKS 4 /* that a thread has of a row at a time; the host computes with it, too */
+
+/*  What a thread has of a row at a time. */
+template <typename T, int N> struct ignis_batch {
+    ignis_pack<T, N> at[N > 1 ? IGNIS_ROW_PACKS : 2 * IGNIS_ROW_PACKS];
+    ignis_pack<T, 1> extra;
+};
+
+/*  ignis_row<T, Team, N> - how a team shares out a row of fewer than 2^30 elements: in rounds, in each of which a thread has a few
+    packs of N elements. So what it has in one round is in registers, all loaded before the first is used. A row that needs more
+    rounds is walked to and fro, as the last round of one walk is the first of the next; the others come out of the block's
+    dynamic shared memory, as far as that goes, else from global memory again.
+
+    Packs lie where addresses are multiples of 16 bytes. The elements before the first and behind the last pack, fewer than 2 * N,
+    are given out as an extra element each, in round 0. Arrays whose rows begin at other addresses modulo 16 need N = 1. */
+template <typename T, typename Team, int N = 16 / sizeof(T)> struct ignis_row {
+    typedef ignis_batch<T, N> Batch;
+    static constexpr int packs = sizeof(Batch::at) / sizeof(ignis_pack<T, N>);
+
+    int begin, end; /* columns that packs cover */
+    int extra;      /* column of this thread's extra element, or -1 */
+    int kept;       /* rounds that the dynamic shared memory holds */
+
+    /*  The row of n elements that starts at from. */
+    __device__ ignis_row(const T *from, long long n, int kept = 0) : begin(0), end((int)n), extra(-1), kept(kept)
+    {
+        if constexpr (N > 1) {
+            begin = min((int)((16 - (size_t)from % 16) % 16 / sizeof(T)), (int)n);
+            end = begin + ((int)n - begin) / N * N;
+            const int column = Team::thread() < begin ? Team::thread() : end + Team::thread() - begin;
+            extra = column < n ? column : -1;
+        }
+    }
+
+    /*  Whether there is such a round; the same for the whole team. */
+    __device__ bool has(int round) const { return round == 0 || begin + round * packs * N * Team::size() < end; }
+
+    /*  The column of this thread's pack p, which exists if that is below end. */
+    __device__ int column(int round, int p) const { return begin + ((round * packs + p) * Team::size() + Team::thread()) * N; }
+
+    /*  f(column, pack of each batch) for everything that this thread has in a round: packs of N elements, and the extra one. */
+    template <typename F, typename... Batches> __device__ void each(int round, F f, Batches &...batch) const
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            if (column(round, p) < end)
+                f(column(round, p), batch.at[p]...);
+        if (N > 1 && round == 0 && extra >= 0)
+            f(extra, batch.extra...);
+    }
+
+    /*  Of an array's row that starts at from. */
+    __device__ void load(Batch &batch, const T *from, int round) const
+    {
+        each(round, [&](int column, auto &pack) { pack = ignis_load<ignis_pack_count<decltype(pack)>>(from + column); }, batch);
+    }
+
+    /*  keep puts the packs of a round away, recall gets them back, or loads them again. Every thread has its own place, so
+        nobody waits. Of several arrays, one has the number array of arrays. */
+    __device__ void keep(const Batch &batch, int round, int array = 0, int arrays = 1) const
+    {
+        if constexpr (Team::is_block && N > 1)
+            if (round < kept)
+#pragma unroll
+                for (int p = 0; p < packs; p++)
+                    place(round * arrays + array, p) = batch.at[p];
+    }
+    __device__ void recall(Batch &batch, const T *from, int round, int array = 0, int arrays = 1) const
+    {
+        if constexpr (Team::is_block && N > 1)
+            if (round < kept) {
+#pragma unroll
+                for (int p = 0; p < packs; p++)
+                    batch.at[p] = place(round * arrays + array, p);
+                return;
+            }
+        load(batch, from, round);
+    }
+
+  private:
+    static __device__ ignis_pack<T, N> &place(int slot, int p)
+    {
+        extern __shared__ uint4 ignis_row_memory[];
+        return ((ignis_pack<T, N> *)ignis_row_memory)[(slot * packs + p) * Team::size() + Team::thread()];
+    }
+};
+
+/*  A pack from anywhere. */
+template <int N, typename T> __device__ inline ignis_pack<T, N> ignis_load_any(const T *from)
+{
+    if (ignis_is_aligned(from, N * sizeof(T)))
+        return ignis_load<N>(from);
+    ignis_pack<T, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        pack[i] = from[i];
+    return pack;
+}
+
+/*  exp(x) for the use in a T: for 16-bit types and x that is not large, exact to a few bits more than they have. */
+template <typename T> __device__ inline ignis_wide<T> ignis_exp(ignis_wide<T> x)
+{
+    if constexpr (ignis_is_half<T>)
+        return ignis_ptx_ex2_ftz(x * 1.44269504f);
+    else
+        return exp(x);
+}
+
+/*  Element i of an array of indices, which are int64_t or int32_t. */
+__device__ inline long long ignis_index(const void *indices, int index_bytes, long long i)
+{
+    return index_bytes == 8 ? ((const int64_t *)indices)[i] : ((const int32_t *)indices)[i];
+}
 
 #endif /* IGNIS_CUH */

@@ -45,6 +45,7 @@ static const char user_kernel[] = "#include \"ignis.cuh\"\n"
 /*  Every program, with the option that makes each of its variants. */
 static const char *const every_type[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4",
                                          "-DIGNIS_T=5", "-DIGNIS_T=6", "-DIGNIS_T=7", NULL};
+static const char *const every_float[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
 static const char *const only_one[] = {"", NULL};
 
 static const struct {
@@ -53,6 +54,12 @@ static const struct {
 } programs[] = {
     {-1, only_one},
     {IGNIS__SOURCE_ELEMENTWISE_CU, every_type},
+    {IGNIS__SOURCE_SHAPE_CU, every_type},
+    {IGNIS__SOURCE_POINTWISE_CU, every_float},
+    {IGNIS__SOURCE_ACTIVATION_CU, every_float},
+    {IGNIS__SOURCE_REDUCE_CU, every_float},
+    {IGNIS__SOURCE_RANDOM_CU, every_float},
+    {IGNIS__SOURCE_OPTIM_CU, every_float},
 };
 
 static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
