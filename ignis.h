@@ -1134,13 +1134,11 @@ static int ignis__core_count(void)
 }
 
 /*  Calls release(value) when the calling thread ends. */
-static void(WINAPI *ignis__thread_exit_release)(void *);
 static DWORD ignis__thread_exit_slot = FLS_OUT_OF_INDEXES;
 static void ignis__at_thread_exit(void(WINAPI *release)(void *), void *value)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     ignis__mutex_lock(&lock);
-    ignis__thread_exit_release = release;
     if (ignis__thread_exit_slot == FLS_OUT_OF_INDEXES)
         ignis__thread_exit_slot = FlsAlloc(release);
     ignis__mutex_unlock(&lock);
@@ -1164,6 +1162,7 @@ static int64_t ignis__monotonic_ns(void)
     return count.QuadPart / frequency.QuadPart * 1000000000 + count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
 }
 
+#ifndef IGNIS_LINK_CUDA
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
     HMODULE module = LoadLibraryA(path);
@@ -1178,6 +1177,7 @@ static void *ignis__library_symbol(void *library, const char *name)
     memcpy(&symbol, &function, sizeof symbol);
     return symbol;
 }
+#endif
 
 /*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
 static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
@@ -1237,17 +1237,16 @@ static int ignis__core_count(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); 
 
 /*  Calls release(value) when the calling thread ends. */
 static pthread_key_t ignis__thread_exit_key;
-static void (*ignis__thread_exit_release)(void *);
-static void ignis__thread_exit_make_key(void) { pthread_key_create(&ignis__thread_exit_key, ignis__thread_exit_release); }
 static void ignis__at_thread_exit(void (*release)(void *), void *value)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    static bool made;
     ignis__mutex_lock(&lock);
-    ignis__thread_exit_release = release;
+    if (!made)
+        made = pthread_key_create(&ignis__thread_exit_key, release) == 0;
     ignis__mutex_unlock(&lock);
-    pthread_once(&once, ignis__thread_exit_make_key);
-    pthread_setspecific(ignis__thread_exit_key, value);
+    if (made)
+        pthread_setspecific(ignis__thread_exit_key, value);
 }
 #define IGNIS__THREAD_EXIT_FN void
 
@@ -1262,6 +1261,7 @@ static int64_t ignis__clock_ns(clockid_t clock)
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
 static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
 
+#ifndef IGNIS_LINK_CUDA
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -1270,6 +1270,7 @@ static void *ignis__library_open(const char *path, char *why, size_t why_size)
     return library;
 }
 static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
+#endif
 
 /*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
 static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
@@ -1400,21 +1401,19 @@ static void ignis__text_add(ignis__text *text, const char *format, ...)
     va_end(args);
 }
 
-/*  Reads a whole file into memory of ignis__alloc; null when it cannot be read. */
+/*  Reads a whole regular file into memory of ignis__alloc; null when it cannot be read. */
 static void *ignis__file_read(const char *path, size_t *size)
 {
-    FILE *file = fopen(path, "rb");
-    void *data = NULL;
-    long length;
-    if (!file)
+    int64_t length, time;
+    void *data;
+    FILE *file;
+    if (!ignis__file_info(path, &length, &time) || (file = fopen(path, "rb")) == NULL)
         return NULL;
-    if (fseek(file, 0, SEEK_END) == 0 && (length = ftell(file)) >= 0 && fseek(file, 0, SEEK_SET) == 0) {
-        *size = (size_t)length;
-        data = ignis__alloc(*size + 1);
-        if (data && fread(data, 1, *size, file) != *size) {
-            ignis__free(data);
-            data = NULL;
-        }
+    *size = (size_t)length;
+    data = ignis__alloc(*size + 1);
+    if (data && fread(data, 1, *size, file) != *size) {
+        ignis__free(data);
+        data = NULL;
     }
     fclose(file);
     return data;
@@ -1707,7 +1706,7 @@ IGNIS_API const char *ignis_version_string(void)
    =============================================================================================================== */
 
 /*  X(return type, name, (argument types), first CUDA version that has it, required). The prototypes are Ignis' own: enumerations
-    are int, handles void *, and device addresses ignis__address. tests/prototypes.c holds them against the toolkit's headers. */
+    are int, handles void *, and device addresses ignis__address. tests/prototypes.cpp holds them against the toolkit's headers. */
 typedef unsigned long long ignis__address;
 
 #define IGNIS__CUDA_API(X)                                                                                                 \
@@ -1718,8 +1717,7 @@ typedef unsigned long long ignis__address;
     X(int, cuDeviceGetCount, (int *), 2000, 1)                                                                             \
     X(int, cuDeviceGet, (int *, int), 2000, 1)                                                                             \
     X(int, cuDeviceGetName, (char *, int, int), 2000, 1)                                                                   \
-    X(int, cuDeviceGetUuid, (void *, int), 9020, 1)                                                                        \
-    X(int, cuDeviceGetUuid_v2, (void *, int), 11040, 0)                                                                    \
+    X(int, cuDeviceGetUuid_v2, (void *, int), 11040, 1)                                                                    \
     X(int, cuDeviceGetPCIBusId, (char *, int, int), 4010, 1)                                                               \
     X(int, cuDeviceGetAttribute, (int *, int, int), 2000, 1)                                                               \
     X(int, cuDeviceTotalMem_v2, (size_t *, int), 3020, 1)                                                                  \
@@ -1825,6 +1823,7 @@ static const ignis__symbol ignis__nvrtc_symbols[] = {IGNIS__NVRTC_API(IGNIS__NVR
 #define IGNIS__CUBLASLT_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__cublaslt_api, name), version, required},
 static const ignis__symbol ignis__cublaslt_symbols[] = {IGNIS__CUBLASLT_API(IGNIS__CUBLASLT_SYMBOL)};
 
+/* clang-format off */
 static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
     {"", "", {0}, {0}, {0}, NULL, "", NULL, NULL, 0},
 #ifdef _WIN32
@@ -1856,6 +1855,7 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
      IGNIS__COUNT(ignis__cublaslt_symbols)},
 #endif
 };
+/* clang-format on */
 
 static struct ignis__loaded {
     uint64_t loaded;        /* the api struct is filled */
@@ -2361,19 +2361,15 @@ static bool ignis__device_read(const char *call, ignis__device *device)
     };
     int i, l2 = 0;
     size_t total = 0;
-    bool ok;
 
     info->device = (int)(device - ignis__devices);
     info->driver_version = ignis__libraries[IGNIS_LIBRARY_CUDA].version;
     if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceGet, (&device->handle, info->device)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetName, (info->name, (int)sizeof info->name, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetUuid_v2, (info->uuid, device->handle)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetPCIBusId, (info->pci_bus_id, (int)sizeof info->pci_bus_id, device->handle)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceTotalMem_v2, (&total, device->handle)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetAttribute, (&l2, IGNIS__CU_ATTRIBUTE_L2_BYTES, device->handle)))
-        return false;
-    ok = ignis__cuda.cuDeviceGetUuid_v2 ? !IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetUuid_v2, (info->uuid, device->handle))
-                                        : !IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetUuid, (info->uuid, device->handle));
-    if (!ok)
         return false;
     for (i = 0; i < IGNIS__COUNT(facts); i++)
         if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetAttribute, (facts[i].into, facts[i].attribute, device->handle)))
@@ -3374,7 +3370,7 @@ static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis
 /*  Rounds to a binary float of `fraction` bits and `exponent` bits, to nearest even (IEEE 754-2008, 4.3.1). */
 static uint32_t ignis__round_double(double value, int fraction, int exponent)
 {
-    uint64_t bits, significand, rounded, remainder, half;
+    uint64_t bits, significand, rounded, remainder, middle;
     uint32_t sign, infinity = ((1u << exponent) - 1) << fraction;
     int power, shift;
     memcpy(&bits, &value, sizeof bits);
@@ -3396,8 +3392,8 @@ static uint32_t ignis__round_double(double value, int fraction, int exponent)
     }
     rounded = significand >> shift;
     remainder = significand & (((uint64_t)1 << shift) - 1);
-    half = (uint64_t)1 << (shift - 1);
-    if (remainder > half || (remainder == half && (rounded & 1)))
+    middle = (uint64_t)1 << (shift - 1);
+    if (remainder > middle || (remainder == middle && (rounded & 1)))
         rounded++;
     /* The hidden bit adds 1 to the field where it is set, and a carry of the rounding goes on into it. */
     rounded += (uint64_t)(power - 1) << fraction;
@@ -5361,48 +5357,48 @@ static void ignis__image_keep(ignis__image *image)
 }
 
 /*  *error is the driver's, for the caller to judge. */
-static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *module, int *error)
+static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
 {
-    module->lowered = ignis__copy_string(image->lowered);
-    if (!module->lowered) {
+    unit->lowered = ignis__copy_string(image->lowered);
+    if (!unit->lowered) {
         *error = 0;
         ignis__fail_host_memory(call, strlen(image->lowered) + 1);
         return false;
     }
-    *error = IGNIS__CUDA(cuModuleLoadData, (&module->module, image->data));
+    *error = IGNIS__CUDA(cuModuleLoadData, (&unit->module, image->data));
     if (*error == 0)
         return true;
-    ignis__free(module->lowered);
-    module->lowered = NULL;
+    ignis__free(unit->lowered);
+    unit->lowered = NULL;
     return false;
 }
 
-static void ignis__module_unload(ignis__module *module)
+static void ignis__module_unload(ignis__module *unit)
 {
-    if (module->module)
-        (void)IGNIS__CUDA(cuModuleUnload, (module->module));
-    ignis__free(module->lowered);
-    memset(module, 0, sizeof *module);
+    if (unit->module)
+        (void)IGNIS__CUDA(cuModuleUnload, (unit->module));
+    ignis__free(unit->lowered);
+    memset(unit, 0, sizeof *unit);
 }
 
 /*  Unloads a module whose launches may still be queued. It is unloaded also when the device cannot be entered; the module of a
     lost device ends with the context. */
-static void ignis__module_retire(const char *call, ignis__device *device, ignis__module *module)
+static void ignis__module_retire(const char *call, ignis__device *device, ignis__module *unit)
 {
     ignis__binding binding;
     bool lost = ignis__atomic_load(&device->lost) != 0, entered = !lost && ignis__device_enter(call, device, &binding);
     if (entered)
         (void)IGNIS__CUDA(cuCtxSynchronize, ());
     if (lost)
-        module->module = NULL;
-    ignis__module_unload(module);
+        unit->module = NULL;
+    ignis__module_unload(unit);
     if (entered)
         ignis__device_leave(&binding);
 }
 
 /*  Loads a program on a device that is entered: from the memory cache, from disk, or compiled. Under the lock of its key. */
 static bool ignis__module_make_locked(const char *call, ignis__device *device, const ignis__program *program, const uint64_t key[2],
-                                      ignis__module *module)
+                                      ignis__module *unit)
 {
     ignis__image *image = ignis__image_take(key);
     int error = 0;
@@ -5417,18 +5413,18 @@ static bool ignis__module_make_locked(const char *call, ignis__device *device, c
         (void)ignis__image_from_disk(image);
     }
     if (image->memory) {
-        module->from_cache = true;
-        loaded = ignis__module_load(call, image, module, &error);
+        unit->from_cache = true;
+        loaded = ignis__module_load(call, image, unit, &error);
     }
     if (!loaded && (error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY || !image->memory)) {
         /* Not in a cache, or there but not for this driver: that is like a damaged file. */
         ignis__free(image->memory);
         image->memory = NULL;
-        module->from_cache = false;
+        unit->from_cache = false;
         error = 0;
         if (ignis__image_compile(call, program, device, image)) {
             ignis__image_to_disk(image);
-            loaded = ignis__module_load(call, image, module, &error);
+            loaded = ignis__module_load(call, image, unit, &error);
         }
     }
     if (error != 0)
@@ -5440,18 +5436,18 @@ static bool ignis__module_make_locked(const char *call, ignis__device *device, c
     return loaded;
 }
 
-static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *module)
+static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
     ignis__mutex *compiling;
     bool ok;
-    memset(module, 0, sizeof *module);
+    memset(unit, 0, sizeof *unit);
     if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC)) /* its version is part of the key */
         return false;
     ignis__image_key(program, device, key);
     compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
     ignis__mutex_lock(compiling);
-    ok = ignis__module_make_locked(call, device, program, key, module);
+    ok = ignis__module_make_locked(call, device, program, key, unit);
     ignis__mutex_unlock(compiling);
     return ok;
 }
@@ -5968,11 +5964,11 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
 {
     uint64_t *place = &ignis__builtin_codes[device - ignis__devices].functions[builtin][dtype];
     void *function = (void *)(uintptr_t)ignis__atomic_load(place);
-    ignis__module *module;
+    ignis__module *unit;
     if (function)
         return function;
-    module = ignis__builtin_module(call, device, ignis__builtins[builtin].source, dtype);
-    if (!module || IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&function, module->module, ignis__builtins[builtin].entry)))
+    unit = ignis__builtin_module(call, device, ignis__builtins[builtin].source, dtype);
+    if (!unit || IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&function, unit->module, ignis__builtins[builtin].entry)))
         return NULL;
     ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
     return function;
@@ -5988,8 +5984,16 @@ typedef struct ignis__warmup {
     ignis__record *records;
 } ignis__warmup;
 
-#define IGNIS__WARMUP_DTYPES (IGNIS_DTYPE_COUNT - 1)
-#define IGNIS__WARMUP_OWN ((IGNIS__SOURCE_COUNT - 1) * IGNIS__WARMUP_DTYPES)
+/*  For how many dtypes a source is one program without further choices: headers for none, and sources whose kernels come in variants. */
+static int ignis__source_dtypes(int source)
+{
+    const char *name = ignis__sources[source].name;
+    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0)
+        return 0;
+    return source == IGNIS__SOURCE_ELEMENTWISE_CU ? IGNIS_DTYPE_COUNT - 1 : 4 /* the floating types come first */;
+}
+
+#define IGNIS__WARMUP_OWN (IGNIS__SOURCE_COUNT * (IGNIS_DTYPE_COUNT - 1))
 
 static void ignis__warmup_job(void *context, int index)
 {
@@ -6002,7 +6006,9 @@ static void ignis__warmup_job(void *context, int index)
     memset(&thread->record, 0, sizeof thread->record);
     if (ignis__device_enter(warmup->call, device, &binding)) {
         if (index < IGNIS__WARMUP_OWN) {
-            ignis__builtin_module(warmup->call, device, index / IGNIS__WARMUP_DTYPES + 1, (ignis_dtype)(index % IGNIS__WARMUP_DTYPES + 1));
+            int source = index / (IGNIS_DTYPE_COUNT - 1), dtype = index % (IGNIS_DTYPE_COUNT - 1) + 1;
+            if (dtype <= ignis__source_dtypes(source))
+                ignis__builtin_module(warmup->call, device, source, (ignis_dtype)dtype);
         } else {
             ignis__program program = ignis__program_from(&warmup->descs[index - IGNIS__WARMUP_OWN]);
             if (ignis__module_make(warmup->call, device, &program, &module))
@@ -6487,8 +6493,7 @@ IGNIS_API ignis_status ignis_shutdown(void)
         ignis__device *device = &ignis__devices[i];
         if (!ignis__atomic_load(&device->opened))
             continue;
-        (void)IGNIS__CUDA(cuCtxSetCurrent, (device->context));
-        if (!ignis__atomic_load(&device->lost))
+        if (!IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)) && !ignis__atomic_load(&device->lost))
             (void)IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
         ignis__builtins_close(device);
         ignis__memory_close(call, device);
