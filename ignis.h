@@ -179,23 +179,23 @@ typedef struct ignis_kernel {
 /* >>status ------------------------------------------------------------------------------------------------------ */
 
 /*  IGNIS_STATUSES - every status, as X(enumerator suffix, meaning). */
-#define IGNIS_STATUSES(X)                                                                        \
-    X(NOT_SETUP, "ignis_setup has not been called, or the process was forked after it")          \
-    X(ARGUMENT, "an argument is out of its range, null or contradictory")                        \
-    X(SHAPE, "shapes do not fit together, or a size overflows")                                  \
-    X(DTYPE, "an element type is not the one that is needed")                                    \
-    X(FREED, "the handle was freed, or never existed")                                           \
-    X(CONTRACT, "a rule of the memory contract was about to be broken")                          \
-    X(MEMORY, "host, pinned or device memory has run out")                                       \
-    X(LIBRARY, "the driver, NVRTC or cuBLASLt is missing, or too old")                           \
-    X(DEVICE, "no such device, or the device was lost to an earlier fault")                      \
-    X(COMPILE, "CUDA source did not compile; the log is in the message")                         \
-    X(CUDA, "the driver refused a call")                                                         \
-    X(UNSUPPORTED, "the request is meaningful, but this device or version cannot do it")         \
-    X(IO, "a file could not be read or written")                                                 \
-    X(FORMAT, "a file is not what it claims to be")                                              \
-    X(PEER, "another process died or broke the protocol")                                        \
-    X(TIMEOUT, "a deadline has passed")                                                          \
+#define IGNIS_STATUSES(X)                                                                \
+    X(NOT_SETUP, "ignis_setup has not been called, or the process was forked after it")  \
+    X(ARGUMENT, "an argument is out of its range, null or contradictory")                \
+    X(SHAPE, "shapes do not fit together, or a size overflows")                          \
+    X(DTYPE, "an element type is not the one that is needed")                            \
+    X(FREED, "the handle was freed, or never existed")                                   \
+    X(CONTRACT, "a rule of the memory contract was about to be broken")                  \
+    X(MEMORY, "host, pinned or device memory has run out")                               \
+    X(LIBRARY, "the driver, NVRTC or cuBLASLt is missing, or too old")                   \
+    X(DEVICE, "no such device, or the device was lost to an earlier fault")              \
+    X(COMPILE, "CUDA source did not compile; the log is in the message")                 \
+    X(CUDA, "the driver refused a call")                                                 \
+    X(UNSUPPORTED, "the request is meaningful, but this device or version cannot do it") \
+    X(IO, "a file could not be read or written")                                         \
+    X(FORMAT, "a file is not what it claims to be")                                      \
+    X(PEER, "another process died or broke the protocol")                                \
+    X(TIMEOUT, "a deadline has passed")                                                  \
     X(MISMATCH, "ranks disagree about a collective operation")
 
 typedef enum ignis_status {
@@ -313,32 +313,27 @@ typedef struct ignis_desc {
 #define IGNIS_MAX_DEVICES 64
 
 typedef struct ignis_device_info {
-    int device;             /* Ignis' and the driver's ordinal */
+    int device; /* Ignis' and the driver's ordinal */
     char name[128];
     unsigned char uuid[16];
-    char pci_bus_id[16];    /* "0000:1b:00.0" */
+    char pci_bus_id[16]; /* "0000:1b:00.0" */
     int compute_major, compute_minor;
     int multiprocessors;
-    int warp_size;          /* threads */
+    int warp_size; /* threads */
     int max_threads_per_block;
-    int shared_per_block;   /* bytes of shared memory that a block may ask for, the opt-in maximum */
+    int shared_per_block; /* bytes of shared memory that a block may ask for, the opt-in maximum */
     int64_t l2_bytes;
-    int64_t memory_total;   /* bytes */
-    int driver_version;     /* 1000 * major + 10 * minor, such as 13000 */
+    int64_t memory_total; /* bytes */
+    int driver_version;   /* 1000 * major + 10 * minor, such as 13000 */
 } ignis_device_info;
 
-typedef enum ignis_library {
-    IGNIS_LIBRARY_CUDA = 1,
-    IGNIS_LIBRARY_NVRTC,
-    IGNIS_LIBRARY_CUBLASLT,
-    IGNIS_LIBRARY_COUNT
-} ignis_library;
+typedef enum ignis_library { IGNIS_LIBRARY_CUDA = 1, IGNIS_LIBRARY_NVRTC, IGNIS_LIBRARY_CUBLASLT, IGNIS_LIBRARY_COUNT } ignis_library;
 
 typedef struct ignis_library_info {
-    const char *path;     /* the name it was opened by; "linked" with IGNIS_LINK_CUDA */
-    int version;          /* 1000 * major + 10 * minor */
-    int functions;        /* functions that Ignis knows */
-    int functions_found;  /* of which this version has so many */
+    const char *path;    /* the name it was opened by; "linked" with IGNIS_LINK_CUDA */
+    int version;         /* 1000 * major + 10 * minor */
+    int functions;       /* functions that Ignis knows */
+    int functions_found; /* of which this version has so many */
 } ignis_library_info;
 
 /* >>memory ------------------------------------------------------------------------------------------------------ */
@@ -349,12 +344,12 @@ typedef struct ignis_memory_info {
     int64_t live_bytes, live_peak;
     int64_t reserved_bytes, reserved_peak;
     int64_t live_blocks;
-    int64_t segments;                  /* driver allocations held */
-    int64_t largest_free;              /* the largest block that the cache could hand out */
-    int64_t allocations, cache_hits;   /* requests since setup, and how many needed no driver call */
+    int64_t segments;                /* driver allocations held */
+    int64_t largest_free;            /* the largest block that the cache could hand out */
+    int64_t allocations, cache_hits; /* requests since setup, and how many needed no driver call */
     int64_t driver_allocations, driver_frees;
-    int64_t limit;                     /* ignis_desc.memory_limit; 0: none */
-    int64_t pinned_bytes;              /* pinned host memory, of all devices together */
+    int64_t limit;        /* ignis_desc.memory_limit; 0: none */
+    int64_t pinned_bytes; /* pinned host memory, of all devices together */
 } ignis_memory_info;
 
 /* >>array ------------------------------------------------------------------------------------------------------- */
@@ -397,61 +392,61 @@ typedef enum ignis_owner {
 #define IGNIS_DEVICE_0 (-1)
 
 typedef struct ignis_array_desc {
-    ignis_shape shape;  /* required: IGNIS_SHAPE(rows, columns) */
-    ignis_dtype dtype;  /* IGNIS_F32 */
-    int device;         /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
-    ignis_owner owner;  /* IGNIS_OWNER_IGNIS */
-    void *stream;       /* stream in whose order its memory is taken and given back (the current stream at its first use) */
-    void *ptr;          /* device memory to wrap, never freed by Ignis (its own memory, allocated at the first use) */
-    const char *tag;    /* a name for messages and audits; copied, the first 31 bytes count ("") */
+    ignis_shape shape; /* required: IGNIS_SHAPE(rows, columns) */
+    ignis_dtype dtype; /* IGNIS_F32 */
+    int device;        /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    ignis_owner owner; /* IGNIS_OWNER_IGNIS */
+    void *stream;      /* stream in whose order its memory is taken and given back (the current stream at its first use) */
+    void *ptr;         /* device memory to wrap, never freed by Ignis (its own memory, allocated at the first use) */
+    const char *tag;   /* a name for messages and audits; copied, the first 31 bytes count ("") */
 } ignis_array_desc;
 
 typedef struct ignis_array_info {
-    uint64_t id;            /* counts up from 1 within the process, never used twice */
+    uint64_t id; /* counts up from 1 within the process, never used twice */
     ignis_shape shape;
     ignis_dtype dtype;
     int device;
     ignis_owner owner;
     int ref_count;
-    void *stream;           /* null until memory is allocated, unless the desc named one */
-    void *ptr;              /* device memory; null until it is allocated */
-    void *pinned_host_ptr;  /* null unless ignis_array_pin was called */
-    int64_t created_at_ns;  /* nanoseconds since 1970-01-01 UTC */
-    bool owns_memory;       /* false for views and wrapped memory */
-    bool on_device;         /* device memory is allocated */
-    uint64_t parent;        /* info.id of the array it is a view of; 0: none */
+    void *stream;          /* null until memory is allocated, unless the desc named one */
+    void *ptr;             /* device memory; null until it is allocated */
+    void *pinned_host_ptr; /* null unless ignis_array_pin was called */
+    int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC */
+    bool owns_memory;      /* false for views and wrapped memory */
+    bool on_device;        /* device memory is allocated */
+    uint64_t parent;       /* info.id of the array it is a view of; 0: none */
     char tag[32];
 } ignis_array_info;
 
 /* >>contract ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_contract_entry {
-    uint64_t array_id;     /* ignis_array_info.id */
-    ignis_owner owner;     /* now, or when it was freed */
-    int64_t age_ms;        /* since it was tracked */
+    uint64_t array_id; /* ignis_array_info.id */
+    ignis_owner owner; /* now, or when it was freed */
+    int64_t age_ms;    /* since it was tracked */
     ignis_shape shape;
     ignis_dtype dtype;
     bool freed;
     char tag[32];
     int64_t bytes;
     int ref_count;
-    int views;             /* other arrays that use the same memory */
+    int views; /* other arrays that use the same memory */
 } ignis_contract_entry;
 
 /* >>kernel ------------------------------------------------------------------------------------------------------ */
 
 typedef struct ignis_kernel_desc {
-    const char *source;          /* required: CUDA C++ text; #include "ignis.cuh" gives it the types and helpers of Ignis' own kernels */
-    const char *name;            /* the file name that compile errors show ("kernel.cu") */
-    const char *entry;           /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>" */
-    const char *const *options;  /* NVRTC options such as "-DN=4" (none) */
+    const char *source;         /* required: CUDA C++ text; #include "ignis.cuh" gives it the types and helpers of Ignis' own kernels */
+    const char *name;           /* the file name that compile errors show ("kernel.cu") */
+    const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>" */
+    const char *const *options; /* NVRTC options such as "-DN=4" (none) */
     int option_count;
 } ignis_kernel_desc;
 
 typedef struct ignis_launch {
-    int64_t grid[3];       /* blocks; y and z: 0 means 1. x = 0 runs nothing and succeeds, so empty arrays need no special case */
-    int block[3];          /* threads, x required; y and z: 0 means 1 */
-    int64_t shared_bytes;  /* dynamic shared memory of a block, above 48 KB too (0) */
+    int64_t grid[3];      /* blocks; y and z: 0 means 1. x = 0 runs nothing and succeeds, so empty arrays need no special case */
+    int block[3];         /* threads, x required; y and z: 0 means 1 */
+    int64_t shared_bytes; /* dynamic shared memory of a block, above 48 KB too (0) */
 } ignis_launch;
 
 typedef enum ignis_arg_type {
@@ -479,13 +474,13 @@ typedef struct ignis_arg {
 } ignis_arg;
 
 typedef struct ignis_kernel_info {
-    const char *entry;    /* lives as long as the kernel */
-    int parameters;       /* -1: the driver is older than 12.4 and does not tell */
-    int registers;        /* per thread */
-    int local_bytes;      /* per thread, where registers spill */
-    int shared_bytes;     /* static, per block */
-    int max_threads;      /* per block */
-    bool from_cache;      /* true: no compiler ran for the device that is current */
+    const char *entry; /* lives as long as the kernel */
+    int parameters;    /* -1: the driver is older than 12.4 and does not tell */
+    int registers;     /* per thread */
+    int local_bytes;   /* per thread, where registers spill */
+    int shared_bytes;  /* static, per block */
+    int max_threads;   /* per block */
+    bool from_cache;   /* true: no compiler ran for the device that is current */
 } ignis_kernel_info;
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -1049,9 +1044,14 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
 #endif
 
 #ifdef __cplusplus
-#define IGNIS__ZERO {}
+#define IGNIS__ZERO \
+    {               \
+    }
 #else
-#define IGNIS__ZERO {0}
+#define IGNIS__ZERO \
+    {               \
+        0           \
+    }
 #endif
 
 #if defined(__MINGW_PRINTF_FORMAT)
@@ -1208,7 +1208,8 @@ static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 }
 static void ignis__file_touch(const char *path)
 {
-    HANDLE file = CreateFileA(path, FILE_WRITE_ATTRIBUTES, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+    HANDLE file =
+        CreateFileA(path, FILE_WRITE_ATTRIBUTES, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
     FILETIME now;
     if (file == INVALID_HANDLE_VALUE)
         return;
@@ -1511,6 +1512,7 @@ static void ignis__note(ignis_log_level level, ignis_diagnostic diagnostic, cons
     ignis__log(level, diagnostic, message);
 }
 
+/* clang-format off */
 static const struct {
     const char *name;
     ignis_status status;
@@ -1521,6 +1523,7 @@ static const struct {
     IGNIS_DIAGNOSTICS(IGNIS__DIAGNOSTIC_ROW)
 #undef IGNIS__DIAGNOSTIC_ROW
 };
+/* clang-format on */
 
 static void ignis__record_drop(ignis__thread *thread)
 {
@@ -1641,7 +1644,8 @@ static bool ignis__enter(const char *call)
     if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked))
         return true;
     if (ignis__atomic_load(&ignis__global.forked))
-        ignis__fail(IGNIS_DIAG_FORKED, call, "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
+        ignis__fail(IGNIS_DIAG_FORKED, call,
+                    "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
     else
         ignis__fail(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
     return false;
@@ -1675,12 +1679,14 @@ IGNIS_API void ignis_status_clear(void) { ignis__record_drop(&ignis__this_thread
 
 IGNIS_API const char *ignis_status_name(ignis_status status)
 {
+    /* clang-format off */
     static const char *const names[] = {
         "IGNIS_OK",
 #define IGNIS__STATUS_NAME(name, meaning) "IGNIS_ERROR_" #name,
         IGNIS_STATUSES(IGNIS__STATUS_NAME)
 #undef IGNIS__STATUS_NAME
     };
+    /* clang-format on */
     return (unsigned)status < IGNIS_STATUS_COUNT ? names[status] : "unknown status";
 }
 
@@ -1709,73 +1715,73 @@ IGNIS_API const char *ignis_version_string(void)
     are int, handles void *, and device addresses ignis__address. tests/prototypes.cpp holds them against the toolkit's headers. */
 typedef unsigned long long ignis__address;
 
-#define IGNIS__CUDA_API(X)                                                                                                 \
-    X(int, cuInit, (unsigned), 2000, 1)                                                                                    \
-    X(int, cuDriverGetVersion, (int *), 2020, 1)                                                                           \
-    X(int, cuGetErrorName, (int, const char **), 6000, 1)                                                                  \
-    X(int, cuGetErrorString, (int, const char **), 6000, 1)                                                                \
-    X(int, cuDeviceGetCount, (int *), 2000, 1)                                                                             \
-    X(int, cuDeviceGet, (int *, int), 2000, 1)                                                                             \
-    X(int, cuDeviceGetName, (char *, int, int), 2000, 1)                                                                   \
-    X(int, cuDeviceGetUuid_v2, (void *, int), 11040, 1)                                                                    \
-    X(int, cuDeviceGetPCIBusId, (char *, int, int), 4010, 1)                                                               \
-    X(int, cuDeviceGetAttribute, (int *, int, int), 2000, 1)                                                               \
-    X(int, cuDeviceTotalMem_v2, (size_t *, int), 3020, 1)                                                                  \
-    X(int, cuDevicePrimaryCtxRetain, (void **, int), 7000, 1)                                                              \
-    X(int, cuDevicePrimaryCtxRelease_v2, (int), 11000, 1)                                                                  \
-    X(int, cuCtxGetCurrent, (void **), 4000, 1)                                                                            \
-    X(int, cuCtxSetCurrent, (void *), 4000, 1)                                                                             \
-    X(int, cuCtxPushCurrent_v2, (void *), 4000, 1)                                                                         \
-    X(int, cuCtxPopCurrent_v2, (void **), 4000, 1)                                                                         \
-    X(int, cuCtxSynchronize, (void), 2000, 1)                                                                              \
-    X(int, cuMemGetInfo_v2, (size_t *, size_t *), 3020, 1)                                                                 \
-    X(int, cuMemAlloc_v2, (ignis__address *, size_t), 3020, 1)                                                             \
-    X(int, cuMemFree_v2, (ignis__address), 3020, 1)                                                                        \
-    X(int, cuMemHostAlloc, (void **, size_t, unsigned), 2020, 1)                                                           \
-    X(int, cuMemFreeHost, (void *), 2000, 1)                                                                               \
-    X(int, cuPointerGetAttributes, (unsigned, int *, void **, ignis__address), 7000, 1)                                    \
-    X(int, cuMemsetD8Async, (ignis__address, unsigned char, size_t, void *), 3020, 1)                                      \
-    X(int, cuMemcpyHtoDAsync_v2, (ignis__address, const void *, size_t, void *), 3020, 1)                                  \
-    X(int, cuMemcpyDtoHAsync_v2, (void *, ignis__address, size_t, void *), 3020, 1)                                        \
-    X(int, cuMemcpyDtoDAsync_v2, (ignis__address, ignis__address, size_t, void *), 3020, 1)                                \
-    X(int, cuMemcpyPeerAsync, (ignis__address, void *, ignis__address, void *, size_t, void *), 4000, 1)                   \
-    X(int, cuStreamCreate, (void **, unsigned), 2000, 1)                                                                   \
-    X(int, cuStreamDestroy_v2, (void *), 4000, 1)                                                                          \
-    X(int, cuStreamSynchronize, (void *), 2000, 1)                                                                         \
-    X(int, cuStreamWaitEvent, (void *, void *, unsigned), 3020, 1)                                                         \
-    X(int, cuStreamGetCtx, (void *, void **), 9020, 1)                                                                     \
-    X(int, cuEventCreate, (void **, unsigned), 2000, 1)                                                                    \
-    X(int, cuEventRecord, (void *, void *), 2000, 1)                                                                       \
-    X(int, cuEventDestroy_v2, (void *), 4000, 1)                                                                           \
-    X(int, cuModuleLoadData, (void **, const void *), 2000, 1)                                                             \
-    X(int, cuModuleUnload, (void *), 2000, 1)                                                                              \
-    X(int, cuModuleGetFunction, (void **, void *, const char *), 2000, 1)                                                  \
-    X(int, cuFuncGetAttribute, (int *, int, void *), 2020, 1)                                                              \
-    X(int, cuFuncSetAttribute, (void *, int, int), 9000, 1)                                                                \
-    X(int, cuFuncGetParamInfo, (void *, size_t, size_t *, size_t *), 12040, 0)                                             \
-    X(int, cuLaunchKernel,                                                                                                 \
-      (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, 1)
+#define IGNIS__CUDA_API(X)                                                                                                                 \
+    X(int, cuInit, (unsigned), 2000, 1)                                                                                                    \
+    X(int, cuDriverGetVersion, (int *), 2020, 1)                                                                                           \
+    X(int, cuGetErrorName, (int, const char **), 6000, 1)                                                                                  \
+    X(int, cuGetErrorString, (int, const char **), 6000, 1)                                                                                \
+    X(int, cuDeviceGetCount, (int *), 2000, 1)                                                                                             \
+    X(int, cuDeviceGet, (int *, int), 2000, 1)                                                                                             \
+    X(int, cuDeviceGetName, (char *, int, int), 2000, 1)                                                                                   \
+    X(int, cuDeviceGetUuid_v2, (void *, int), 11040, 1)                                                                                    \
+    X(int, cuDeviceGetPCIBusId, (char *, int, int), 4010, 1)                                                                               \
+    X(int, cuDeviceGetAttribute, (int *, int, int), 2000, 1)                                                                               \
+    X(int, cuDeviceTotalMem_v2, (size_t *, int), 3020, 1)                                                                                  \
+    X(int, cuDevicePrimaryCtxRetain, (void **, int), 7000, 1)                                                                              \
+    X(int, cuDevicePrimaryCtxRelease_v2, (int), 11000, 1)                                                                                  \
+    X(int, cuCtxGetCurrent, (void **), 4000, 1)                                                                                            \
+    X(int, cuCtxSetCurrent, (void *), 4000, 1)                                                                                             \
+    X(int, cuCtxPushCurrent_v2, (void *), 4000, 1)                                                                                         \
+    X(int, cuCtxPopCurrent_v2, (void **), 4000, 1)                                                                                         \
+    X(int, cuCtxSynchronize, (void), 2000, 1)                                                                                              \
+    X(int, cuMemGetInfo_v2, (size_t *, size_t *), 3020, 1)                                                                                 \
+    X(int, cuMemAlloc_v2, (ignis__address *, size_t), 3020, 1)                                                                             \
+    X(int, cuMemFree_v2, (ignis__address), 3020, 1)                                                                                        \
+    X(int, cuMemHostAlloc, (void **, size_t, unsigned), 2020, 1)                                                                           \
+    X(int, cuMemFreeHost, (void *), 2000, 1)                                                                                               \
+    X(int, cuPointerGetAttributes, (unsigned, int *, void **, ignis__address), 7000, 1)                                                    \
+    X(int, cuMemsetD8Async, (ignis__address, unsigned char, size_t, void *), 3020, 1)                                                      \
+    X(int, cuMemcpyHtoDAsync_v2, (ignis__address, const void *, size_t, void *), 3020, 1)                                                  \
+    X(int, cuMemcpyDtoHAsync_v2, (void *, ignis__address, size_t, void *), 3020, 1)                                                        \
+    X(int, cuMemcpyDtoDAsync_v2, (ignis__address, ignis__address, size_t, void *), 3020, 1)                                                \
+    X(int, cuMemcpyPeerAsync, (ignis__address, void *, ignis__address, void *, size_t, void *), 4000, 1)                                   \
+    X(int, cuStreamCreate, (void **, unsigned), 2000, 1)                                                                                   \
+    X(int, cuStreamDestroy_v2, (void *), 4000, 1)                                                                                          \
+    X(int, cuStreamSynchronize, (void *), 2000, 1)                                                                                         \
+    X(int, cuStreamWaitEvent, (void *, void *, unsigned), 3020, 1)                                                                         \
+    X(int, cuStreamGetCtx, (void *, void **), 9020, 1)                                                                                     \
+    X(int, cuEventCreate, (void **, unsigned), 2000, 1)                                                                                    \
+    X(int, cuEventRecord, (void *, void *), 2000, 1)                                                                                       \
+    X(int, cuEventDestroy_v2, (void *), 4000, 1)                                                                                           \
+    X(int, cuModuleLoadData, (void **, const void *), 2000, 1)                                                                             \
+    X(int, cuModuleUnload, (void *), 2000, 1)                                                                                              \
+    X(int, cuModuleGetFunction, (void **, void *, const char *), 2000, 1)                                                                  \
+    X(int, cuFuncGetAttribute, (int *, int, void *), 2020, 1)                                                                              \
+    X(int, cuFuncSetAttribute, (void *, int, int), 9000, 1)                                                                                \
+    X(int, cuFuncGetParamInfo, (void *, size_t, size_t *, size_t *), 12040, 0)                                                             \
+    X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
+      1)
 
-#define IGNIS__NVRTC_API(X)                                                                                                \
-    X(int, nvrtcVersion, (int *, int *), 7000, 1)                                                                          \
-    X(const char *, nvrtcGetErrorString, (int), 7000, 1)                                                                   \
+#define IGNIS__NVRTC_API(X)                                                                                                   \
+    X(int, nvrtcVersion, (int *, int *), 7000, 1)                                                                             \
+    X(const char *, nvrtcGetErrorString, (int), 7000, 1)                                                                      \
     X(int, nvrtcCreateProgram, (void **, const char *, const char *, int, const char *const *, const char *const *), 7000, 1) \
-    X(int, nvrtcDestroyProgram, (void **), 7000, 1)                                                                        \
-    X(int, nvrtcAddNameExpression, (void *, const char *), 8000, 1)                                                        \
-    X(int, nvrtcCompileProgram, (void *, int, const char *const *), 7000, 1)                                               \
-    X(int, nvrtcGetProgramLogSize, (void *, size_t *), 7000, 1)                                                            \
-    X(int, nvrtcGetProgramLog, (void *, char *), 7000, 1)                                                                  \
-    X(int, nvrtcGetLoweredName, (void *, const char *, const char **), 8000, 1)                                            \
-    X(int, nvrtcGetCUBINSize, (void *, size_t *), 11010, 1)                                                                \
-    X(int, nvrtcGetCUBIN, (void *, char *), 11010, 1)                                                                      \
-    X(int, nvrtcGetPTXSize, (void *, size_t *), 7000, 1)                                                                   \
-    X(int, nvrtcGetPTX, (void *, char *), 7000, 1)                                                                         \
-    X(int, nvrtcGetNumSupportedArchs, (int *), 11020, 1)                                                                   \
+    X(int, nvrtcDestroyProgram, (void **), 7000, 1)                                                                           \
+    X(int, nvrtcAddNameExpression, (void *, const char *), 8000, 1)                                                           \
+    X(int, nvrtcCompileProgram, (void *, int, const char *const *), 7000, 1)                                                  \
+    X(int, nvrtcGetProgramLogSize, (void *, size_t *), 7000, 1)                                                               \
+    X(int, nvrtcGetProgramLog, (void *, char *), 7000, 1)                                                                     \
+    X(int, nvrtcGetLoweredName, (void *, const char *, const char **), 8000, 1)                                               \
+    X(int, nvrtcGetCUBINSize, (void *, size_t *), 11010, 1)                                                                   \
+    X(int, nvrtcGetCUBIN, (void *, char *), 11010, 1)                                                                         \
+    X(int, nvrtcGetPTXSize, (void *, size_t *), 7000, 1)                                                                      \
+    X(int, nvrtcGetPTX, (void *, char *), 7000, 1)                                                                            \
+    X(int, nvrtcGetNumSupportedArchs, (int *), 11020, 1)                                                                      \
     X(int, nvrtcGetSupportedArchs, (int *), 11020, 1)
 
-#define IGNIS__CUBLASLT_API(X)                                                                                             \
-    X(size_t, cublasLtGetVersion, (void), 10010, 1)                                                                        \
-    X(int, cublasLtCreate, (void **), 10010, 1)                                                                            \
+#define IGNIS__CUBLASLT_API(X)                      \
+    X(size_t, cublasLtGetVersion, (void), 10010, 1) \
+    X(int, cublasLtCreate, (void **), 10010, 1)     \
     X(int, cublasLtDestroy, (void *), 10010, 1)
 
 #define IGNIS__API_MEMBER(ret, name, args, version, required) ret(*name) args;
@@ -1805,11 +1811,11 @@ typedef struct ignis__symbol {
 
 typedef struct ignis__library_spec {
     const char *title;
-    const char *env;                  /* the variable that names the file */
-    const char *names[6];             /* for the system's own search, newest first */
-    const char *folders[6];           /* below CUDA_PATH, and as they are */
-    const char *wheels[3];            /* below each Python's site-packages */
-    const char *companion;            /* a library that this one opens by itself, and must find beside it */
+    const char *env;        /* the variable that names the file */
+    const char *names[6];   /* for the system's own search, newest first */
+    const char *folders[6]; /* below CUDA_PATH, and as they are */
+    const char *wheels[3];  /* below each Python's site-packages */
+    const char *companion;  /* a library that this one opens by itself, and must find beside it */
     const char *help;
     void *api;
     const ignis__symbol *symbols;
@@ -1858,11 +1864,11 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 /* clang-format on */
 
 static struct ignis__loaded {
-    uint64_t loaded;        /* the api struct is filled */
-    char path[1024];        /* what it was opened by */
-    char wanted[1024];      /* ignis_desc's path, "" for a search */
+    uint64_t loaded;   /* the api struct is filled */
+    char path[1024];   /* what it was opened by */
+    char wanted[1024]; /* ignis_desc's path, "" for a search */
     int version, found;
-    uint64_t release;       /* the exact version, for cache keys */
+    uint64_t release; /* the exact version, for cache keys */
 } ignis__libraries[IGNIS_LIBRARY_COUNT];
 
 static ignis__mutex ignis__loader_lock = IGNIS__MUTEX_INIT;
@@ -1898,7 +1904,7 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
 /*  One search for a library: where it looked, and why each place was not it. */
 typedef struct ignis__search {
     const ignis__library_spec *spec;
-    const char *below;      /* the folder that wheels are looked for in */
+    const char *below; /* the folder that wheels are looked for in */
     void *library;
     char path[1024];
     ignis__text tried;
@@ -2017,8 +2023,8 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
     else
         ignis__search_everywhere(&search);
     if (!search.library) {
-        ignis__fail(IGNIS_DIAG_LIBRARY_MISSING, call, "%s was not found: %s, or name its file in %s. Tried:%s", spec->title, spec->help, spec->env,
-                    tried);
+        ignis__fail(IGNIS_DIAG_LIBRARY_MISSING, call, "%s was not found: %s, or name its file in %s. Tried:%s", spec->title, spec->help,
+                    spec->env, tried);
         return false;
     }
     library->found = 0;
@@ -2029,8 +2035,8 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
         library->found += function != NULL;
         if (!function && symbol->required) {
             int needed = symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
-            ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "%s (%s) has no function %s; it is not that library, or older than CUDA %d.%d", spec->title,
-                        search.path, symbol->name, needed / 1000, needed % 1000 / 10);
+            ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "%s (%s) has no function %s; it is not that library, or older than CUDA %d.%d",
+                        spec->title, search.path, symbol->name, needed / 1000, needed % 1000 / 10);
             return false;
         }
     }
@@ -2058,7 +2064,8 @@ static void ignis__library_read_version(ignis_library which, struct ignis__loade
         break;
     default:
         packed = ignis__cublaslt.cublasLtGetVersion(); /* 130100 for 13.1.0; 11401 for 11.4.1 */
-        library->version = (int)(packed >= 100000 ? packed / 10000 * 1000 + packed / 100 % 100 * 10 : packed / 1000 * 1000 + packed / 100 % 10 * 10);
+        library->version =
+            (int)(packed >= 100000 ? packed / 10000 * 1000 + packed / 100 % 100 * 10 : packed / 1000 * 1000 + packed / 100 % 10 * 10);
         library->release = packed;
     }
 }
@@ -2076,8 +2083,8 @@ static bool ignis__library_load(const char *call, ignis_library which)
         if (ok) {
             ignis__library_read_version(which, library);
             ignis__atomic_store(&library->loaded, 1);
-            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call, ignis__library_specs[which].title, library->path,
-                        library->version / 1000, library->version % 1000 / 10);
+            ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call, ignis__library_specs[which].title,
+                        library->path, library->version / 1000, library->version % 1000 / 10);
         }
     }
     ignis__mutex_unlock(&ignis__loader_lock);
@@ -2129,7 +2136,7 @@ typedef struct ignis__pool {
     size_t item_size; /* items begin with an ignis__slot */
     ignis__kind kind;
     ignis__mutex lock;
-    uint64_t count;   /* slots ever made */
+    uint64_t count; /* slots ever made */
     char *pages[IGNIS__POOL_PAGES];
     ignis__slot *free;
 } ignis__pool;
@@ -2235,7 +2242,8 @@ static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)it
    >>device - contexts, streams, events, device facts.
    =============================================================================================================== */
 
-enum { /* numbers of the driver's enumerations that Ignis uses */
+/*  Numbers of the driver's enumerations. */
+enum {
     IGNIS__CU_INVALID_VALUE = 1,
     IGNIS__CU_OUT_OF_MEMORY = 2,
     IGNIS__CU_DEINITIALIZED = 4,
@@ -2277,9 +2285,9 @@ typedef struct ignis__device {
     uint64_t opened;
     uint64_t lost; /* the driver error that ended it, 0: none */
     ignis__mutex lock;
-    int handle;    /* CUdevice */
+    int handle; /* CUdevice */
     void *context;
-    void *stream;  /* Ignis' own */
+    void *stream; /* Ignis' own */
     ignis_device_info info;
     ignis__foreign_stream *foreign;
     ignis__spare_event *events;
@@ -2316,10 +2324,11 @@ static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, co
     if (device && ignis__cuda_is_fatal(error)) {
         uint64_t none = 0;
         ignis__atomic_swap_if(&device->lost, &none, (uint64_t)error);
-        return ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
-                                   "an earlier kernel or copy on device %d has faulted: %s (%d), seen by %s. Its arrays are lost, and CUDA keeps the device "
-                                   "from this process until it ends",
-                                   ordinal, name, error, function);
+        return ignis__fail_because(
+            IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
+            "an earlier kernel or copy on device %d has faulted: %s (%d), seen by %s. Its arrays are lost, and CUDA keeps the device "
+            "from this process until it ends",
+            ordinal, name, error, function);
     }
     if (ignis__cuda.cuGetErrorString && ignis__cuda.cuGetErrorString(error, &text) != 0)
         text = NULL;
@@ -2492,8 +2501,8 @@ static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, voi
     if (!special && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
         return 0;
     if (!special && context != device->context) {
-        ignis__fail(IGNIS_DIAG_STREAM_INVALID, call, "stream %p belongs to another device or context than device %d's primary context", stream,
-                    (int)(device - ignis__devices));
+        ignis__fail(IGNIS_DIAG_STREAM_INVALID, call, "stream %p belongs to another device or context than device %d's primary context",
+                    stream, (int)(device - ignis__devices));
         return 0;
     }
     ignis__mutex_lock(&device->lock);
@@ -2997,7 +3006,8 @@ static ignis__block *ignis__block_steal(const char *call, ignis__device *device,
     return best;
 }
 
-static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part, int64_t size, int *error)
+static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part, int64_t size,
+                                        int *error)
 {
     ignis__block *block = ignis__bin_best(part, size);
     if (block) {
@@ -3043,11 +3053,12 @@ static ignis_status ignis__fail_device_memory(const char *call, ignis__device *d
     (void)IGNIS__CUDA(cuMemGetInfo_v2, (&available, &total)); /* for the sentence only */
     if (info->limit)
         snprintf(limit, sizeof limit, "the limit is %lld", (long long)info->limit);
-    return ignis__fail_because(IGNIS_DIAG_DEVICE_MEMORY, call, error, error ? ignis__cuda_name(error) : NULL, NULL,
-                               "out of memory on device %d: %lld bytes were asked for; arrays use %lld of %lld reserved bytes (largest free block %lld), %s, "
-                               "and the device has %lld of %lld bytes free",
-                               (int)(device - ignis__devices), (long long)size, (long long)info->live_bytes, (long long)info->reserved_bytes,
-                               (long long)ignis__cache_largest_free(cache), limit, (long long)available, (long long)total);
+    return ignis__fail_because(
+        IGNIS_DIAG_DEVICE_MEMORY, call, error, error ? ignis__cuda_name(error) : NULL, NULL,
+        "out of memory on device %d: %lld bytes were asked for; arrays use %lld of %lld reserved bytes (largest free block %lld), %s, "
+        "and the device has %lld of %lld bytes free",
+        (int)(device - ignis__devices), (long long)size, (long long)info->live_bytes, (long long)info->reserved_bytes,
+        (long long)ignis__cache_largest_free(cache), limit, (long long)available, (long long)total);
 }
 
 /*  Memory of at least `size` bytes for work on `stream`; null on failure. The device is entered. */
@@ -3272,6 +3283,7 @@ IGNIS_API int64_t ignis_memory_trim(int ordinal)
    >>array - shapes, element types, conversion, storage, arrays, views, copies, pins.
    =============================================================================================================== */
 
+/* clang-format off */
 static const struct {
     const char *name;
     int size;
@@ -3281,13 +3293,11 @@ static const struct {
     IGNIS_DTYPES(IGNIS__DTYPE_ROW)
 #undef IGNIS__DTYPE_ROW
 };
+/* clang-format on */
 
 static const char *const ignis__owners[] = {"none", "ignis", "nvccl", "wnais"};
 
-static const char *ignis__owner_name(ignis_owner owner)
-{
-    return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown";
-}
+static const char *ignis__owner_name(ignis_owner owner) { return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown"; }
 
 static bool ignis__owner_valid(const char *call, ignis_owner owner)
 {
@@ -3301,7 +3311,8 @@ static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
 {
     if (dtype > IGNIS_DTYPE_DEFAULT && dtype < IGNIS_DTYPE_COUNT)
         return true;
-    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_U8 are %d to %d", (int)dtype, (int)IGNIS_F16, (int)IGNIS_U8);
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_U8 are %d to %d", (int)dtype, (int)IGNIS_F16,
+                (int)IGNIS_U8);
     return false;
 }
 
@@ -3339,8 +3350,8 @@ static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis
     bool empty = false, fits = true;
     int i;
     if (shape->ndim < 1 || shape->ndim > IGNIS_MAX_DIMS) {
-        ignis__fail(IGNIS_DIAG_SHAPE_RANK, call, "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element", IGNIS_MAX_DIMS,
-                    shape->ndim);
+        ignis__fail(IGNIS_DIAG_SHAPE_RANK, call, "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element",
+                    IGNIS_MAX_DIMS, shape->ndim);
         return false;
     }
     for (i = 0; i < shape->ndim; i++) {
@@ -3441,7 +3452,10 @@ static int64_t ignis__double_to_int(double value, int64_t lowest, int64_t highes
     return value <= (double)lowest ? lowest : (int64_t)value;
 }
 
-static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest) { return value < lowest ? lowest : value > highest ? highest : value; }
+static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
+{
+    return value < lowest ? lowest : value > highest ? highest : value;
+}
 
 static bool ignis__dtype_is_int(ignis_dtype dtype) { return dtype >= IGNIS_I32; }
 
@@ -3451,12 +3465,12 @@ typedef union ignis__wide {
     int64_t i;
 } ignis__wide;
 
-#define IGNIS__FOR_EACH(type, statement)                       \
-    for (i = 0; i < count; i++) {                              \
-        type x;                                                \
-        memcpy(&x, from + i * (int64_t)sizeof x, sizeof x);    \
-        statement;                                             \
-    }                                                          \
+#define IGNIS__FOR_EACH(type, statement)                    \
+    for (i = 0; i < count; i++) {                           \
+        type x;                                             \
+        memcpy(&x, from + i * (int64_t)sizeof x, sizeof x); \
+        statement;                                          \
+    }                                                       \
     break;
 
 static void ignis__load_wide(ignis__wide *to, const char *from, ignis_dtype dtype, int64_t count)
@@ -3474,11 +3488,11 @@ static void ignis__load_wide(ignis__wide *to, const char *from, ignis_dtype dtyp
 }
 #undef IGNIS__FOR_EACH
 
-#define IGNIS__FOR_EACH(type, expression)                      \
-    for (i = 0; i < count; i++) {                              \
-        type x = (type)(expression);                           \
-        memcpy(to + i * (int64_t)sizeof x, &x, sizeof x);      \
-    }                                                          \
+#define IGNIS__FOR_EACH(type, expression)                 \
+    for (i = 0; i < count; i++) {                         \
+        type x = (type)(expression);                      \
+        memcpy(to + i * (int64_t)sizeof x, &x, sizeof x); \
+    }                                                     \
     break;
 
 static void ignis__store_wide(char *to, const ignis__wide *from, ignis_dtype dtype, int64_t count)
@@ -3537,11 +3551,11 @@ typedef struct ignis__storage {
     uint64_t users; /* arrays */
     ignis__mutex lock;
     ignis__device *device;
-    ignis__block *block;     /* null: not allocated, or wrapped */
-    uint64_t address;        /* 0: not allocated */
-    int64_t size;            /* bytes */
+    ignis__block *block; /* null: not allocated, or wrapped */
+    uint64_t address;    /* 0: not allocated */
+    int64_t size;        /* bytes */
     bool wrapped;
-    void *stream;            /* in whose order the memory is taken and given; null: not decided */
+    void *stream; /* in whose order the memory is taken and given; null: not decided */
     ignis__used_on used_on[4];
     int used_on_count;
 } ignis__storage;
@@ -3613,7 +3627,7 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
 typedef struct ignis__array {
     ignis__slot slot; /* first; its lock guards what may change: owner, ref_count, pinned, tracking */
     ignis__storage *storage;
-    int64_t offset;   /* bytes into the storage */
+    int64_t offset; /* bytes into the storage */
     int64_t numel;
     ignis_shape shape;
     ignis_dtype dtype;
@@ -3691,7 +3705,8 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
 static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
 
 /*  A new array over a storage, of which it becomes a user. Only its maker sees it until ignis__array_publish. Null: no memory. */
-static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape, ignis_dtype dtype, int64_t numel)
+static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape, ignis_dtype dtype,
+                                       int64_t numel)
 {
     ignis__array *array = (ignis__array *)ignis__pool_take(&ignis__arrays);
     if (!array) {
@@ -3734,7 +3749,8 @@ static bool ignis__array_wrappable(const char *call, ignis__device *device, void
         return false;
     }
     if (ordinal != wanted) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "desc.ptr %p is memory of device %d, the array is to be on device %d", ptr, ordinal, wanted);
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "desc.ptr %p is memory of device %d, the array is to be on device %d", ptr, ordinal,
+                    wanted);
         return false;
     }
     return true;
@@ -3905,7 +3921,8 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
                                  (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
                                  ignis__owner_name(array->owner), ignis__owner_name(as));
         else if (array->ref_count > 0)
-            status = ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "array #%llu%s%s%s, owned by %s, cannot be freed while its ref_count is %d, not 0",
+            status = ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call,
+                                 "array #%llu%s%s%s, owned by %s, cannot be freed while its ref_count is %d, not 0",
                                  (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
                                  ignis__owner_name(array->owner), array->ref_count);
         else
@@ -3923,7 +3940,10 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
 
 IGNIS_API ignis_status ignis_array_free(ignis_array array) { return ignis__array_free_as("ignis_array_free", array, IGNIS_OWNER_IGNIS); }
 
-IGNIS_API ignis_status ignis_array_free_as(ignis_array array, ignis_owner owner) { return ignis__array_free_as("ignis_array_free_as", array, owner); }
+IGNIS_API ignis_status ignis_array_free_as(ignis_array array, ignis_owner owner)
+{
+    return ignis__array_free_as("ignis_array_free_as", array, owner);
+}
 
 IGNIS_API bool ignis_array_is_live(ignis_array handle)
 {
@@ -3997,9 +4017,9 @@ IGNIS_API int64_t ignis_array_size_bytes(ignis_array handle)
 
 static void ignis__array_describe(ignis__text *text, const ignis__array *array)
 {
-    ignis__text_add(text, "array #%llu %s %s on device %d, owner %s, ref_count %d", (unsigned long long)array->id, ignis__shape_write(&array->shape).text,
-                    ignis__dtypes[array->dtype].name, (int)(array->storage->device - ignis__devices), ignis__owner_name(array->owner),
-                    array->ref_count);
+    ignis__text_add(text, "array #%llu %s %s on device %d, owner %s, ref_count %d", (unsigned long long)array->id,
+                    ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name,
+                    (int)(array->storage->device - ignis__devices), ignis__owner_name(array->owner), array->ref_count);
     if (*array->tag)
         ignis__text_add(text, ", '%s'", array->tag);
 }
@@ -4147,14 +4167,15 @@ static bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__addres
 
 static bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ignis__address from, int64_t size)
 {
-    return size == 0 || to == from || !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoDAsync_v2, (to, from, (size_t)size, work->stream));
+    return size == 0 || to == from ||
+           !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoDAsync_v2, (to, from, (size_t)size, work->stream));
 }
 
 /*  Converting copies go through this many bytes of host memory. */
 #define IGNIS__CONVERT_CHUNK ((int64_t)4 << 20)
 
-static bool ignis__convert_from_host(const ignis__work *work, ignis__address to, ignis_dtype to_dtype, const void *from, ignis_dtype from_dtype,
-                                     int64_t count)
+static bool ignis__convert_from_host(const ignis__work *work, ignis__address to, ignis_dtype to_dtype, const void *from,
+                                     ignis_dtype from_dtype, int64_t count)
 {
     int64_t size = ignis__dtypes[to_dtype].size, step = IGNIS__CONVERT_CHUNK / size, done, part;
     void *chunk = ignis__alloc((size_t)((count < step ? count : step) * size + 1));
@@ -4170,7 +4191,8 @@ static bool ignis__convert_from_host(const ignis__work *work, ignis__address to,
     return ok;
 }
 
-static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtype to_dtype, ignis__address from, ignis_dtype from_dtype, int64_t count)
+static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtype to_dtype, ignis__address from, ignis_dtype from_dtype,
+                                   int64_t count)
 {
     int64_t size = ignis__dtypes[from_dtype].size, step = IGNIS__CONVERT_CHUNK / size, done, part;
     void *chunk = ignis__alloc((size_t)((count < step ? count : step) * size + 1));
@@ -4188,8 +4210,8 @@ static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtyp
 }
 
 /*  What the four transfers check: a host pointer, and as many elements or bytes as the array has. */
-static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name, int64_t count, int64_t needed,
-                                  const char *unit)
+static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name, int64_t count,
+                                  int64_t needed, const char *unit)
 {
     if (count != needed) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "array #%llu %s %s has %lld %s, the call says %lld", (unsigned long long)array->id,
@@ -4209,9 +4231,9 @@ static ignis_status ignis__array_from_host(const char *call, ignis__array *array
     ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = ignis__work_write(&work, array, &address) && (dtype == array->dtype
-                                                               ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
-                                                               : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
+        ok = ignis__work_write(&work, array, &address) &&
+             (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
+                                    : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
         ignis__work_end(&work);
     }
     return ok ? IGNIS_OK : ignis__failed();
@@ -4223,9 +4245,9 @@ static ignis_status ignis__array_to_host(const char *call, ignis__array *array, 
     ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = ignis__work_read(&work, array, &address) && (dtype == array->dtype
-                                                              ? ignis__copy_to_host(&work, out, address, ignis__array_bytes(array))
-                                                              : ignis__convert_to_host(&work, out, dtype, address, array->dtype, array->numel));
+        ok = ignis__work_read(&work, array, &address) &&
+             (dtype == array->dtype ? ignis__copy_to_host(&work, out, address, ignis__array_bytes(array))
+                                    : ignis__convert_to_host(&work, out, dtype, address, array->dtype, array->numel));
         ignis__work_end(&work);
     }
     return ok ? IGNIS_OK : ignis__failed();
@@ -4348,15 +4370,16 @@ static ignis_array ignis__array_slice(const char *call, const ignis__array *arra
         return none;
     }
     if (start < 0 || len < 0 || len > shape.dim[dim] || start > shape.dim[dim] - len) {
-        ignis__fail(IGNIS_DIAG_SLICE_RANGE, call, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start, (long long)start,
-                    (long long)len, dim, ignis__shape_write(&shape).text);
+        ignis__fail(IGNIS_DIAG_SLICE_RANGE, call, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
+                    (long long)start, (long long)len, dim, ignis__shape_write(&shape).text);
         return none;
     }
     for (i = 0; i < dim; i++)
         leading = shape.dim[i] > 1 ? 2 : leading; /* more than one is all that counts */
     if (leading > 1) {
         ignis__fail(IGNIS_DIAG_SLICE_STRIDED, call,
-                    "a slice of dim %d of shape %s is strided: its elements are not next to each other. A view can hold dim 0, or a dim with only 1s "
+                    "a slice of dim %d of shape %s is strided: its elements are not next to each other. A view can hold dim 0, or a dim "
+                    "with only 1s "
                     "before it; copy strided slices with a kernel",
                     dim, ignis__shape_write(&shape).text);
         return none;
@@ -4397,7 +4420,8 @@ static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t num
             return true; /* the check that follows says what is wrong */
     }
     if (open >= 0 && (known == 0 || numel % known != 0)) {
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s", (long long)numel, ignis__shape_write(shape).text);
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s", (long long)numel,
+                    ignis__shape_write(shape).text);
         return false;
     }
     if (open >= 0)
@@ -4415,8 +4439,9 @@ IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_shape shape)
         return view;
     if (ignis__shape_infer(call, &shape, array->numel) && ignis__shape_check(call, &shape, array->dtype, &numel)) {
         if (numel != array->numel)
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld elements, the new shape %s has %lld", (unsigned long long)array->id,
-                        ignis__shape_write(&array->shape).text, (long long)array->numel, ignis__shape_write(&shape).text, (long long)numel);
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld elements, the new shape %s has %lld",
+                        (unsigned long long)array->id, ignis__shape_write(&array->shape).text, (long long)array->numel,
+                        ignis__shape_write(&shape).text, (long long)numel);
         else
             view = ignis__array_view(call, array, &shape, numel, 0);
     }
@@ -4424,7 +4449,8 @@ IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_shape shape)
     return view;
 }
 
-static bool ignis__write_rows_check(const char *call, const ignis__array *dst, const ignis__array *src, int64_t start_row, int64_t *row_bytes)
+static bool ignis__write_rows_check(const char *call, const ignis__array *dst, const ignis__array *src, int64_t start_row,
+                                    int64_t *row_bytes)
 {
     int64_t rows = dst->shape.dim[0];
     *row_bytes = rows && dst->numel ? ignis__array_bytes(dst) / rows : 0;
@@ -4433,12 +4459,13 @@ static bool ignis__write_rows_check(const char *call, const ignis__array *dst, c
         return false;
     }
     if (dst->storage->device != src->storage->device) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, src is on device %d", (int)(dst->storage->device - ignis__devices),
-                    (int)(src->storage->device - ignis__devices));
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, src is on device %d",
+                    (int)(dst->storage->device - ignis__devices), (int)(src->storage->device - ignis__devices));
         return false;
     }
     if (start_row < 0 || start_row > rows) {
-        ignis__fail(IGNIS_DIAG_ROWS_OVERFLOW, call, "row %lld is outside dst %s", (long long)start_row, ignis__shape_write(&dst->shape).text);
+        ignis__fail(IGNIS_DIAG_ROWS_OVERFLOW, call, "row %lld is outside dst %s", (long long)start_row,
+                    ignis__shape_write(&dst->shape).text);
         return false;
     }
     if (src->numel && (*row_bytes == 0 || ignis__array_bytes(src) % *row_bytes != 0)) {
@@ -4448,8 +4475,8 @@ static bool ignis__write_rows_check(const char *call, const ignis__array *dst, c
     }
     if (src->numel && ignis__array_bytes(src) / *row_bytes > rows - start_row) {
         ignis__fail(IGNIS_DIAG_ROWS_OVERFLOW, call, "writing %lld bytes at row %lld (offset %lld) goes beyond the %lld bytes of dst %s",
-                    (long long)ignis__array_bytes(src), (long long)start_row, (long long)(start_row * *row_bytes), (long long)ignis__array_bytes(dst),
-                    ignis__shape_write(&dst->shape).text);
+                    (long long)ignis__array_bytes(src), (long long)start_row, (long long)(start_row * *row_bytes),
+                    (long long)ignis__array_bytes(dst), ignis__shape_write(&dst->shape).text);
         return false;
     }
     return true;
@@ -4546,8 +4573,8 @@ IGNIS_API int ignis_array_increment_ref(ignis_array handle)
         return -1;
     if (ignis__array_lock(call, array)) {
         if (array->ref_count == INT_MAX)
-            ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "array #%llu has %d references, and no room for another", (unsigned long long)array->id,
-                        array->ref_count);
+            ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "array #%llu has %d references, and no room for another",
+                        (unsigned long long)array->id, array->ref_count);
         else
             count = ++array->ref_count;
         ignis__array_unlock(array);
@@ -4565,8 +4592,8 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
         return -1;
     if (ignis__array_lock(call, array)) {
         if (array->ref_count == 0)
-            ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "array #%llu, owned by %s, has a ref_count of 0 already", (unsigned long long)array->id,
-                        ignis__owner_name(array->owner));
+            ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "array #%llu, owned by %s, has a ref_count of 0 already",
+                        (unsigned long long)array->id, ignis__owner_name(array->owner));
         else
             count = --array->ref_count;
         ignis__array_unlock(array);
@@ -4579,8 +4606,9 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
 static ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
 {
     if (array->ref_count > 1)
-        return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call, "array #%llu cannot move from owner %s to %s while its ref_count is %d, above 1",
-                           (unsigned long long)array->id, ignis__owner_name(array->owner), ignis__owner_name(owner), array->ref_count);
+        return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call,
+                           "array #%llu cannot move from owner %s to %s while its ref_count is %d, above 1", (unsigned long long)array->id,
+                           ignis__owner_name(array->owner), ignis__owner_name(owner), array->ref_count);
     array->owner = owner;
     return IGNIS_OK;
 }
@@ -4718,8 +4746,8 @@ IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by
     if (!array)
         return ignis__failed();
     if (array->owner == by)
-        status = ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "array #%llu is already owned by %s: a double acquire", (unsigned long long)array->id,
-                             ignis__owner_name(by));
+        status = ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "array #%llu is already owned by %s: a double acquire",
+                             (unsigned long long)array->id, ignis__owner_name(by));
     else
         status = ignis__array_transfer(call, array, by);
     if (status == IGNIS_OK)
@@ -4923,8 +4951,8 @@ enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__N
 /*  What is compiled: text, options, and the name that is looked up in the result. */
 typedef struct ignis__program {
     const char *source;
-    const char *name;            /* for compile errors */
-    const char *entry;           /* a name expression; null: entries are extern "C" and looked up as they are */
+    const char *name;  /* for compile errors */
+    const char *entry; /* a name expression; null: entries are extern "C" and looked up as they are */
     const char *const *options;
     int option_count;
 } ignis__program;
@@ -4955,7 +4983,7 @@ static struct {
     ignis__mutex compiling[16]; /* by key: who asks for a program that is being compiled waits for it */
     char cache_dir[900];        /* "": no disk cache */
     int64_t cache_limit;
-    bool cache_broken;          /* a warning was given */
+    bool cache_broken; /* a warning was given */
 } ignis__kernels_state;
 
 static char *ignis__source_join(const ignis__source *source)
@@ -5005,7 +5033,8 @@ static void ignis__cache_warn(const char *what, const char *path)
     ignis__mutex_unlock(&ignis__kernels_state.lock);
     if (!warned)
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CACHE_IO,
-                    "ignis_kernel_compile: cannot %s %s; kernels are compiled again in every process. ignis_desc.cache_dir or IGNIS_CACHE_DIR names "
+                    "ignis_kernel_compile: cannot %s %s; kernels are compiled again in every process. ignis_desc.cache_dir or "
+                    "IGNIS_CACHE_DIR names "
                     "another folder, \"off\" none",
                     what, path);
 }
@@ -5026,9 +5055,10 @@ static bool ignis__image_from_disk(ignis__image *image)
         goto damaged;
     memcpy(&header, file, sizeof header);
     body = size - sizeof header;
-    if (memcmp(header.magic, ignis__cache_magic, sizeof header.magic) != 0 || header.key[0] != image->key[0] || header.key[1] != image->key[1] ||
-        header.lowered_size < 1 || header.lowered_size > body || header.image_size != body - header.lowered_size ||
-        header.checksum != ignis__hash(IGNIS__HASH_START, file + sizeof header, body) || file[sizeof header + header.lowered_size - 1] != 0)
+    if (memcmp(header.magic, ignis__cache_magic, sizeof header.magic) != 0 || header.key[0] != image->key[0] ||
+        header.key[1] != image->key[1] || header.lowered_size < 1 || header.lowered_size > body ||
+        header.image_size != body - header.lowered_size || header.checksum != ignis__hash(IGNIS__HASH_START, file + sizeof header, body) ||
+        file[sizeof header + header.lowered_size - 1] != 0)
         goto damaged;
     image->memory = file;
     image->lowered = file + sizeof header;
@@ -5071,7 +5101,8 @@ static void ignis__cache_evict(void)
     ignis__cache_scan scan;
     do {
         memset(&scan, 0, sizeof scan);
-        if (!ignis__folder_list(ignis__kernels_state.cache_dir, ignis__cache_scan_file, &scan) || scan.total <= ignis__kernels_state.cache_limit)
+        if (!ignis__folder_list(ignis__kernels_state.cache_dir, ignis__cache_scan_file, &scan) ||
+            scan.total <= ignis__kernels_state.cache_limit)
             return;
     } while (remove(scan.oldest) == 0);
 }
@@ -5118,8 +5149,8 @@ static void ignis__image_to_disk(const ignis__image *image)
 static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
 {
     const char *name = ignis__nvrtc.nvrtcGetErrorString(error);
-    return ignis__fail_because(error == IGNIS__NVRTC_OUT_OF_MEMORY ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_COMPILE_FAILED, call, error, name, NULL, "%s failed with %s (%d)",
-                               function, name, error);
+    return ignis__fail_because(error == IGNIS__NVRTC_OUT_OF_MEMORY ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_COMPILE_FAILED, call, error, name,
+                               NULL, "%s failed with %s (%d)", function, name, error);
 }
 
 /*  -arch for a device: its own machine code where this NVRTC knows it, with the architecture-specific instructions that come with 9.0
@@ -5141,9 +5172,10 @@ static bool ignis__arch_choose(const char *call, const ignis__device *device, ch
         if (known[i] <= wanted && known[i] > best)
             best = known[i];
     if (!best) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d and newer", device->info.device,
-                    device->info.compute_major, device->info.compute_minor, ignis__libraries[IGNIS_LIBRARY_NVRTC].version / 1000,
-                    ignis__libraries[IGNIS_LIBRARY_NVRTC].version % 1000 / 10, known[0] / 10, known[0] % 10);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d and newer",
+                    device->info.device, device->info.compute_major, device->info.compute_minor,
+                    ignis__libraries[IGNIS_LIBRARY_NVRTC].version / 1000, ignis__libraries[IGNIS_LIBRARY_NVRTC].version % 1000 / 10,
+                    known[0] / 10, known[0] % 10);
         return false;
     }
     *is_ptx = best != wanted;
@@ -5226,8 +5258,9 @@ static ignis_status ignis__compile_log(const char *call, const ignis__program *p
     }
     entry_missing = log && program->entry && strncmp(log, "__nv_name_map", 13) == 0;
     if (entry_missing)
-        status = ignis__fail_because(IGNIS_DIAG_ENTRY_MISSING, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
-                                     "%s has no __global__ function (or not exactly one) that is called '%s'", program->name, program->entry);
+        status =
+            ignis__fail_because(IGNIS_DIAG_ENTRY_MISSING, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
+                                "%s has no __global__ function (or not exactly one) that is called '%s'", program->name, program->entry);
     else
         status = ignis__fail_because(IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
                                      "%s does not compile with %s", program->name, arch);
@@ -5303,7 +5336,8 @@ static bool ignis__image_compile(const char *call, const ignis__program *program
     }
     if (ok) {
         error = IGNIS__NVRTC(nvrtcCompileProgram, (handle, count, options));
-        ok = ignis__compile_log(call, program, options[0], handle, error) == IGNIS_OK && ignis__image_fetch(call, program, handle, is_ptx, image);
+        ok = ignis__compile_log(call, program, options[0], handle, error) == IGNIS_OK &&
+             ignis__image_fetch(call, program, handle, is_ptx, image);
     }
     if (handle)
         (void)IGNIS__NVRTC(nvrtcDestroyProgram, (&handle));
@@ -5460,17 +5494,17 @@ static bool ignis__module_make(const char *call, ignis__device *device, const ig
 typedef struct ignis__kernel_code {
     ignis__module module;
     void *function;
-    int params;                             /* -1: the driver does not tell */
+    int params; /* -1: the driver does not tell */
     size_t param_size[IGNIS__MAX_PARAMS];
     int max_threads, static_shared;
-    uint64_t dynamic_shared;                /* allowed so far without asking the driver again */
+    uint64_t dynamic_shared; /* allowed so far without asking the driver again */
 } ignis__kernel_code;
 
 typedef struct ignis__kernel {
     ignis__slot slot;
-    char *memory;                           /* of all strings of the program */
+    char *memory; /* of all strings of the program */
     ignis__program program;
-    uint64_t code[IGNIS_MAX_DEVICES];       /* ignis__kernel_code *, made at the first use on a device */
+    uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
 } ignis__kernel;
 
 static ignis__pool ignis__kernels = {sizeof(ignis__kernel), IGNIS__KIND_KERNEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
@@ -5518,8 +5552,8 @@ static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__k
     code->params = -1;
     if (ignis__cuda.cuFuncGetParamInfo) {
         code->params = 0;
-        while (code->params < IGNIS__MAX_PARAMS &&
-               (error = IGNIS__CUDA(cuFuncGetParamInfo, (code->function, (size_t)code->params, &offset, &code->param_size[code->params]))) == 0)
+        while (code->params < IGNIS__MAX_PARAMS && (error = IGNIS__CUDA(cuFuncGetParamInfo, (code->function, (size_t)code->params, &offset,
+                                                                                             &code->param_size[code->params]))) == 0)
             code->params++;
     }
     return error == IGNIS__CU_INVALID_VALUE /* the number after the last parameter */ ||
@@ -5698,14 +5732,14 @@ IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info
 
 /* --- launches ------------------------------------------------------------------------------------------------------- */
 
-#define IGNIS__ARG_SCALAR(suffix, ctype, TYPE)              \
-    IGNIS_API ignis_arg ignis_arg_##suffix(ctype value)     \
-    {                                                       \
-        ignis_arg arg;                                      \
-        arg.type = IGNIS_ARG_##TYPE;                        \
-        arg.size = 0;                                       \
-        arg.value.suffix = value;                           \
-        return arg;                                         \
+#define IGNIS__ARG_SCALAR(suffix, ctype, TYPE)          \
+    IGNIS_API ignis_arg ignis_arg_##suffix(ctype value) \
+    {                                                   \
+        ignis_arg arg;                                  \
+        arg.type = IGNIS_ARG_##TYPE;                    \
+        arg.size = 0;                                   \
+        arg.value.suffix = value;                       \
+        return arg;                                     \
     }
 IGNIS__ARG_SCALAR(array, ignis_array, ARRAY)
 IGNIS__ARG_SCALAR(i32, int32_t, I32)
@@ -5758,8 +5792,8 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
     return ignis__work_write(work, array, &launch->addresses[index]);
 }
 
-static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *kernel, const ignis__kernel_code *code, const ignis_arg *args, int count,
-                               ignis__launch_args *launch)
+static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *kernel, const ignis__kernel_code *code, const ignis_arg *args,
+                               int count, ignis__launch_args *launch)
 {
     int i;
     launch->array_count = 0;
@@ -5770,12 +5804,13 @@ static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *ker
     }
     for (i = 0; i < count; i++) {
         if (args[i].type < IGNIS_ARG_ARRAY || args[i].type > IGNIS_ARG_BYTES) {
-            ignis__fail(IGNIS_DIAG_BAD_ENUM, work->call, "argument %d has type %d; make it with an ignis_arg_ function", i, (int)args[i].type);
+            ignis__fail(IGNIS_DIAG_BAD_ENUM, work->call, "argument %d has type %d; make it with an ignis_arg_ function", i,
+                        (int)args[i].type);
             return false;
         }
         if (code->params >= 0 && ignis__arg_size(&args[i]) != code->param_size[i]) {
-            ignis__fail(IGNIS_DIAG_ARG_SIZE, work->call, "argument %d of kernel %s is %llu bytes, its parameter %llu", i, kernel->program.entry,
-                        (unsigned long long)ignis__arg_size(&args[i]), (unsigned long long)code->param_size[i]);
+            ignis__fail(IGNIS_DIAG_ARG_SIZE, work->call, "argument %d of kernel %s is %llu bytes, its parameter %llu", i,
+                        kernel->program.entry, (unsigned long long)ignis__arg_size(&args[i]), (unsigned long long)code->param_size[i]);
             return false;
         }
         if (args[i].type == IGNIS_ARG_BYTES && !args[i].value.bytes) {
@@ -5806,7 +5841,8 @@ static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, 
         int64_t blocks = launch->grid[i] == 0 && i > 0 ? 1 : launch->grid[i];
         int size = launch->block[i] == 0 && i > 0 ? 1 : launch->block[i];
         if (blocks < 0 || blocks > grid_limit[i]) {
-            ignis__fail(IGNIS_DIAG_LAUNCH_SIZE, work->call, "grid[%d] is %lld, outside 0 to %lld", i, (long long)launch->grid[i], (long long)grid_limit[i]);
+            ignis__fail(IGNIS_DIAG_LAUNCH_SIZE, work->call, "grid[%d] is %lld, outside 0 to %lld", i, (long long)launch->grid[i],
+                        (long long)grid_limit[i]);
             return false;
         }
         if (size < 1 || size > block_limit[i]) {
@@ -5818,30 +5854,34 @@ static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, 
         threads *= size;
     }
     if (threads > code->max_threads) {
-        ignis__fail(IGNIS_DIAG_LAUNCH_SIZE, work->call, "a block of %lld threads is more than the %d that kernel %s can have", (long long)threads,
-                    code->max_threads, kernel->program.entry);
+        ignis__fail(IGNIS_DIAG_LAUNCH_SIZE, work->call, "a block of %lld threads is more than the %d that kernel %s can have",
+                    (long long)threads, code->max_threads, kernel->program.entry);
         return false;
     }
     if (launch->shared_bytes < 0 || launch->shared_bytes > shared_limit) {
-        ignis__fail(IGNIS_DIAG_LAUNCH_SIZE, work->call, "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
+        ignis__fail(IGNIS_DIAG_LAUNCH_SIZE, work->call,
+                    "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
                     (long long)launch->shared_bytes, (long long)shared_limit, info->device, code->static_shared);
         return false;
     }
     if ((uint64_t)launch->shared_bytes > ignis__atomic_load(&code->dynamic_shared)) {
-        if (IGNIS__CUDA_FAILED(work->call, work->device, cuFuncSetAttribute, (code->function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, (int)shared_limit)))
+        if (IGNIS__CUDA_FAILED(work->call, work->device, cuFuncSetAttribute,
+                               (code->function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, (int)shared_limit)))
             return false;
         ignis__atomic_store(&code->dynamic_shared, (uint64_t)shared_limit);
     }
     return true;
 }
 
-static bool ignis__launch(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3], unsigned shared, void **params)
+static bool ignis__launch(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3], unsigned shared,
+                          void **params)
 {
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernel,
                                (function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, work->stream, params, NULL));
 }
 
-static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel, const ignis_launch *launch, const ignis_arg *args, int count)
+static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel, const ignis_launch *launch, const ignis_arg *args,
+                                         int count)
 {
     ignis__launch_args gathered;
     ignis__kernel_code *code;
@@ -5854,7 +5894,8 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
     code = ignis__kernel_code_get(call, work.device, kernel);
     ok = code != NULL;
     if (ok) {
-        ok = ignis__args_gather(&work, kernel, code, args, count, &gathered) && ignis__launch_check(&work, kernel, code, launch, grid, block) &&
+        ok = ignis__args_gather(&work, kernel, code, args, count, &gathered) &&
+             ignis__launch_check(&work, kernel, code, launch, grid, block) &&
              (grid[0] == 0 || ignis__launch(&work, code->function, grid, block, (unsigned)launch->shared_bytes, gathered.params));
         ignis__array_drop_all(call, gathered.array_count, gathered.arrays);
     }
@@ -5882,24 +5923,24 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
-#define IGNIS__BUILTINS(X)                            \
-    X(FILL, ELEMENTWISE_CU, "ignis_fill")             \
-    X(ADD, ELEMENTWISE_CU, "ignis_add")               \
-    X(MUL, ELEMENTWISE_CU, "ignis_mul")               \
-    X(SCALE, ELEMENTWISE_CU, "ignis_scale")           \
-    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")     \
-    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")   \
-    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")     \
-    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")     \
-    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")     \
-    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")     \
+#define IGNIS__BUILTINS(X)                          \
+    X(FILL, ELEMENTWISE_CU, "ignis_fill")           \
+    X(ADD, ELEMENTWISE_CU, "ignis_add")             \
+    X(MUL, ELEMENTWISE_CU, "ignis_mul")             \
+    X(SCALE, ELEMENTWISE_CU, "ignis_scale")         \
+    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")   \
+    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16") \
+    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")   \
+    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")   \
+    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")   \
+    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")   \
     X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")
 
 typedef enum ignis__builtin {
 #define IGNIS__BUILTIN_ENUM(name, source, entry) IGNIS__BUILTIN_##name,
     IGNIS__BUILTINS(IGNIS__BUILTIN_ENUM)
 #undef IGNIS__BUILTIN_ENUM
-    IGNIS__BUILTIN_COUNT
+        IGNIS__BUILTIN_COUNT
 } ignis__builtin;
 
 static const struct {
@@ -6164,8 +6205,8 @@ static bool ignis__same_numel(const char *call, const ignis__array *dst, const i
 {
     if (dst->numel == src->numel)
         return true;
-    ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst %s has %lld elements, %s %s has %lld", ignis__shape_write(&dst->shape).text, (long long)dst->numel,
-                name, ignis__shape_write(&src->shape).text, (long long)src->numel);
+    ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst %s has %lld elements, %s %s has %lld", ignis__shape_write(&dst->shape).text,
+                (long long)dst->numel, name, ignis__shape_write(&src->shape).text, (long long)src->numel);
     return false;
 }
 
@@ -6173,7 +6214,8 @@ static bool ignis__same_dtype(const char *call, const ignis__array *dst, const i
 {
     if (dst->dtype == src->dtype)
         return true;
-    ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, %s is %s", ignis__dtypes[dst->dtype].name, name, ignis__dtypes[src->dtype].name);
+    ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, %s is %s", ignis__dtypes[dst->dtype].name, name,
+                ignis__dtypes[src->dtype].name);
     return false;
 }
 
@@ -6181,8 +6223,8 @@ static bool ignis__same_device(const char *call, const ignis__array *dst, const 
 {
     if (dst->storage->device == src->storage->device)
         return true;
-    ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, %s is on device %d", (int)(dst->storage->device - ignis__devices), name,
-                (int)(src->storage->device - ignis__devices));
+    ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, %s is on device %d", (int)(dst->storage->device - ignis__devices),
+                name, (int)(src->storage->device - ignis__devices));
     return false;
 }
 
@@ -6222,8 +6264,9 @@ static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__a
         return false;
     ok = ignis__work_write(&work, dst, &to) && ignis__stream_order(call, from_device, from_work.stream, work.device, work.stream) &&
          ignis__storage_use(call, src->storage, work.device, work.stream, &base) &&
-         (src->numel == 0 || !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyPeerAsync,
-                                                 (to, work.device->context, from, from_device->context, (size_t)ignis__array_bytes(src), work.stream)));
+         (src->numel == 0 ||
+          !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyPeerAsync,
+                              (to, work.device->context, from, from_device->context, (size_t)ignis__array_bytes(src), work.stream)));
     ignis__work_end(&work);
     return ok;
 }
@@ -6269,8 +6312,8 @@ IGNIS_API ignis_array ignis_array_cast(ignis_array handle, ignis_dtype dtype)
 }
 
 /*  dst = f(sources), all of one dtype and numel on one device. params are the kernel's, with addresses[0] for dst. */
-static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, int count, const ignis_array *handles, const char *const *names,
-                                     ignis__address *addresses, void **params, int64_t *numel)
+static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, int count, const ignis_array *handles,
+                                     const char *const *names, ignis__address *addresses, void **params, int64_t *numel)
 {
     ignis__array *arrays[3];
     ignis__work work;
@@ -6286,7 +6329,8 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
         *numel = arrays[0]->numel;
         for (i = 1; ok && i < count; i++)
             ok = ignis__work_read(&work, arrays[i], &addresses[i]);
-        ok = ok && ignis__work_write(&work, arrays[0], &addresses[0]) && ignis__elementwise(&work, builtin, arrays[0]->dtype, *numel, params);
+        ok = ok && ignis__work_write(&work, arrays[0], &addresses[0]) &&
+             ignis__elementwise(&work, builtin, arrays[0]->dtype, *numel, params);
         ignis__work_end(&work);
     }
     ignis__array_drop_all(call, count, arrays);
@@ -6382,7 +6426,8 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     if (!ignis__desc_check(call, desc))
         return ignis__failed();
     ignis__allocator = desc->allocator;
-    if (!ignis__library_want(call, IGNIS_LIBRARY_CUDA, desc->cuda_library) || !ignis__library_want(call, IGNIS_LIBRARY_NVRTC, desc->nvrtc_library) ||
+    if (!ignis__library_want(call, IGNIS_LIBRARY_CUDA, desc->cuda_library) ||
+        !ignis__library_want(call, IGNIS_LIBRARY_NVRTC, desc->nvrtc_library) ||
         !ignis__library_want(call, IGNIS_LIBRARY_CUBLASLT, desc->cublas_library) || !ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
