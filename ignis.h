@@ -1043,16 +1043,13 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
 #define IGNIS_ASSERT(condition) assert(condition)
 #endif
 
+/* clang-format off */
 #ifdef __cplusplus
-#define IGNIS__ZERO \
-    {               \
-    }
+#define IGNIS__ZERO {}
 #else
-#define IGNIS__ZERO \
-    {               \
-        0           \
-    }
+#define IGNIS__ZERO {0}
 #endif
+/* clang-format on */
 
 #if defined(__MINGW_PRINTF_FORMAT)
 #define IGNIS__PRINTF(at, first) __attribute__((format(__MINGW_PRINTF_FORMAT, at, first)))
