@@ -1,0 +1,367 @@
+/*  attention.cu - scaled dot-product attention in plain CUDA C, forward and backward
+
+    After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For every floating type and every device;
+    one program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<32, 64, 128 or 256>, which
+    serves smaller heads, too. attention_mma.cu is the faster one where it can be used, and has the same kernels with the same
+    parameters.
+
+    A block owns rows: the forward pass and the gradient of q own queries and walk over the keys that they see; the gradients of
+    k and v own keys and walk over the queries that see them, of all query heads that share the keys. So no result is added up
+    by more than one block: there are no atomics, and equal inputs give equal bits.
+
+    8 lanes do a few rows together: of a tile of scores a lane has every eighth column, of a row of results some packs of 16
+    bytes. The scores change hands through shared memory within a warp.
+*/
+#include "ignis.cuh"
+#include "attention.cuh"
+
+#ifndef IGNIS_HEAD_DIM
+#define IGNIS_HEAD_DIM 64
+#endif
+
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> W;
+typedef attention<T> Attention;
+
+constexpr int D = IGNIS_HEAD_DIM;
+constexpr int PACK = 16 / sizeof(W);
+constexpr int ROW_BYTES = D * sizeof(W);
+constexpr int STRIDE = D + PACK; /* of rows in shared memory: those that lanes read at a time lie in different banks */
+constexpr int THREADS = ROW_BYTES > 1024 ? 64 : 128;
+constexpr int LINES = THREADS / 8; /* groups of 8 lanes */
+constexpr int CHUNKS = D / 8 / PACK; /* packs that a lane has of a row of results */
+static_assert(D % 32 == 0 && D <= 256, "sizes of heads are multiples of 32");
+
+/*  Rows of a line, bounded by registers and shared memory, and rows walked at a time. The host computes the same. */
+constexpr int at_most(int a, int b) { return a < b ? a : b; }
+constexpr int FORWARD_ROWS = at_most(PACK, 2048 / ROW_BYTES);
+constexpr int BACKWARD_ROWS = ROW_BYTES > 1024 ? 1 : at_most(PACK, 1024 / ROW_BYTES);
+constexpr int WALK = at_most(8 * PACK, 16384 / ROW_BYTES);
+constexpr int COLUMNS = WALK / 8; /* of a tile of scores, a lane has */
+constexpr int SCORE_STRIDE = WALK + PACK;
+
+constexpr double LOG2_E = 1.44269504088896340736;
+constexpr double LN_2 = 0.69314718055994530942;
+
+__device__ inline float power_of_2(float x) { return exp2f(x); }
+__device__ inline double power_of_2(double x) { return exp2(x); }
+
+/*  Rows first ... of a head, of which count exist, into shared memory; what does not exist is zero. */
+template <int rows> __device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim)
+{
+#pragma unroll 4
+    for (int i = threadIdx.x; i < rows * D; i += THREADS) {
+        const int row = i / D, d = i % D;
+        tile[row * STRIDE + d] = first + row < count && d < head_dim ? W(head[(first + row) * stride + d]) : W(0);
+    }
+}
+
+/*  The scores of a lane: of its rows of one tile with its columns, which are rows of the other. */
+template <int R> __device__ inline void score(W (&s)[R][COLUMNS], const W *rows, const W *walked)
+{
+    const int lane = threadIdx.x % 8;
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+            s[r][c] = 0;
+#pragma unroll 2
+    for (int d = 0; d < D; d += PACK) {
+        ignis_pack<W> a[R];
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            a[r] = ignis_load(rows + r * STRIDE + d);
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            const auto b = ignis_load(walked + (lane + 8 * c) * STRIDE + d);
+#pragma unroll
+            for (int r = 0; r < R; r++)
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    s[r][c] += a[r][i] * b[i];
+        }
+    }
+}
+
+/*  sums += scores * tile, for the scores that the 8 lanes have put into shared memory. */
+template <int R> __device__ inline void add_weighted(W (&sums)[R][CHUNKS][PACK], const W *scores, const W *walked)
+{
+    const int lane = threadIdx.x % 8;
+#pragma unroll 1
+    for (int k = 0; k < WALK; k += PACK) {
+        ignis_pack<W> weights[R];
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            weights[r] = ignis_load(scores + r * SCORE_STRIDE + k);
+#pragma unroll
+        for (int i = 0; i < PACK; i++)
+#pragma unroll
+            for (int chunk = 0; chunk < CHUNKS; chunk++) {
+                const auto b = ignis_load(walked + (k + i) * STRIDE + (lane + 8 * chunk) * PACK);
+#pragma unroll
+                for (int r = 0; r < R; r++)
+#pragma unroll
+                    for (int j = 0; j < PACK; j++)
+                        sums[r][chunk][j] += weights[r][i] * b[j];
+            }
+    }
+}
+
+template <int R> __device__ inline void put_scores(W *scores, const W (&s)[R][COLUMNS])
+{
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+            scores[r * SCORE_STRIDE + threadIdx.x % 8 + 8 * c] = s[r][c];
+    __syncwarp();
+}
+
+template <int R> __device__ inline void clear(W (&sums)[R][CHUNKS][PACK])
+{
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int chunk = 0; chunk < CHUNKS; chunk++)
+#pragma unroll
+            for (int j = 0; j < PACK; j++)
+                sums[r][chunk][j] = 0;
+}
+
+/*  A row of results, times a factor. */
+__device__ inline void store_row(T *row, const W (&sums)[CHUNKS][PACK], W factor, int head_dim)
+{
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; chunk++)
+#pragma unroll
+        for (int j = 0; j < PACK; j++) {
+            const int d = (threadIdx.x % 8 + 8 * chunk) * PACK + j;
+            if (d < head_dim)
+                row[d] = T(sums[chunk][j] * factor);
+        }
+}
+
+template <typename Op> __device__ inline W reduce_8_lanes(W x)
+{
+#pragma unroll
+    for (int distance = 4; distance > 0; distance /= 2)
+        x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));
+    return x;
+}
+
+__device__ inline W *shared_memory()
+{
+    extern __shared__ __align__(16) char bytes[];
+    return (W *)bytes;
+}
+
+/* >>forward ----------------------------------------------------------------------------------------------------- */
+
+/*  Like that of attention_mma.cu, which explains top and SLACK.
+    grid = ceil(sq / rows) * heads * batches, where a block has LINES * FORWARD_ROWS rows. */
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
+{
+    constexpr int R = FORWARD_ROWS, rows = LINES * R;
+    constexpr W SLACK = 8;
+    const int pairs = p.heads * p.batches, b = blockIdx.x % pairs / p.heads;
+    const int h = blockIdx.x % p.heads, kv_h = h / (p.heads / p.kv_heads);
+    const int first = (int)(gridDim.x / pairs - 1 - blockIdx.x / pairs) * rows; /* the longest way first */
+    const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;
+    W *q = shared_memory(), *walked = q + rows * STRIDE, *scores = walked + WALK * STRIDE + own * SCORE_STRIDE;
+    const T *k = p.k.head(b, kv_h, p.head_dim), *v = p.v.head(b, kv_h, p.head_dim);
+    const W scale = W(p.scale * LOG2_E);
+    const int visible = p.visible(min(first + rows, p.sq) - 1);
+
+    W out[R][CHUNKS][PACK], top[R], sum[R];
+    clear(out);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        top[r] = -ignis_infinity<W>();
+        sum[r] = 0;
+    }
+    load_tile<rows>(q, p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim);
+
+    for (int key = 0; key < visible; key += WALK) {
+        load_tile<WALK>(walked, k, p.k.row, key, p.sk, p.head_dim);
+        __syncthreads();
+        W s[R][COLUMNS];
+        score(s, q + own * STRIDE, walked);
+
+        W most[R];
+        bool raise = false;
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const int limit = p.visible(first + own + r) - key;
+            most[r] = -ignis_infinity<W>();
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                s[r][c] = lane + 8 * c < limit ? s[r][c] * scale : -ignis_infinity<W>();
+                most[r] = max(most[r], s[r][c]);
+            }
+            raise |= most[r] > top[r] + SLACK;
+        }
+        if (__any_sync(0xffffffff, raise)) {
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                const W higher = reduce_8_lanes<ignis_max>(max(top[r], most[r]));
+                const W factor = higher > top[r] ? power_of_2(top[r] - higher) : 1;
+                top[r] = higher;
+                sum[r] *= factor;
+#pragma unroll
+                for (int chunk = 0; chunk < CHUNKS; chunk++)
+#pragma unroll
+                    for (int j = 0; j < PACK; j++)
+                        out[r][chunk][j] *= factor;
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const W base = top[r] == -ignis_infinity<W>() ? 0 : top[r]; /* nothing seen so far */
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                s[r][c] = power_of_2(s[r][c] - base);
+                sum[r] += s[r][c];
+            }
+        }
+        put_scores(scores, s);
+        __syncthreads();
+        load_tile<WALK>(walked, v, p.v.row, key, p.sk, p.head_dim);
+        __syncthreads();
+        add_weighted(out, scores, walked);
+        __syncthreads();
+    }
+
+    T *to = p.out.head(b, h, p.head_dim);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const W total = reduce_8_lanes<ignis_sum>(sum[r]);
+        const long long row = first + own + r;
+        if (row >= p.sq)
+            continue;
+        store_row(to + row * p.out.row, out[r], total == 0 ? 0 : 1 / total, p.head_dim);
+        if (p.lse && lane == 0)
+            p.lse[p.stat(b, h) + row] = total == 0 ? ignis_infinity<W>() : (top[r] + W(log2(total))) * W(LN_2);
+    }
+}
+
+/* >>backward ---------------------------------------------------------------------------------------------------- */
+
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }
+
+/*  P = 2^(x - lse) of a score x that includes the scale; rows of scores that see nothing, and those behind the last query, have an lse
+    of infinity. dS = P (dP - delta). */
+__device__ inline W probability(W s, W scale, W lse, bool seen) { return seen ? power_of_2(s * scale - lse * W(LOG2_E)) : 0; }
+
+/*  grid = ceil(sk / rows) * kv_heads * batches, where a block has LINES * BACKWARD_ROWS rows, which are keys. */
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(Attention p)
+{
+    constexpr int R = BACKWARD_ROWS, rows = LINES * R;
+    const int pairs = p.kv_heads * p.batches, b = blockIdx.x % pairs / p.kv_heads;
+    const int group = p.heads / p.kv_heads, kv_h = blockIdx.x % p.kv_heads;
+    const int first = (int)(blockIdx.x / pairs) * rows;
+    const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;
+    W *k = shared_memory(), *v = k + rows * STRIDE, *walked = v + rows * STRIDE;
+    W *scores = walked + WALK * STRIDE + own * SCORE_STRIDE, *score_gradients = scores + rows * SCORE_STRIDE;
+    const W scale = W(p.scale * LOG2_E);
+
+    W grad_k[R][CHUNKS][PACK], grad_v[R][CHUNKS][PACK];
+    clear(grad_k);
+    clear(grad_v);
+    load_tile<rows>(k, p.k.head(b, kv_h, p.head_dim), p.k.row, first, p.sk, p.head_dim);
+    load_tile<rows>(v, p.v.head(b, kv_h, p.head_dim), p.v.row, first, p.sk, p.head_dim);
+
+    for (int h = kv_h * group; h < (kv_h + 1) * group; h++) {
+        const T *q = p.q.head(b, h, p.head_dim), *grad = p.grad_out.head(b, h, p.head_dim);
+        for (int query = p.first_query(first) / WALK * WALK; query < p.sq; query += WALK) {
+            W s[R][COLUMNS], ds[R][COLUMNS];
+            load_tile<WALK>(walked, grad, p.grad_out.row, query, p.sq, p.head_dim);
+            __syncthreads();
+            score(ds, v + own * STRIDE, walked);
+            __syncthreads();
+            load_tile<WALK>(walked, q, p.q.row, query, p.sq, p.head_dim);
+            __syncthreads();
+            score(s, k + own * STRIDE, walked);
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                const int i = query + lane + 8 * c;
+                const bool exists = i < p.sq;
+                const W lse = exists ? p.lse[p.stat(b, h) + i] : 0, delta = exists ? p.delta[p.stat(b, h) + i] : 0;
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    s[r][c] = probability(s[r][c], scale, lse, exists && i >= p.first_query(first + own + r));
+                    ds[r][c] = s[r][c] * (ds[r][c] - delta);
+                }
+            }
+            put_scores(score_gradients, ds);
+            put_scores(scores, s);
+            add_weighted(grad_k, score_gradients, walked);
+            __syncthreads();
+            load_tile<WALK>(walked, grad, p.grad_out.row, query, p.sq, p.head_dim);
+            __syncthreads();
+            add_weighted(grad_v, scores, walked);
+            __syncthreads();
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const long long row = first + own + r;
+        if (row >= p.sk)
+            continue;
+        store_row(p.grad_k.head(b, kv_h, p.head_dim) + row * p.grad_k.row, grad_k[r], W(p.scale), p.head_dim);
+        store_row(p.grad_v.head(b, kv_h, p.head_dim) + row * p.grad_v.row, grad_v[r], 1, p.head_dim);
+    }
+}
+
+/*  grid = ceil(sq / rows) * heads * batches, where a block has LINES * BACKWARD_ROWS rows, which are queries. */
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(Attention p)
+{
+    constexpr int R = BACKWARD_ROWS, rows = LINES * R;
+    const int pairs = p.heads * p.batches, b = blockIdx.x % pairs / p.heads;
+    const int h = blockIdx.x % p.heads, kv_h = h / (p.heads / p.kv_heads);
+    const int first = (int)(gridDim.x / pairs - 1 - blockIdx.x / pairs) * rows;
+    const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;
+    W *q = shared_memory(), *grad = q + rows * STRIDE, *walked = grad + rows * STRIDE;
+    W *score_gradients = walked + WALK * STRIDE + own * SCORE_STRIDE;
+    const T *k = p.k.head(b, kv_h, p.head_dim), *v = p.v.head(b, kv_h, p.head_dim);
+    const W scale = W(p.scale * LOG2_E);
+    const int visible = p.visible(min(first + rows, p.sq) - 1);
+
+    W grad_q[R][CHUNKS][PACK], lse[R], delta[R];
+    clear(grad_q);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const int row = first + own + r;
+        lse[r] = row < p.sq ? p.lse[p.stat(b, h) + row] : 0;
+        delta[r] = row < p.sq ? p.delta[p.stat(b, h) + row] : 0;
+    }
+    load_tile<rows>(q, p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim);
+    load_tile<rows>(grad, p.grad_out.head(b, h, p.head_dim), p.grad_out.row, first, p.sq, p.head_dim);
+
+    for (int key = 0; key < visible; key += WALK) {
+        W s[R][COLUMNS], ds[R][COLUMNS];
+        load_tile<WALK>(walked, v, p.v.row, key, p.sk, p.head_dim);
+        __syncthreads();
+        score(ds, grad + own * STRIDE, walked);
+        __syncthreads();
+        load_tile<WALK>(walked, k, p.k.row, key, p.sk, p.head_dim);
+        __syncthreads();
+        score(s, q + own * STRIDE, walked);
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                const bool seen = key + lane + 8 * c < p.visible(first + own + r);
+                ds[r][c] = probability(s[r][c], scale, lse[r], seen) * (ds[r][c] - delta[r]);
+            }
+        put_scores(score_gradients, ds);
+        add_weighted(grad_q, score_gradients, walked);
+        __syncthreads();
+    }
+    T *to = p.grad_q.head(b, h, p.head_dim);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        const long long row = first + own + r;
+        if (row < p.sq)
+            store_row(to + row * p.grad_q.row, grad_q[r], W(p.scale), p.head_dim);
+    }
+}

@@ -1,0 +1,656 @@
+/*  attention_mma.cu - scaled dot-product attention on tensor cores, forward and backward
+
+    After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For sm_80 and up; one program per type
+    and size of heads: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<32, 64, 96, 128, 192 or 256>, which
+    serves smaller heads of a multiple of 8 elements, too. All rows are aligned to 16 bytes.
+
+    Forward: a block has queries, and walks over the keys that they see. Backward: ignis_sdpa_backward_delta first; then one
+    kernel whose blocks have keys and walk over queries, of all query heads that share them, and one whose blocks have queries
+    and walk over keys. That computes the scores twice, but no gradient is added up by more than one block: there are no
+    atomics, no order to wait for, and equal inputs give equal bits.
+    Blocks with the longest way come first, so that none of them is left over at the end.
+
+    A warp has 16 rows, or several times 16, of the tile that its block has; products are laid out so that their results are
+    the operands of the next product, in the registers of the same warp.
+*/
+#include "ignis.cuh"
+#include "mma.cuh"
+#include "attention.cuh"
+
+#ifndef IGNIS_HEAD_DIM
+#define IGNIS_HEAD_DIM 64
+#endif
+
+/* What a benchmark may vary. All sizes of heads leave one block 99 KB of shared memory at most, which every sm_8x has; the
+   host has the resulting rows and bytes in its table of variants. */
+#ifndef IGNIS_FORWARD_WARPS
+#define IGNIS_FORWARD_WARPS 4
+#endif
+#ifndef IGNIS_FORWARD_TILES /* of 16 queries, a warp has */
+#define IGNIS_FORWARD_TILES (IGNIS_HEAD_DIM <= 128 ? 2 : 1)
+#endif
+#ifndef IGNIS_FORWARD_KEYS /* walked at a time */
+#define IGNIS_FORWARD_KEYS (IGNIS_HEAD_DIM <= 64 ? 64 : 32)
+#endif
+#ifndef IGNIS_FORWARD_KEEP /* whether q stays in registers */
+#define IGNIS_FORWARD_KEEP (IGNIS_HEAD_DIM <= 64)
+#endif
+#ifndef IGNIS_KV_WARPS
+#define IGNIS_KV_WARPS (IGNIS_HEAD_DIM == 192 ? 6 : 4)
+#endif
+#ifndef IGNIS_KV_TILES /* of 16 keys, a warp has */
+#define IGNIS_KV_TILES (IGNIS_HEAD_DIM <= 64 ? 2 : 1)
+#endif
+#ifndef IGNIS_KV_SPLIT /* warps that share keys, and have a part of the columns each: registers hold no more */
+#define IGNIS_KV_SPLIT (IGNIS_HEAD_DIM <= 128 ? 1 : IGNIS_HEAD_DIM == 192 ? 3 : 2)
+#endif
+#ifndef IGNIS_KV_QUERIES /* walked at a time */
+#define IGNIS_KV_QUERIES (IGNIS_HEAD_DIM <= 128 ? 64 : 32)
+#endif
+#ifndef IGNIS_KV_STRIP /* of them, in registers at a time; for newer devices the compiler needs more registers */
+#define IGNIS_KV_STRIP (IGNIS_HEAD_DIM == 64 && __CUDA_ARCH__ >= 1000 ? 16 : 32)
+#endif
+#ifndef IGNIS_Q_WARPS
+#define IGNIS_Q_WARPS 4
+#endif
+#ifndef IGNIS_Q_TILES /* of 16 queries, a warp has */
+#define IGNIS_Q_TILES (IGNIS_HEAD_DIM <= 128 ? 2 : 1)
+#endif
+#ifndef IGNIS_Q_KEYS /* walked at a time */
+#define IGNIS_Q_KEYS (IGNIS_HEAD_DIM <= 64 ? 64 : IGNIS_HEAD_DIM <= 128 ? 32 : 16)
+#endif
+#ifndef IGNIS_Q_STRIP /* of them, in registers at a time */
+#define IGNIS_Q_STRIP (IGNIS_HEAD_DIM > 128 || (IGNIS_HEAD_DIM == 128 && __CUDA_ARCH__ >= 1000) ? 16 : 32)
+#endif
+#ifndef IGNIS_FORWARD_BLOCKS /* on a multiprocessor: bounds the registers of a thread */
+#define IGNIS_FORWARD_BLOCKS 1
+#endif
+#ifndef IGNIS_KV_BLOCKS
+#define IGNIS_KV_BLOCKS 1
+#endif
+#ifndef IGNIS_Q_BLOCKS
+#define IGNIS_Q_BLOCKS 1
+#endif
+
+typedef ignis_type<IGNIS_T> T;
+typedef attention<T> Attention;
+
+constexpr int D = IGNIS_HEAD_DIM;
+constexpr float LOG2_E = 1.44269504088896340736f;
+constexpr float LN_2 = 0.69314718055994530942f;
+
+/* >>tiles ------------------------------------------------------------------------------------------------------- */
+
+/*  A tile is rows of D elements in shared memory, in chunks of 16 bytes. Chunk c of row r lies at place c ^ f(r) of its row, so
+    that the 8 rows of a matrix of ldmatrix, all at one chunk, lie in different banks. */
+constexpr int CHUNKS = D / 8;
+constexpr int ROW_BYTES = D * 2;
+constexpr int SWIZZLED = CHUNKS % 8 == 0 ? 8 : 4; /* chunks that change places with one another */
+static_assert(D % 32 == 0 && D <= 256, "sizes of heads are multiples of 32");
+
+__device__ inline uint32_t chunk_at(uint32_t tile, int row, int chunk)
+{
+    const int swizzle = SWIZZLED == 8 ? row % 8 : row / 2 % 4;
+    return tile + row * ROW_BYTES + (chunk ^ swizzle) * 16;
+}
+
+/*  The address that a lane gives to ldmatrix for the 16 x 16 elements at the start of a tile: either in the order of an A (and,
+    transposed, of two B with their k along the rows), or in the order of two B with their k along the columns. */
+__device__ inline uint32_t lane_of_a(uint32_t tile)
+{
+    const int lane = threadIdx.x % 32;
+    return chunk_at(tile, lane % 16, lane / 16);
+}
+
+__device__ inline uint32_t lane_of_b(uint32_t tile)
+{
+    const int lane = threadIdx.x % 32;
+    return chunk_at(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+}
+
+/*  The same address for the elements that start at a row and a column, multiples of 16. Tiles are aligned to 128 bytes. */
+__device__ inline uint32_t moved(uint32_t lane_address, int row, int column)
+{
+    const int chunk = column / 8;
+    return (lane_address ^ (chunk % SWIZZLED * 16)) + chunk / SWIZZLED * SWIZZLED * 16 + row * ROW_BYTES;
+}
+
+/*  Starts to copy a tile: rows first ... of a head of which count exist; what does not is zero. */
+template <int rows, int threads, typename E>
+__device__ inline void copy_tile(uint32_t tile, const E *head, long long stride, int first, int count, int head_dim)
+{
+    constexpr int copies = rows * CHUNKS;
+    if constexpr (threads % CHUNKS == 0) {
+        constexpr int step = threads / CHUNKS; /* rows that all threads do at a time */
+        static_assert(rows % step == 0, "threads have equally many rows");
+        const int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
+        const int exist = chunk * 8 < head_dim ? count - first - row : 0;
+        const E *from = head + (first + row) * stride + chunk * 8;
+#pragma unroll
+        for (int i = 0; i < rows; i += step) {
+            ignis_ptx_cp_async(chunk_at(tile, row + i, chunk), i < exist ? from : head, i < exist ? 16 : 0);
+            from += step * stride;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < (copies + threads - 1) / threads; i++) {
+            const int index = i * threads + threadIdx.x, row = index / CHUNKS, chunk = index % CHUNKS;
+            const bool exists = first + row < count && chunk * 8 < head_dim;
+            if (copies % threads == 0 || index < copies)
+                ignis_ptx_cp_async(chunk_at(tile, row, chunk), exists ? head + (first + row) * stride + chunk * 8 : head, exists ? 16 : 0);
+        }
+    }
+}
+
+/*  Starts to copy lse and then delta of queries first ... of a head of which count exist; what does not is zero. */
+template <int rows, int threads>
+__device__ inline void copy_stats(uint32_t stats, const float *lse, const float *delta, int first, int count)
+{
+#pragma unroll
+    for (int i = threadIdx.x; i < rows; i += threads) {
+        const bool exists = first + i < count;
+        ignis_ptx_cp_async_4(stats + i * 4, exists ? lse + first + i : lse, exists ? 4 : 0);
+        ignis_ptx_cp_async_4(stats + (rows + i) * 4, exists ? delta + first + i : delta, exists ? 4 : 0);
+    }
+}
+
+/*  C += A B^T over all columns, for A rows of a tile, from one on, and B rows of another. Rows are constants, so that they become
+    part of the instructions. */
+template <int tiles, int count>
+__device__ inline void product_of_rows(float (&c)[tiles][count / 8][4], uint32_t a_lane, int a_row, uint32_t b_lane, int b_row)
+{
+#pragma unroll
+    for (int k = 0; k < D; k += 16) {
+        uint32_t a[tiles][4];
+#pragma unroll
+        for (int m = 0; m < tiles; m++)
+            ignis_ptx_ldmatrix(a[m], moved(a_lane, a_row + 16 * m, k));
+#pragma unroll
+        for (int n = 0; n < count; n += 16) {
+            uint32_t b[4];
+            ignis_ptx_ldmatrix(b, moved(b_lane, b_row + n, k));
+#pragma unroll
+            for (int m = 0; m < tiles; m++) {
+                ignis_mma<T>(c[m][n / 8], a[m], b[0], b[1]);
+                ignis_mma<T>(c[m][n / 8 + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+/*  C += A B for A results of a product, rounded, and B rows of a tile, from one on. */
+template <int tiles, int count, int columns>
+__device__ inline void product_of_results(float (&c)[tiles][columns / 8][4], const float (&a)[tiles][count / 8][4], uint32_t b_lane,
+                                          int b_row)
+{
+#pragma unroll
+    for (int k = 0; k < count; k += 16) {
+        uint32_t pairs[tiles][4];
+#pragma unroll
+        for (int m = 0; m < tiles; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                pairs[m][i] = ignis_pair<T>(a[m][k / 8 + i / 2][i % 2 * 2], a[m][k / 8 + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+        for (int n = 0; n < columns; n += 16) {
+            uint32_t b[4];
+            ignis_ptx_ldmatrix_transposed(b, moved(b_lane, b_row + k, n));
+#pragma unroll
+            for (int m = 0; m < tiles; m++) {
+                ignis_mma<T>(c[m][n / 8], pairs[m], b[0], b[1]);
+                ignis_mma<T>(c[m][n / 8 + 1], pairs[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+template <int tiles, int columns> __device__ inline void clear(float (&c)[tiles][columns][4])
+{
+#pragma unroll
+    for (int m = 0; m < tiles; m++)
+#pragma unroll
+        for (int n = 0; n < columns; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                c[m][n][i] = 0;
+}
+
+/*  The results of a warp, times a factor for each of its rows, to rows first ... of a head. They pass through rows of a tile
+    that nobody else uses, so that whole sectors are written. */
+template <int tiles, int columns>
+__device__ inline void store_results(const float (&c)[tiles][columns / 8][4], const float (&factor)[tiles][2], uint32_t tile, int column,
+                                     char *shared, T *head, long long stride, int first, int count, int head_dim)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < tiles; m++)
+#pragma unroll
+        for (int n = 0; n < columns; n += 8)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const uint32_t at = chunk_at(tile, 16 * m + 8 * half + lane / 4, (column + n) / 8) + lane % 4 * 4;
+                *(uint32_t *)(shared + at) =
+                    ignis_pair<T>(c[m][n / 8][2 * half] * factor[m][half], c[m][n / 8][2 * half + 1] * factor[m][half]);
+            }
+    __syncwarp();
+    constexpr int chunks = columns / 8, copies = tiles * 16 * chunks;
+#pragma unroll
+    for (int i = 0; i < copies / 32; i++) {
+        const int index = i * 32 + lane, row = index / chunks, chunk = column / 8 + index % chunks;
+        if (first + row < count && chunk * 8 < head_dim)
+            *(uint4 *)(head + (first + row) * stride + chunk * 8) = *(const uint4 *)(shared + chunk_at(tile, row, chunk));
+    }
+}
+
+__device__ inline char *shared_memory()
+{
+    extern __shared__ __align__(128) char bytes[];
+    return bytes;
+}
+
+__device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to_shared(shared_memory()); }
+
+/* >>forward ----------------------------------------------------------------------------------------------------- */
+
+constexpr int F_WARPS = IGNIS_FORWARD_WARPS, F_TILES = IGNIS_FORWARD_TILES, F_KEYS = IGNIS_FORWARD_KEYS;
+constexpr int F_QUERIES = 16 * F_TILES * F_WARPS;
+constexpr bool F_KEEP = IGNIS_FORWARD_KEEP;
+
+/*  What a warp has of the softmax of its rows: out is the sum of 2^(x - top) v and sum the sum of 2^(x - top), over the keys so
+    far, where x is a score in units of log 2 and top a bound that x exceeds by 8 at most. A true maximum would have to be found
+    across lanes for each tile, and out scaled whenever it grows; like this both happen seldom, and 2^8 more costs no precision.
+    sum is a lane's own part. */
+struct softmax {
+    float out[F_TILES][D / 8][4];
+    float top[F_TILES][2], sum[F_TILES][2];
+};
+
+constexpr float SLACK = 8;
+
+/*  One tile of keys, of which key is the first. query is the first row of this lane. */
+template <bool masked>
+__device__ inline void forward_step(softmax &state, const uint32_t (&q)[D / 16][F_TILES][4], uint32_t q_lane, uint32_t kv_tile,
+                                    float scale, const Attention &p, int query, int key)
+{
+    const int lane = threadIdx.x % 32;
+    const uint32_t k_lane = lane_of_b(kv_tile), v_lane = lane_of_a(kv_tile);
+    float s[F_TILES][F_KEYS / 8][4];
+    clear(s);
+    if constexpr (F_KEEP) {
+#pragma unroll
+        for (int k = 0; k < D; k += 16)
+#pragma unroll
+            for (int n = 0; n < F_KEYS; n += 16) {
+                uint32_t b[4];
+                ignis_ptx_ldmatrix(b, moved(k_lane, n, k));
+#pragma unroll
+                for (int m = 0; m < F_TILES; m++) {
+                    ignis_mma<T>(s[m][n / 8], q[k / 16][m], b[0], b[1]);
+                    ignis_mma<T>(s[m][n / 8 + 1], q[k / 16][m], b[2], b[3]);
+                }
+            }
+    } else {
+        product_of_rows<F_TILES, F_KEYS>(s, q_lane, 0, k_lane, 0);
+    }
+
+    float most[F_TILES][2];
+    bool raise = false;
+#pragma unroll
+    for (int m = 0; m < F_TILES; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int limit = p.visible(query + 16 * m + 8 * half) - key;
+            float x = -ignis_infinity<float>();
+#pragma unroll
+            for (int n = 0; n < F_KEYS / 8; n++)
+#pragma unroll
+                for (int i = 2 * half; i < 2 * half + 2; i++) {
+                    if (masked && n * 8 + lane % 4 * 2 + i % 2 >= limit)
+                        s[m][n][i] = -ignis_infinity<float>();
+                    x = fmaxf(x, s[m][n][i]);
+                }
+            most[m][half] = x * scale;
+            raise |= most[m][half] > state.top[m][half] + SLACK;
+        }
+
+    if (__any_sync(0xffffffff, raise)) {
+#pragma unroll
+        for (int m = 0; m < F_TILES; m++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                float top = fmaxf(state.top[m][half], most[m][half]);
+                top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
+                top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));
+                const float factor = top > state.top[m][half] ? ignis_ptx_ex2(state.top[m][half] - top) : 1;
+                state.top[m][half] = top;
+                state.sum[m][half] *= factor;
+#pragma unroll
+                for (int n = 0; n < D / 8; n++)
+#pragma unroll
+                    for (int i = 2 * half; i < 2 * half + 2; i++)
+                        state.out[m][n][i] *= factor;
+            }
+    }
+
+#pragma unroll
+    for (int m = 0; m < F_TILES; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const bool nothing = masked && state.top[m][half] == -ignis_infinity<float>(); /* seen so far */
+            const float top = nothing ? 0 : state.top[m][half];
+#pragma unroll
+            for (int n = 0; n < F_KEYS / 8; n++)
+#pragma unroll
+                for (int i = 2 * half; i < 2 * half + 2; i++) {
+                    s[m][n][i] = ignis_ptx_ex2(fmaf(s[m][n][i], scale, -top));
+                    state.sum[m][half] += s[m][n][i];
+                }
+        }
+    product_of_results<F_TILES, F_KEYS, D>(state.out, s, v_lane, F_KEYS);
+}
+
+/*  grid = ceil(sq / queries) * heads * batches, blocks of 32 * warps, shared memory for queries + 4 * keys rows. */
+extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS) ignis_sdpa(Attention p)
+{
+    constexpr int threads = 32 * F_WARPS, tile_bytes = F_KEYS * ROW_BYTES;
+    const int pairs = p.heads * p.batches, b = blockIdx.x % pairs / p.heads;
+    const int h = blockIdx.x % p.heads, kv_h = h / (p.heads / p.kv_heads);
+    const int first = (int)(gridDim.x / pairs - 1 - blockIdx.x / pairs) * F_QUERIES;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t q_tile = shared_address() + warp * 16 * F_TILES * ROW_BYTES;
+    const uint32_t kv_tiles = shared_address() + F_QUERIES * ROW_BYTES; /* k, v, k, v */
+    const float scale = (float)p.scale * LOG2_E;
+
+    const int whole = p.visible(first) / F_KEYS; /* tiles that all rows see completely */
+    const int count = (p.visible(min(first + F_QUERIES, p.sq) - 1) + F_KEYS - 1) / F_KEYS;
+
+    copy_tile<F_QUERIES, threads>(shared_address(), p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim);
+    ignis_ptx_cp_async_commit();
+    const auto copy_keys = [&](int n) {
+        const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
+        copy_tile<F_KEYS, threads>(to, p.k.head(b, kv_h, p.head_dim), p.k.row, n * F_KEYS, p.sk, p.head_dim);
+        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.head(b, kv_h, p.head_dim), p.v.row, n * F_KEYS, p.sk, p.head_dim);
+    };
+    if (count > 0)
+        copy_keys(0);
+    ignis_ptx_cp_async_commit();
+
+    const int query = first + warp * 16 * F_TILES + lane / 4;
+    softmax state;
+    clear(state.out);
+#pragma unroll
+    for (int m = 0; m < F_TILES; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            state.top[m][half] = -ignis_infinity<float>();
+            state.sum[m][half] = 0;
+        }
+
+    uint32_t q[D / 16][F_TILES][4];
+    const uint32_t q_lane = lane_of_a(q_tile);
+    if constexpr (F_KEEP) {
+        ignis_ptx_cp_async_wait<1>();
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < D; k += 16)
+#pragma unroll
+            for (int m = 0; m < F_TILES; m++)
+                ignis_ptx_ldmatrix(q[k / 16][m], moved(q_lane, 16 * m, k));
+    }
+
+#pragma unroll 1
+    for (int n = 0; n < count; n++) {
+        ignis_ptx_cp_async_wait<0>();
+        __syncthreads(); /* the tiles are there, and nobody uses the other ones any more */
+        if (n + 1 < count)
+            copy_keys(n + 1);
+        ignis_ptx_cp_async_commit();
+        const uint32_t here = kv_tiles + n % 2 * 2 * tile_bytes;
+
+        if (n < whole)
+            forward_step<false>(state, q, q_lane, here, scale, p, query, n * F_KEYS);
+        else
+            forward_step<true>(state, q, q_lane, here, scale, p, query, n * F_KEYS);
+    }
+
+    ignis_ptx_cp_async_wait<0>();
+    __syncthreads(); /* q is there even if no key was */
+    float factor[F_TILES][2];
+#pragma unroll
+    for (int m = 0; m < F_TILES; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float sum = state.sum[m][half];
+            sum += __shfl_xor_sync(0xffffffff, sum, 1);
+            sum += __shfl_xor_sync(0xffffffff, sum, 2);
+            const int row = query + 16 * m + 8 * half;
+            factor[m][half] = sum == 0 ? 0 : 1 / sum;
+            if (p.lse && lane % 4 == 0 && row < p.sq)
+                p.lse[p.stat(b, h) + row] = sum == 0 ? ignis_infinity<float>() : (state.top[m][half] + log2f(sum)) * LN_2;
+        }
+    store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(), p.out.head(b, h, p.head_dim), p.out.row,
+                              first + warp * 16 * F_TILES, p.sq, p.head_dim);
+}
+
+/* >>backward ---------------------------------------------------------------------------------------------------- */
+
+/*  With P = 2^(x - lse), of scores x that include the scale, and dP = grad_out v^T:
+        dS = P (dP - delta)     grad_v = P^T grad_out     grad_k = scale dS^T q     grad_q = scale dS k
+    Of queries that see nothing lse is infinity, so their P and dS are zero. Behind the last query everything is zero, and adds
+    nothing although P is 1. */
+
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }
+
+constexpr int K_WARPS = IGNIS_KV_WARPS, K_TILES = IGNIS_KV_TILES, K_SPLIT = IGNIS_KV_SPLIT;
+constexpr int K_KEYS = 16 * K_TILES * K_WARPS / K_SPLIT, K_QUERIES = IGNIS_KV_QUERIES, K_STRIP = IGNIS_KV_STRIP;
+constexpr int K_COLUMNS = D / K_SPLIT;
+static_assert(K_SPLIT == 1 || K_COLUMNS / 8 % SWIZZLED == 0, "chunks change places within the columns of a warp");
+
+/*  A strip of the queries of a tile, of which query is the first, for the keys of a warp; key is the first row of this lane.
+    So everything is transposed: rows are keys, columns are queries. */
+template <bool masked>
+__device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][4], float (&grad_v)[K_TILES][K_COLUMNS / 8][4],
+                                        uint32_t kv_lane, uint32_t q_lane, uint32_t q_columns_lane, const float *lse, const float *delta,
+                                        float scale, const Attention &p, int key, int query)
+{
+    const int lane = threadIdx.x % 32;
+    float s[K_TILES][K_STRIP / 8][4], ds[K_TILES][K_STRIP / 8][4];
+    clear(s);
+    product_of_rows<K_TILES, K_STRIP>(s, kv_lane, 0, q_lane, 0);
+    clear(ds);
+    product_of_rows<K_TILES, K_STRIP>(ds, kv_lane, K_KEYS, q_lane, K_QUERIES);
+#pragma unroll
+    for (int n = 0; n < K_STRIP / 8; n++) {
+        const int column = n * 8 + lane % 4 * 2;
+        const auto lses = ignis_load<2>(lse + column), deltas = ignis_load<2>(delta + column);
+#pragma unroll
+        for (int m = 0; m < K_TILES; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                s[m][n][i] = ignis_ptx_ex2(fmaf(s[m][n][i], scale, lses[i % 2] * -LOG2_E));
+                if (masked && query + column + i % 2 < p.first_query(key + 16 * m + 8 * (i / 2)))
+                    s[m][n][i] = 0;
+                ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - deltas[i % 2]);
+            }
+    }
+    product_of_results<K_TILES, K_STRIP, K_COLUMNS>(grad_v, s, q_columns_lane, K_QUERIES);
+    product_of_results<K_TILES, K_STRIP, K_COLUMNS>(grad_k, ds, q_columns_lane, 0);
+}
+
+/*  grid = ceil(sk / keys) * kv_heads * batches, blocks of 32 * warps, shared memory for 2 * keys + 4 * queries rows and
+    4 * queries floats. */
+extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) ignis_sdpa_backward_kv(Attention p)
+{
+    constexpr int threads = 32 * K_WARPS, tile_bytes = K_QUERIES * ROW_BYTES;
+    const int pairs = p.kv_heads * p.batches, b = blockIdx.x % pairs / p.kv_heads;
+    const int group = p.heads / p.kv_heads, kv_h = blockIdx.x % p.kv_heads;
+    const int first = (int)(blockIdx.x / pairs) * K_KEYS;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int row = warp / K_SPLIT * 16 * K_TILES, column = warp % K_SPLIT * K_COLUMNS;
+    const uint32_t k_tile = shared_address(), v_tile = k_tile + K_KEYS * ROW_BYTES;
+    const uint32_t q_tiles = v_tile + K_KEYS * ROW_BYTES; /* q, grad_out, q, grad_out */
+    const uint32_t kv_lane = lane_of_a(k_tile + row * ROW_BYTES);
+    constexpr int stats_at = (2 * K_KEYS + 4 * K_QUERIES) * ROW_BYTES, stats_bytes = 2 * K_QUERIES * 4; /* lse, delta, lse, delta */
+    const float scale = (float)p.scale * LOG2_E;
+
+    const int first_tile = p.first_query(first) / K_QUERIES;
+    const int whole = p.first_query(min(first + K_KEYS, p.sk) - 1); /* all keys are seen from here on */
+    const int tiles = max(0, (p.sq + K_QUERIES - 1) / K_QUERIES - first_tile);
+    const int count = tiles * group;
+
+    float grad_k[K_TILES][K_COLUMNS / 8][4], grad_v[K_TILES][K_COLUMNS / 8][4];
+    clear(grad_k);
+    clear(grad_v);
+
+    copy_tile<K_KEYS, threads>(k_tile, p.k.head(b, kv_h, p.head_dim), p.k.row, first, p.sk, p.head_dim);
+    copy_tile<K_KEYS, threads>(v_tile, p.v.head(b, kv_h, p.head_dim), p.v.row, first, p.sk, p.head_dim);
+
+    /* The way leads over the tiles of the first query head, then over those of the next. */
+    const auto copy_queries = [&](int n) {
+        const int h = kv_h * group + n / tiles, from = (first_tile + n % tiles) * K_QUERIES;
+        const long long stat = p.stat(b, h);
+        const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;
+        copy_tile<K_QUERIES, threads>(to, p.q.head(b, h, p.head_dim), p.q.row, from, p.sq, p.head_dim);
+        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.head(b, h, p.head_dim), p.grad_out.row, from, p.sq, p.head_dim);
+        copy_stats<K_QUERIES, threads>(shared_address() + stats_at + n % 2 * stats_bytes, p.lse + stat, p.delta + stat, from, p.sq);
+    };
+    if (count > 0)
+        copy_queries(0);
+    ignis_ptx_cp_async_commit();
+
+#pragma unroll 1
+    for (int n = 0; n < count; n++) {
+        ignis_ptx_cp_async_wait<0>();
+        __syncthreads();
+        if (n + 1 < count)
+            copy_queries(n + 1);
+        ignis_ptx_cp_async_commit();
+
+        const int stage = n % 2, from = (first_tile + n % tiles) * K_QUERIES;
+        const bool masked = from < whole;
+#pragma unroll 1
+        for (int strip = 0; strip < K_QUERIES; strip += K_STRIP) {
+            const uint32_t strip_tile = q_tiles + stage * 2 * tile_bytes + strip * ROW_BYTES;
+            const uint32_t q_lane = lane_of_b(strip_tile), q_columns_lane = moved(lane_of_a(strip_tile), 0, column);
+            const float *stat = (const float *)(shared_memory() + stats_at + stage * stats_bytes) + strip;
+            const int key = first + row + lane / 4, query = from + strip;
+            if (masked)
+                backward_kv_step<true>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale, p, key, query);
+            else
+                backward_kv_step<false>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale, p, key, query);
+        }
+    }
+
+    ignis_ptx_cp_async_wait<0>();
+    __syncthreads();
+    float scales[K_TILES][2], ones[K_TILES][2];
+#pragma unroll
+    for (int m = 0; m < K_TILES; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            scales[m][half] = (float)p.scale;
+            ones[m][half] = 1;
+        }
+    store_results<K_TILES, K_COLUMNS>(grad_k, scales, row * ROW_BYTES, column, shared_memory(), p.grad_k.head(b, kv_h, p.head_dim),
+                                      p.grad_k.row, first + row, p.sk, p.head_dim);
+    store_results<K_TILES, K_COLUMNS>(grad_v, ones, (K_KEYS + row) * ROW_BYTES, column, shared_memory(),
+                                      p.grad_v.head(b, kv_h, p.head_dim), p.grad_v.row, first + row, p.sk, p.head_dim);
+}
+
+constexpr int Q_WARPS = IGNIS_Q_WARPS, Q_TILES = IGNIS_Q_TILES, Q_KEYS = IGNIS_Q_KEYS, Q_STRIP = IGNIS_Q_STRIP;
+constexpr int Q_QUERIES = 16 * Q_TILES * Q_WARPS;
+
+/*  A strip of the keys of a tile, of which key is the first, for the queries of a warp; query is the first row of this lane. */
+template <bool masked>
+__device__ inline void backward_q_step(float (&grad_q)[Q_TILES][D / 8][4], uint32_t q_lane, uint32_t kv_tile, const float *lse,
+                                       const float *delta, float scale, const Attention &p, int query, int key)
+{
+    const int lane = threadIdx.x % 32;
+    const uint32_t kv_lane = lane_of_b(kv_tile);
+    float s[Q_TILES][Q_STRIP / 8][4], ds[Q_TILES][Q_STRIP / 8][4];
+    clear(s);
+    product_of_rows<Q_TILES, Q_STRIP>(s, q_lane, 0, kv_lane, 0);
+    clear(ds);
+    product_of_rows<Q_TILES, Q_STRIP>(ds, q_lane, Q_QUERIES, kv_lane, Q_KEYS);
+#pragma unroll
+    for (int m = 0; m < Q_TILES; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int row = 16 * m + 8 * half;
+            const float base = lse[row] * -LOG2_E, its_delta = delta[row];
+#pragma unroll
+            for (int n = 0; n < Q_STRIP / 8; n++)
+#pragma unroll
+                for (int i = 2 * half; i < 2 * half + 2; i++) {
+                    float probability = ignis_ptx_ex2(fmaf(s[m][n][i], scale, base));
+                    if (masked && key + n * 8 + lane % 4 * 2 + i % 2 >= p.visible(query + row))
+                        probability = 0;
+                    ds[m][n][i] = probability * (ds[m][n][i] - its_delta);
+                }
+        }
+    product_of_results<Q_TILES, Q_STRIP, D>(grad_q, ds, lane_of_a(kv_tile), 0);
+}
+
+/*  grid = ceil(sq / queries) * heads * batches, blocks of 32 * warps, shared memory for 2 * queries + 4 * keys rows and
+    2 * queries floats. */
+extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis_sdpa_backward_q(Attention p)
+{
+    constexpr int threads = 32 * Q_WARPS, tile_bytes = Q_KEYS * ROW_BYTES, stats_at = (2 * Q_QUERIES + 4 * Q_KEYS) * ROW_BYTES;
+    const int pairs = p.heads * p.batches, b = blockIdx.x % pairs / p.heads;
+    const int h = blockIdx.x % p.heads, kv_h = h / (p.heads / p.kv_heads);
+    const int first = (int)(gridDim.x / pairs - 1 - blockIdx.x / pairs) * Q_QUERIES;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t q_tile = shared_address(), grad_tile = q_tile + Q_QUERIES * ROW_BYTES;
+    const uint32_t kv_tiles = grad_tile + Q_QUERIES * ROW_BYTES; /* k, v, k, v */
+    const float scale = (float)p.scale * LOG2_E;
+
+    const int whole = p.visible(first) / Q_KEYS;
+    const int count = (p.visible(min(first + Q_QUERIES, p.sq) - 1) + Q_KEYS - 1) / Q_KEYS;
+
+    copy_tile<Q_QUERIES, threads>(q_tile, p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim);
+    copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p.lse + p.stat(b, h), p.delta + p.stat(b, h), first, p.sq);
+    copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.head(b, h, p.head_dim), p.grad_out.row, first, p.sq, p.head_dim);
+    const auto copy_keys = [&](int n) {
+        const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
+        copy_tile<Q_KEYS, threads>(to, p.k.head(b, kv_h, p.head_dim), p.k.row, n * Q_KEYS, p.sk, p.head_dim);
+        copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.head(b, kv_h, p.head_dim), p.v.row, n * Q_KEYS, p.sk, p.head_dim);
+    };
+    if (count > 0)
+        copy_keys(0);
+    ignis_ptx_cp_async_commit();
+
+    const int query = first + warp * 16 * Q_TILES + lane / 4;
+    float grad_q[Q_TILES][D / 8][4];
+    clear(grad_q);
+    const float *lse = (const float *)(shared_memory() + stats_at) + warp * 16 * Q_TILES + lane / 4, *delta = lse + Q_QUERIES;
+    const uint32_t rows = warp * 16 * Q_TILES * ROW_BYTES, q_lane = lane_of_a(q_tile + rows);
+#pragma unroll 1
+    for (int n = 0; n < count; n++) {
+        ignis_ptx_cp_async_wait<0>();
+        __syncthreads();
+        if (n + 1 < count)
+            copy_keys(n + 1);
+        ignis_ptx_cp_async_commit();
+
+#pragma unroll 1
+        for (int strip = 0; strip < Q_KEYS; strip += Q_STRIP) {
+            const uint32_t strip_tile = kv_tiles + n % 2 * 2 * tile_bytes + strip * ROW_BYTES;
+            const int key = n * Q_KEYS + strip;
+            if (n < whole)
+                backward_q_step<false>(grad_q, q_lane, strip_tile, lse, delta, scale, p, query, key);
+            else
+                backward_q_step<true>(grad_q, q_lane, strip_tile, lse, delta, scale, p, query, key);
+        }
+    }
+
+    ignis_ptx_cp_async_wait<0>();
+    __syncthreads();
+    float scales[Q_TILES][2];
+#pragma unroll
+    for (int m = 0; m < Q_TILES; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            scales[m][half] = (float)p.scale;
+    store_results<Q_TILES, D>(grad_q, scales, rows, 0, shared_memory(), p.grad_q.head(b, h, p.head_dim), p.grad_q.row,
+                              first + warp * 16 * Q_TILES, p.sq, p.head_dim);
+}

@@ -1,0 +1,105 @@
+/*  mma.cuh - instructions of tensor cores and of asynchronous copies, for kernels that need them: one wrapper each
+
+    sm_80 and up. Tiles of 16-bit elements lie in shared memory, addressed by the 32-bit addresses that PTX wants.
+
+    A warp's mma.m16n8k16 computes C += A B for A 16 x 16, B 16 x 8. With g = lane / 4 and t = lane % 4, a lane holds
+        A  four words: rows g and g + 8 at columns 2t, 2t + 1; then the same rows at columns 2t + 8, 2t + 9
+        B  two words:  column g at rows 2t, 2t + 1; then at rows 2t + 8, 2t + 9
+        C  four floats: row g at columns 2t, 2t + 1; then row g + 8 at the same columns
+    So two C next to each other, rounded and packed, are the A of the next product.
+*/
+#ifndef IGNIS_MMA_CUH
+#define IGNIS_MMA_CUH
+
+__device__ inline void ignis_ptx_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ inline void ignis_ptx_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/*  Four 8 x 8 matrices of 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8, and gets of each matrix the
+    word at row lane / 4, columns 2 (lane % 4) and the next; transposed: the same of the transposed matrix. */
+__device__ inline void ignis_ptx_ldmatrix(uint32_t (&words)[4], uint32_t from)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(from));
+}
+
+__device__ inline void ignis_ptx_ldmatrix_transposed(uint32_t (&words)[4], uint32_t from)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(from));
+}
+
+/*  Starts to copy 16 bytes, of which those behind valid are zero instead; committed copies form a group, and groups finish in
+    order. What a wait has finished, other threads see behind a barrier. */
+__device__ inline void ignis_ptx_cp_async(uint32_t to, const void *from, int valid)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");
+}
+
+/*  The same for 4 bytes. */
+__device__ inline void ignis_ptx_cp_async_4(uint32_t to, const void *from, int valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid) : "memory");
+}
+
+__device__ inline void ignis_ptx_cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int pending> __device__ inline void ignis_ptx_cp_async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+/*  2^x, with a relative error below 2^-22; 0 for minus infinity. */
+__device__ inline float ignis_ptx_ex2(float x)
+{
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
+__device__ inline uint32_t ignis_ptx_cvt_f16x2(float high, float low)
+{
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+__device__ inline uint32_t ignis_ptx_cvt_bf16x2(float high, float low)
+{
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+/*  The same for a type: C += A B, and two numbers rounded and packed, the first in the lower half. */
+template <typename T> __device__ inline void ignis_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    static_assert(ignis_is_half<T>, "tensor cores take f16 and bf16 here");
+    if constexpr (ignis_is_same<T, ignis_f16>)
+        ignis_ptx_mma_f16(c, a, b0, b1);
+    else
+        ignis_ptx_mma_bf16(c, a, b0, b1);
+}
+
+template <typename T> __device__ inline uint32_t ignis_pair(float first, float second)
+{
+    static_assert(ignis_is_half<T>, "a pair is a word of f16 or bf16");
+    if constexpr (ignis_is_same<T, ignis_f16>)
+        return ignis_ptx_cvt_f16x2(second, first);
+    else
+        return ignis_ptx_cvt_bf16x2(second, first);
+}
+
+#endif /* IGNIS_MMA_CUH */
