@@ -1232,6 +1232,9 @@ static bool write_all(int file, const void *data, size_t size)
 /* Opens the image through a memory file. It stays open as long as the module: its number makes the path unique (the
    loader would hand out the same module for the same path or file), debuggers and sanitizers read the lines from it,
    and nothing is left behind on disk. */
+/* ThreadSanitizer does not see the lock inside the C library that orders loading and unloading; this one it sees. */
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+
 static bool module_open(sim_module *m, const void *image, size_t size)
 {
     char path[64];
@@ -1244,7 +1247,9 @@ static bool module_open(sim_module *m, const void *image, size_t size)
     m->elf = (const Elf64_Ehdr *)mapped;
     m->elf_size = size;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), m->file);
+    pthread_mutex_lock(&loading);
     m->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    pthread_mutex_unlock(&loading);
     if (!m->handle) {
         fprintf(stderr, "ignis sim: cannot load a kernel image: %s\n", dlerror());
         return false;
@@ -1300,8 +1305,10 @@ extern "C" int sim_module_load(const void *image, sim_module **out)
 
 extern "C" void sim_module_unload(sim_module *m)
 {
+    pthread_mutex_lock(&loading);
     if (m->handle)
         dlclose(m->handle);
+    pthread_mutex_unlock(&loading);
     if (m->elf)
         munmap((void *)m->elf, m->elf_size);
     if (m->file >= 0)

@@ -92,7 +92,7 @@ static void run_scenario(const char *cache, host_counter *counter)
                                      : ignis_array_cast(copy, IGNIS_F64);
     if (ignis_array_to_host(wide, back, IGNIS_F64, 24) == IGNIS_OK)
         complete = ignis_status_last() == IGNIS_OK;
-    ignis_stream_use((char *)NULL + PER_THREAD);
+    ignis_stream_use((void *)(uintptr_t)PER_THREAD);
     other = ignis_array_clone(a); /* a is now in use on two streams */
     ignis_array_free(other);
     ignis_stream_use(NULL);
