@@ -1,4 +1,4 @@
-/*  ignis.h - v0.1.0 - GPU arrays with tracked ownership and CUDA kernels compiled at run time, for C and C++
+/*  ignis.h - v0.2.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
     MIT licence, at the end of the file. What has changed: CHANGELOG.md.
 
@@ -45,6 +45,42 @@
     }
     ---- end example
 
+    and learns, too:
+
+    ---- begin example fit
+    #define IGNIS_IMPLEMENTATION
+    #include "ignis.h"
+    #include <stdio.h>
+
+    int main(void) // finds w with x w = y
+    {
+        float x[4][2] = {{1, 0}, {0, 1}, {1, 1}, {1, -1}}, y[4] = {2, -3, -1, 5};
+        ignis_tensor_desc wanted = {.requires_grad = true};
+        ignis_adamw_desc adamw = {.lr = 0.1};
+        ignis_setup(NULL);
+        ignis_tensor w = ignis_tensor_zeros(IGNIS_SHAPE(2, 1), &wanted);
+        ignis_tensor input = ignis_tensor_from_host(x, IGNIS_SHAPE(4, 2), NULL), target = ignis_tensor_from_host(y, IGNIS_SHAPE(4, 1), NULL);
+        ignis_optimizer optimizer = ignis_adamw(&adamw);
+        ignis_optimizer_add(optimizer, w, false);
+        for (int step = 0; step < 200; step++) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor error = ignis_sub(ignis_matmul(input, w), target);
+            ignis_backward(ignis_mean(ignis_mul(error, error)), IGNIS_NO_ARRAY);
+            ignis_optimizer_step(optimizer);
+            ignis_optimizer_zero_grad(optimizer);
+            ignis_scope_end(scope);
+        }
+        float found[2] = {0, 0};
+        ignis_tensor_to_host(w, found, IGNIS_F32, 2);
+        printf("w = %.2f %.2f\n", found[0], found[1]); // w = 2.00 -3.00
+        ignis_optimizer_free(optimizer);
+        ignis_tensor_release(w);
+        ignis_tensor_release(input);
+        ignis_tensor_release(target);
+        return ignis_shutdown() != IGNIS_OK;
+    }
+    ---- end example
+
     WHAT IT DOES NOT DO
 
         No strided arrays: an array, and every view of one, is contiguous. No managed memory. No 32-bit systems. Nothing but NVIDIA GPUs.
@@ -58,6 +94,7 @@
         ignis_array_from_host       copy and convert from the host; ignis_array_to_host back, waiting for the result
         ignis_kernel_compile        your CUDA source, compiled for the current device, or taken from the cache
         ignis_kernel_launch         grid, block, arguments that are checked against the kernel's parameters
+        ignis_tensor_from_host      for learning: tensors, operations on them, ignis_backward, ignis_optimizer_step
         ignis_array_free            as its owner; a second free is an error, not a crash
         ignis_shutdown              reports what you forgot to free, and frees it
 
@@ -107,6 +144,31 @@
         compiler run, but NVRTC must be there: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name). There is no
         include path; #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions.
 
+    ON TENSORS AND SCOPES (>>tensor)
+
+        A tensor is an array plus its gradient and its place on the tape. What operations return belongs to the thread's current scope:
+        ignis_scope_begin opens one, ignis_scope_end releases all that was made in it, ignis_scope_return ends it and hands one tensor to
+        the enclosing one. Outside of scopes, as for the weights of a model, a tensor lives until ignis_tensor_release. Its array
+        (ignis_tensor_data) holds a reference, so it cannot be freed under the tensor.
+
+    ON THE TAPE (>>tape, >>ops)
+
+        Operations on tensors that require a gradient are recorded; ignis_backward walks back and adds gradients to the leaves. Each
+        thread has its own tape. An entry goes with the tensor that it made, so what leads nowhere costs nothing; what backward needs
+        stays alive after its tensor was released, and goes as the walk passes. ignis_tape_record is the one door: your own operation is
+        a kernel, a result, and a rule for its gradient (examples/custom_op.c), and ignis_gradcheck tells whether the rule is right.
+        ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing.
+
+    ON GRAPHS (>>graph)
+
+        ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
+        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles.
+
+    ON FILES (>>storage)
+
+        ignis_save and ignis_load keep named tensors in the safetensors format that other tools read too. Files are written whole or not at
+        all, and a damaged or hostile one is an error, never more.
+
     ON STREAMS AND CUDART
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
@@ -138,7 +200,7 @@
 #define IGNIS_INCLUDED
 
 #define IGNIS_VERSION_MAJOR 0
-#define IGNIS_VERSION_MINOR 1
+#define IGNIS_VERSION_MINOR 2
 #define IGNIS_VERSION_PATCH 0
 
 #if defined(IGNIS_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && \
@@ -208,55 +270,81 @@ typedef enum ignis_status {
 
 /*  IGNIS_DIAGNOSTICS - every thing that can go wrong, as X(enumerator suffix, status suffix, the rule).
     A message text may improve from version to version; these ids stay, so tests and tools compare ids. */
-#define IGNIS_DIAGNOSTICS(X)                                                                        \
-    X(NOT_SETUP, NOT_SETUP, "call ignis_setup first")                                               \
-    X(FORKED, NOT_SETUP, "CUDA does not survive fork; call ignis_setup in the child's own program") \
-    X(ALREADY_SETUP, ARGUMENT, "call ignis_shutdown before the next ignis_setup")                   \
-    X(NULL_ARGUMENT, ARGUMENT, "a pointer that must not be null is null")                           \
-    X(BAD_ENUM, ARGUMENT, "an enumerator is outside its enumeration")                               \
-    X(BAD_NUMBER, ARGUMENT, "a number is outside its range")                                        \
-    X(COUNT_MISMATCH, ARGUMENT, "a count is not the one that is needed")                            \
-    X(SHAPE_RANK, SHAPE, "a shape has 1 to IGNIS_MAX_DIMS dimensions")                              \
-    X(SHAPE_DIM, SHAPE, "a dimension is not negative")                                              \
-    X(SHAPE_OVERFLOW, SHAPE, "the number of elements and bytes fits 63 bits")                       \
-    X(SHAPE_DIFFERS, SHAPE, "shapes are equal, or hold equally many elements")                      \
-    X(SLICE_RANGE, SHAPE, "a slice lies inside its dimension")                                      \
-    X(SLICE_STRIDED, SHAPE, "only contiguous slices can be views")                                  \
-    X(ROWS_OVERFLOW, SHAPE, "rows are written inside the destination")                              \
-    X(DTYPE_DIFFERS, DTYPE, "arrays have the same element type")                                    \
-    X(ARRAY_FREED, FREED, "an array is used only while its handle is live")                         \
-    X(KERNEL_FREED, FREED, "a kernel is used only while its handle is live")                        \
-    X(ARRAY_UNWRITTEN, ARGUMENT, "an array is written before it is read")                           \
-    X(WRONG_KIND, FREED, "a handle is used only as what it is")                                     \
-    X(FREE_BY_OTHER, CONTRACT, "only its owner frees an array")                                     \
-    X(FREE_REFERENCED, CONTRACT, "an array is not freed while others hold references to it")        \
-    X(DOUBLE_ACQUIRE, CONTRACT, "an owner does not acquire what it owns already")                   \
-    X(RELEASE_BY_OTHER, CONTRACT, "only its owner releases an array")                               \
-    X(TRANSFER_REFERENCED, CONTRACT, "ownership does not move while ref_count is above 1")          \
-    X(OWNER_DIFFERS, CONTRACT, "an array is owned by the expected owner")                           \
-    X(REF_COUNT_ZERO, CONTRACT, "a reference is given back only after it was taken")                \
-    X(REF_COUNT_OVERFLOW, CONTRACT, "a reference count stays below 2^31")                           \
-    X(PIN_TWICE, CONTRACT, "pinned host memory is allocated once per array")                        \
-    X(PIN_MISSING, CONTRACT, "pinned host memory is freed only after it was allocated")             \
-    X(ARRAY_LEAKED, CONTRACT, "every array is freed before shutdown")                               \
-    X(HOST_MEMORY, MEMORY, "the host allocator has memory")                                         \
-    X(DEVICE_MEMORY, MEMORY, "the device has memory")                                               \
-    X(PINNED_MEMORY, MEMORY, "the system has pinned host memory")                                   \
-    X(LIBRARY_MISSING, LIBRARY, "the library is installed where it is looked for")                  \
-    X(LIBRARY_SYMBOL, LIBRARY, "the library is new enough to have the function")                    \
-    X(DEVICE_NONE, DEVICE, "there is a CUDA device")                                                \
-    X(DEVICE_RANGE, DEVICE, "a device ordinal is below ignis_device_count")                         \
-    X(DEVICE_DIFFERS, DEVICE, "arrays, streams and kernels of one call are on one device")          \
-    X(DEVICE_LOST, DEVICE, "a device that has faulted is of no use to the process any more")        \
-    X(COMPILE_FAILED, COMPILE, "the CUDA source compiles")                                          \
-    X(ENTRY_MISSING, COMPILE, "the source has a __global__ function of the entry's name")           \
-    X(ARG_COUNT, ARGUMENT, "a kernel gets as many arguments as it has parameters")                  \
-    X(ARG_SIZE, ARGUMENT, "an argument is as large as the kernel's parameter")                      \
-    X(LAUNCH_SIZE, ARGUMENT, "a launch stays inside the limits of device and kernel")               \
-    X(CUDA_CALL, CUDA, "the driver accepts the call")                                               \
-    X(STREAM_INVALID, ARGUMENT, "a stream belongs to the current device")                           \
-    X(UNSUPPORTED, UNSUPPORTED, "the device and the libraries can do what is asked")                \
-    X(CACHE_IO, IO, "the kernel cache folder can be read and written")
+#define IGNIS_DIAGNOSTICS(X)                                                                                      \
+    X(NOT_SETUP, NOT_SETUP, "call ignis_setup first")                                                             \
+    X(FORKED, NOT_SETUP, "CUDA does not survive fork; call ignis_setup in the child's own program")               \
+    X(ALREADY_SETUP, ARGUMENT, "call ignis_shutdown before the next ignis_setup")                                 \
+    X(NULL_ARGUMENT, ARGUMENT, "a pointer that must not be null is null")                                         \
+    X(BAD_ENUM, ARGUMENT, "an enumerator is outside its enumeration")                                             \
+    X(BAD_NUMBER, ARGUMENT, "a number is outside its range")                                                      \
+    X(COUNT_MISMATCH, ARGUMENT, "a count is not the one that is needed")                                          \
+    X(SHAPE_RANK, SHAPE, "a shape has 1 to IGNIS_MAX_DIMS dimensions")                                            \
+    X(SHAPE_DIM, SHAPE, "a dimension is not negative")                                                            \
+    X(SHAPE_OVERFLOW, SHAPE, "the number of elements and bytes fits 63 bits")                                     \
+    X(SHAPE_DIFFERS, SHAPE, "shapes are equal, or hold equally many elements")                                    \
+    X(SLICE_RANGE, SHAPE, "a slice lies inside its dimension")                                                    \
+    X(SLICE_STRIDED, SHAPE, "only contiguous slices can be views")                                                \
+    X(ROWS_OVERFLOW, SHAPE, "rows are written inside the destination")                                            \
+    X(DTYPE_DIFFERS, DTYPE, "arrays have the same element type")                                                  \
+    X(ARRAY_FREED, FREED, "an array is used only while its handle is live")                                       \
+    X(KERNEL_FREED, FREED, "a kernel is used only while its handle is live")                                      \
+    X(ARRAY_UNWRITTEN, ARGUMENT, "an array is written before it is read")                                         \
+    X(WRONG_KIND, FREED, "a handle is used only as what it is")                                                   \
+    X(FREE_BY_OTHER, CONTRACT, "only its owner frees an array")                                                   \
+    X(FREE_REFERENCED, CONTRACT, "an array is not freed while others hold references to it")                      \
+    X(DOUBLE_ACQUIRE, CONTRACT, "an owner does not acquire what it owns already")                                 \
+    X(RELEASE_BY_OTHER, CONTRACT, "only its owner releases an array")                                             \
+    X(TRANSFER_REFERENCED, CONTRACT, "ownership does not move while ref_count is above 1")                        \
+    X(OWNER_DIFFERS, CONTRACT, "an array is owned by the expected owner")                                         \
+    X(REF_COUNT_ZERO, CONTRACT, "a reference is given back only after it was taken")                              \
+    X(REF_COUNT_OVERFLOW, CONTRACT, "a reference count stays below 2^31")                                         \
+    X(PIN_TWICE, CONTRACT, "pinned host memory is allocated once per array")                                      \
+    X(PIN_MISSING, CONTRACT, "pinned host memory is freed only after it was allocated")                           \
+    X(ARRAY_LEAKED, CONTRACT, "every array is freed before shutdown")                                             \
+    X(HOST_MEMORY, MEMORY, "the host allocator has memory")                                                       \
+    X(DEVICE_MEMORY, MEMORY, "the device has memory")                                                             \
+    X(PINNED_MEMORY, MEMORY, "the system has pinned host memory")                                                 \
+    X(LIBRARY_MISSING, LIBRARY, "the library is installed where it is looked for")                                \
+    X(LIBRARY_SYMBOL, LIBRARY, "the library is new enough to have the function")                                  \
+    X(DEVICE_NONE, DEVICE, "there is a CUDA device")                                                              \
+    X(DEVICE_RANGE, DEVICE, "a device ordinal is below ignis_device_count")                                       \
+    X(DEVICE_DIFFERS, DEVICE, "arrays, streams and kernels of one call are on one device")                        \
+    X(DEVICE_LOST, DEVICE, "a device that has faulted is of no use to the process any more")                      \
+    X(COMPILE_FAILED, COMPILE, "the CUDA source compiles")                                                        \
+    X(ENTRY_MISSING, COMPILE, "the source has a __global__ function of the entry's name")                         \
+    X(ARG_COUNT, ARGUMENT, "a kernel gets as many arguments as it has parameters")                                \
+    X(ARG_SIZE, ARGUMENT, "an argument is as large as the kernel's parameter")                                    \
+    X(LAUNCH_SIZE, ARGUMENT, "a launch stays inside the limits of device and kernel")                             \
+    X(CUDA_CALL, CUDA, "the driver accepts the call")                                                             \
+    X(STREAM_INVALID, ARGUMENT, "a stream belongs to the current device")                                         \
+    X(UNSUPPORTED, UNSUPPORTED, "the device and the libraries can do what is asked")                              \
+    X(CACHE_IO, IO, "the kernel cache folder can be read and written")                                            \
+    X(TENSOR_FREED, FREED, "a tensor is used only while its handle is live")                                      \
+    X(GRAD_OF_INTEGERS, DTYPE, "gradients are floating-point")                                                    \
+    X(SCOPE_ORDER, ARGUMENT, "scopes and no-grad sections end in the order in which they began, innermost first") \
+    X(TAPE_OF_OTHER, ARGUMENT, "a tape belongs to the thread that recorded it")                                   \
+    X(RECORDED_TWICE, ARGUMENT, "a tensor is the result of one operation")                                        \
+    X(BACKWARD_NOT_SCALAR, ARGUMENT, "backward starts from one element, or from a gradient that is given")        \
+    X(BACKWARD_TWICE, ARGUMENT, "what was recorded is walked once")                                               \
+    X(BACKWARD_FAILED, ARGUMENT, "a backward function says itself what went wrong")                               \
+    X(NO_GRAD_WANTED, ARGUMENT, "gradients exist for tensors that require them")                                  \
+    X(CAPTURE_STATE, ARGUMENT, "a thread captures one graph at a time")                                           \
+    X(CAPTURE_REFUSED, UNSUPPORTED, "what waits for the device or reads host memory is not captured")             \
+    X(GRAPH_FREED, FREED, "a graph is used only while its handle is live")                                        \
+    X(GRADIENT_WRONG, MISMATCH, "a gradient is that of its function")                                             \
+    X(MATMUL_SHAPE, SHAPE, "matrices fit together")                                                               \
+    X(CUBLAS_CALL, CUDA, "cuBLASLt accepts the call")                                                             \
+    X(SDPA_HEADS, ARGUMENT, "query heads come in equal groups, one for each key head")                            \
+    X(SDPA_SHAPE, SHAPE, "queries, keys and values fit together")                                                 \
+    X(SPREAD_SHAPE, SHAPE, "the second shape is the first one, or spreads over it")                               \
+    X(DIM_RANGE, SHAPE, "a dimension is one that the tensor has")                                                 \
+    X(PARTS_SHAPE, SHAPE, "parts differ in one dimension only, and add up")                                       \
+    X(OPTIMIZER_FREED, FREED, "an optimizer is used only while its handle is live")                               \
+    X(PARAMETER_KIND, ARGUMENT, "an optimizer changes leaves that require gradients, each once")                  \
+    X(STORAGE_IO, IO, "a file of tensors can be read and written")                                                \
+    X(STORAGE_FORMAT, FORMAT, "a file of tensors is a sound safetensors file")                                    \
+    X(STORAGE_NAME, ARGUMENT, "tensors in a file have names in UTF-8, each of them once")                         \
+    X(STORAGE_MISSING, ARGUMENT, "a tensor that is to be loaded is in the file")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -302,6 +390,7 @@ typedef struct ignis_desc {
     const char *cache_dir;      /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off": none */
     int64_t cache_limit;        /* bytes that the kernel cache may hold (256 MiB) */
     int64_t memory_limit;       /* bytes of device memory that Ignis may reserve on each device (no limit) */
+    bool allow_tf32;            /* true: products of f32 may round their factors to tf32 (10 bits), which is several times faster */
     bool memory_bypass;         /* true: no caching of device memory, each block is one driver allocation (IGNIS_MEMORY_BYPASS=1) */
     bool verbose;               /* true: the logger gets information too (IGNIS_VERBOSE=1) */
     ignis_allocator allocator;  /* malloc and free */
@@ -967,6 +1056,690 @@ IGNIS_API ignis_arg ignis_arg_bytes(const void *bytes, size_t size);
     Threads: any. Waits for the compilers. */
 IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count);
 
+/* >>tensor ------------------------------------------------------------------------------------------------------ */
+
+typedef struct ignis_tensor {
+    uint64_t id;
+} ignis_tensor;
+
+/*  The tensors that a thread has made since ignis_scope_begin. */
+typedef struct ignis_scope {
+    uint64_t id;
+} ignis_scope;
+
+typedef struct ignis_tensor_desc {
+    ignis_dtype dtype;      /* IGNIS_F32 */
+    int device;             /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    bool requires_grad;     /* whether ignis_backward computes a gradient for it (false) */
+    ignis_dtype host_dtype; /* of the data given to ignis_tensor_from_host (dtype, but f32 for f16 and bf16) */
+    const char *tag;        /* as in ignis_array_desc */
+} ignis_tensor_desc;
+
+typedef struct ignis_tensor_info {
+    ignis_shape shape;
+    ignis_dtype dtype;
+    int device;
+    bool requires_grad;
+    bool is_leaf; /* made by the caller, not by an operation on tensors that require a gradient */
+    ignis_array data;
+    ignis_array grad;      /* no handle until a gradient was computed */
+    const char *operation; /* that recorded it on the tape; "" for none */
+} ignis_tensor_info;
+
+/* >>tape -------------------------------------------------------------------------------------------------------- */
+
+/*  What a backward function is given, and what it fills. */
+typedef struct ignis_backward_args {
+    ignis_array grad_output;  /* gradient of the output, in its shape and dtype; not to be written to */
+    const ignis_array *saved; /* ignis_rule.saved, in order; not to be written to */
+    int saved_count;
+    const void *params; /* the copy of ignis_rule.params */
+    int input_count;
+    const bool *needed;       /* for each input, whether its gradient is wanted */
+    ignis_array *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
+                                  over; may be grad_output, a saved array, or one array twice; no handle counts as zero */
+    void *user_data;          /* ignis_rule.user_data */
+} ignis_backward_args;
+
+/*  How the gradient of an operation is computed. */
+typedef struct ignis_rule {
+    const char *name; /* a constant string: messages and graphs show it */
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    const ignis_array *saved; /* arrays that backward needs: kept alive, also when their tensors are released */
+    int saved_count;
+    const void *params; /* small values that backward needs, copied (none) */
+    size_t params_size;
+    void *user_data;
+} ignis_rule;
+
+/*  A function of tensors, for ignis_checkpoint and ignis_gradcheck. */
+typedef ignis_tensor (*ignis_tensor_fn)(const ignis_tensor *inputs, int count, void *user_data);
+
+typedef struct ignis_gradcheck_desc {
+    double step;      /* of the finite differences, relative to max(1, |x|) (1e-5) */
+    double tolerance; /* relative error that passes (1e-6) */
+} ignis_gradcheck_desc;
+
+/* >>tensor ------------------------------------------------------------------------------------------------------ */
+
+/*  ignis_tensor_from_host - a new tensor with the values at data
+    Shape: as in ignis_array_create. data holds numel elements of desc->host_dtype. desc may be null for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT, SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, CUDA.
+    Ownership: the current scope's, else the caller's, who releases it with ignis_tensor_release; data may be reused when the call returns.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc);
+
+/*  ignis_tensor_from_array - a tensor over the memory of an array
+    Returns: the tensor, or no handle.
+    Errors: FREED, DTYPE (a gradient of integers), MEMORY.
+    Ownership: as ignis_tensor_from_host. The array stays the caller's; its memory lives until both are gone.
+    Threads: any. */
+IGNIS_API ignis_tensor ignis_tensor_from_array(ignis_array array, bool requires_grad);
+
+/*  ignis_tensor_zeros, _ones, _rand, _randn - a new tensor of zeros, ones, uniform values in [0, 1), standard normal values
+    Random values come from Philox 4x32-10 (Salmon et al., SC 2011) keyed by ignis_seed: the same seed and the same calls give the same
+    values on every GPU and on the simulator, but for the last bit of a normal value's logarithm and cosine.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT, SHAPE, DTYPE (random or differentiable integers), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any; each thread has its own sequence of random numbers. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc *desc);
+IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc *desc);
+IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc);
+IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc);
+
+/*  ignis_seed - start the calling thread's sequence of random numbers anew (0 at ignis_setup)
+    Returns: IGNIS_OK.
+    Errors: NOT_SETUP.
+    Ownership: nothing to free.
+    Threads: any; each has its own sequence. */
+IGNIS_API ignis_status ignis_seed(uint64_t seed);
+
+/*  ignis_tensor_data - the array of a tensor's values; ignis_tensor_grad - the array of its gradient
+    Returns: the array, or no handle (no gradient was computed yet: that is no failure).
+    Errors: FREED.
+    Ownership: the tensor's: it holds a reference, so ignis_array_free refuses. The gradient is accumulated by each ignis_backward until
+    ignis_zero_grad.
+    Threads: any. */
+IGNIS_API ignis_array ignis_tensor_data(ignis_tensor tensor);
+IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor);
+
+/*  ignis_tensor_query - every attribute of a tensor
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, FREED.
+    Ownership: arrays in info are the tensor's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_tensor_query(ignis_tensor tensor, ignis_tensor_info *info);
+
+/*  ignis_tensor_to_host - copy all elements to the host, converting to dtype, as ignis_array_to_host
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (null out, count is not numel, no such dtype), MEMORY, CUDA.
+    Ownership: out is the caller's.
+    Threads: any. Streams: queued on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor tensor, void *out, ignis_dtype dtype, int64_t count);
+
+/*  ignis_item - the value of a tensor of one element
+    Returns: the value, NaN on failure.
+    Errors: FREED, SHAPE (more or fewer elements), CUDA.
+    Ownership: nothing to free.
+    Threads: any. Streams: queued on the current stream, and waits for it. */
+IGNIS_API double ignis_item(ignis_tensor tensor);
+
+/*  ignis_tensor_release - let go of a tensor
+    Memory that the tape needs for a gradient stays until ignis_backward or ignis_tape_clear.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: the handle is stale afterwards.
+    Threads: any. */
+IGNIS_API ignis_status ignis_tensor_release(ignis_tensor tensor);
+
+/*  ignis_scope_begin - from here on, tensors that the calling thread makes belong to a new scope inside the current one
+    Returns: the scope, or no handle.
+    Errors: MEMORY.
+    Ownership: end it with ignis_scope_end or ignis_scope_return.
+    Threads: any; each has its own scopes. */
+IGNIS_API ignis_scope ignis_scope_begin(void);
+
+/*  ignis_scope_end - release every tensor of the scope that was not released yet
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (not the innermost open scope of this thread).
+    Ownership: the tensors' handles are stale afterwards.
+    Threads: the one that began the scope. */
+IGNIS_API ignis_status ignis_scope_end(ignis_scope scope);
+
+/*  ignis_scope_return - end the scope, and hand one of its tensors to the enclosing scope, or to the caller where there is none
+    Returns: the tensor, also when the scope could not be ended.
+    Errors: ARGUMENT (not the innermost open scope of this thread).
+    Ownership: as for a tensor made outside of the scope.
+    Threads: the one that began the scope. */
+IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor);
+
+/* >>tape -------------------------------------------------------------------------------------------------------- */
+
+/*  ignis_backward - compute the gradient of a tensor with regard to every leaf that requires one
+    grad_output is the gradient of the tensor itself; IGNIS_NO_ARRAY means 1, for a tensor of one element. Gradients are added to those that
+    leaves have; they are written once, after the walk. What the walk has used is released as it goes: a second backward through it
+    is an error. After a failure the walk's part of the tape is released, and no leaf has changed.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output, was walked already, or was
+    recorded by another thread; a backward function of the caller failed without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what
+    backward functions fail with.
+    Ownership: grad_output stays the caller's.
+    Threads: the one that recorded it. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
+
+/*  ignis_zero_grad - set a tensor's gradient to zero; its memory is kept, or made where there is none
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (the tensor requires no gradient), MEMORY, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_zero_grad(ignis_tensor tensor);
+
+/*  ignis_detach - a tensor over the same memory that the tape knows nothing of
+    Returns: the tensor, or no handle.
+    Errors: FREED, MEMORY.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. */
+IGNIS_API ignis_tensor ignis_detach(ignis_tensor tensor);
+
+/*  ignis_no_grad_begin, ignis_no_grad_end - between them the calling thread records nothing; they nest
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (end without begin).
+    Ownership: nothing to free.
+    Threads: any; each has its own depth. */
+IGNIS_API ignis_status ignis_no_grad_begin(void);
+IGNIS_API ignis_status ignis_no_grad_end(void);
+
+/*  ignis_tape_record - make output the result of an operation on inputs, whose gradients rule computes
+    The one door to the tape: Ignis' own operations use it too. Nothing is recorded inside ignis_no_grad_begin, or when no input requires a
+    gradient. output must be new: a leaf that requires no gradient itself.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (output was recorded already, null rule, an input recorded by another thread), DTYPE (integers), MEMORY.
+    Ownership: inputs, saved arrays and params are kept or copied; the caller's handles stay the caller's.
+    Threads: any; the entry belongs to the calling thread's tape. */
+IGNIS_API ignis_status ignis_tape_record(ignis_tensor output, const ignis_tensor *inputs, int count, const ignis_rule *rule);
+
+/*  ignis_tape_clear - forget everything that the calling thread has recorded
+    Returns: IGNIS_OK.
+    Errors: NOT_SETUP.
+    Ownership: saved memory goes; tensors stay, and a backward through them is an error.
+    Threads: any; each has its own tape. */
+IGNIS_API ignis_status ignis_tape_clear(void);
+
+/*  ignis_tape_length - how many operations the calling thread's tape holds
+    Returns: the number, -1 on failure.
+    Errors: NOT_SETUP.
+    Ownership: nothing to free.
+    Threads: any; each has its own tape. */
+IGNIS_API int64_t ignis_tape_length(void);
+
+/*  ignis_tape_dot - the operations that lead to a tensor as a Graphviz graph, with shapes, and the bytes that each keeps for backward
+    Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is 0; -1 on failure.
+    Errors: FREED, ARGUMENT, MEMORY.
+    Ownership: the text is written to out, cut to capacity - 1 bytes and always ended.
+    Threads: the one that recorded it. */
+IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity);
+
+/*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
+    The second run sees the same random numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too.
+    Returns: what fn returns, or no handle.
+    Errors: FREED, those of fn, MEMORY.
+    Ownership: as ignis_tensor_from_host. user_data must live until backward.
+    Threads: any. */
+IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
+
+/*  ignis_gradcheck - hold the gradients of a function against central finite differences
+    All inputs are f64, on one device. The function is called twice for each element of each input that requires a gradient, with the same
+    random numbers each time. The relative error is |a - b| / max(1, |a|, |b|).
+    Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
+    Errors: FREED, ARGUMENT, DTYPE (an input that is not f64), MISMATCH (above the tolerance; the message names input and element), those of fn.
+    Ownership: inputs keep their values; their gradients are set to zero.
+    Threads: any. Waits. */
+IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                 const ignis_gradcheck_desc *desc);
+
+/* >>ops --------------------------------------------------------------------------------------------------------- */
+
+/*  Operations make new tensors, which belong to the current scope; inputs keep their values. All inputs of one call are on one device and,
+    unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is recorded for ignis_backward when an input requires a gradient. f16 and bf16 are
+    computed in f32 and rounded once, at the end. */
+
+/*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what is left over
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (numel differs, more than one -1), MEMORY.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. */
+IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape);
+
+/*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
+    Shapes: a [..., m, k]; b [k, n] ([n, k] for _t), or [..., k, n] with the same leading dimensions as a; the result [..., m, n].
+    f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no cuBLASLt), CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b);
+IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
+
+/*  ignis_linear - x w^T + bias, as a layer of a network
+    Shapes: x [..., in]; w [out, in]; bias [out], or no handle for none; the result [..., out]. Sums as in ignis_matmul.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (no cuBLASLt), CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
+
+/*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
+    Shapes: b has the shape of a, or spreads over it: compared from the last dimension on, b may lack leading dimensions, or have 1 for one
+    dimension or several neighbouring ones. So b may be a row, a column or a single element. The gradient of b is summed
+    accordingly, in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (b does not spread over a), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b);
+IGNIS_API ignis_tensor ignis_sub(ignis_tensor a, ignis_tensor b);
+IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b);
+
+/*  ignis_add_bias - add a bias [cols] to each row of a tensor [..., cols]
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (the bias is not [cols]), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias);
+
+/*  ignis_scale - every element times factor; f16, bf16 and f32 with the factor rounded to f32
+    Returns: the tensor, or no handle.
+    Errors: FREED, DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor);
+
+/*  ignis_cast - the same elements as another dtype, by the rules of ignis_array_from_host
+    The gradient is cast back. A result of integers has none.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (no such dtype, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype);
+
+/*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 - probability
+    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. For evaluation leave it out.
+    Returns: the tensor, or no handle.
+    Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any; each thread has its own sequence of random numbers. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability);
+
+/*  ignis_relu - max(x, 0); ignis_silu - x / (1 + exp(-x));
+    ignis_gelu - x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); ignis_gelu_exact - x/2 (1 + erf(x / sqrt(2)))
+    NaN stays NaN. The gradient of relu at 0 is 0.
+    Returns: the tensor, or no handle.
+    Errors: FREED, DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_relu(ignis_tensor tensor);
+IGNIS_API ignis_tensor ignis_gelu(ignis_tensor tensor);
+IGNIS_API ignis_tensor ignis_gelu_exact(ignis_tensor tensor);
+IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor);
+
+/*  ignis_silu_mul - silu(gate) * up in one pass, as gated MLPs need it; silu(gate) is not rounded in between
+    Shapes: equal.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
+
+/*  ignis_sum, ignis_mean - the sum or mean of all elements; ignis_sum_dim, ignis_mean_dim - along one dimension
+    Shapes: [1]; along a dimension the shape without it, [1] for a tensor of one dimension. A negative dim counts from the last one on.
+    Summed in f32 (f64 in f64) in a fixed order. No elements sum up to 0.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension), DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor);
+IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor);
+IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim);
+IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
+
+/*  ignis_transpose - exchange two dimensions, in new memory; negative ones count from the last one on. Any dtype.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1);
+
+/*  ignis_concat - count tensors one behind the other along a dimension, in new memory. Any dtype.
+    Shapes: equal but for that dimension. More than eight are put together in several passes.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension, another one differs), DTYPE, DEVICE, ARGUMENT (null, count, never written to), MEMORY, LIBRARY,
+    COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int dim);
+
+/*  ignis_split - cut a tensor along a dimension into count parts of the given sizes, or into equal ones where sizes is null. Any dtype.
+    Parts along the first dimension share the tensor's memory. Backward puts all parts' gradients into one array.
+    Returns: IGNIS_OK, and parts[0] to parts[count - 1] filled; on failure they are 0.
+    Errors: FREED, SHAPE (no such dimension, sizes do not add up, no equal parts), ARGUMENT (null, count, never written to), MEMORY, LIBRARY,
+    COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host, for each part.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, const int64_t *sizes, ignis_tensor *parts);
+
+typedef struct ignis_rope_desc {
+    int num_heads;         /* required: a row is num_heads heads of head_dim elements */
+    double base;           /* of the inverse frequencies base^(-2i / head_dim) (10000) */
+    int64_t pos_offset;    /* position of the first row of every sequence (0) */
+    const float *inv_freq; /* on the host: frequencies of one's own, such as those of llama3, NTK or YaRN scaling (those of base) */
+    int inv_freq_count;    /* head_dim / 2 */
+} ignis_rope_desc;
+
+typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
+
+typedef struct ignis_cross_entropy_desc {
+    int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
+    bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
+    ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
+    int64_t classes;           /* columns behind so many are padding, whatever they hold, with gradient 0 (0: there are none) */
+} ignis_cross_entropy_desc;
+
+/*  ignis_softmax - exp(x) / sum of exp(x) over the last dimension
+    A row of nothing but -infinity becomes zeros; one with NaN or +infinity becomes NaN.
+    Returns: the tensor, or no handle.
+    Errors: FREED, DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (a last dimension of 2^30 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
+
+/*  ignis_layer_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance over the last dimension
+    ignis_rms_norm - x / sqrt(mean of x^2 + eps) * w
+    Shapes: x [..., n]; w and b [n]. eps is usually 1e-5.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps);
+IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps);
+
+/*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
+    Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus desc->pos_offset. Elements i and
+    i + head_dim / 2 of every head turn by position * inv_freq[i].
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31, inv_freq_count is not head_dim / 2), SHAPE
+    (the last dimension is not num_heads times an even head_dim), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
+    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
+
+/*  ignis_embedding - rows of a table: out[..., :] = table[ids[...], :]
+    Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n behind it. An id outside of the table gives a row of NaN, and
+    no gradient. The gradient of the table is summed in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30, or 2^31 ids or rows, or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
+
+/*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
+    Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for all defaults.
+    A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
+    The gradient of f32, f64 and bf16 is made along with the loss, and backward only hands it on; it is scaled, and rounded once more, where
+    the gradient of the loss is not 1.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
+    UNSUPPORTED (2^30 columns or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+
+typedef enum ignis_mask {
+    IGNIS_MASK_CAUSAL = 0, /* of sq queries and sk keys, query i sees the keys before i + sk - sq + 1: the last query sees all */
+    IGNIS_MASK_NONE,       /* every query sees all keys */
+    IGNIS_MASK_COUNT
+} ignis_mask;
+
+typedef struct ignis_sdpa_desc {
+    int num_heads;    /* a row of q is num_heads heads of head_dim elements (1) */
+    int num_kv_heads; /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
+    ignis_mask mask;  /* IGNIS_MASK_CAUSAL */
+    double scale;     /* of the scores, positive (1 / sqrt(head_dim)) */
+} ignis_sdpa_desc;
+
+/*  ignis_sdpa - scaled dot-product attention of all heads: softmax(scale q k^T) v, without ever storing the scores
+    Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
+    result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
+    f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
+    to the dtype there.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale is not
+    positive), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
+
+/*  ignis_decode_sdpa - attention of one new query to all keys of a cache, for generation token by token
+    Shapes: q [1, num_heads * head_dim]; k and v [past + 1, num_kv_heads * head_dim], the new token's included, at least one row; or all with a
+    batch in front; num_kv_heads follows from the shapes, head_dim is at most 256. The result has the shape of q. The scores are scaled by
+    1 / sqrt(head_dim). Nothing is recorded: the result requires no gradient.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (num_heads below 1, or not a multiple of the number of key heads), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
+    UNSUPPORTED (head_dim above 256, 2^30 rows or more).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads);
+
+/* >>optim ------------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis_optimizer {
+    uint64_t id;
+} ignis_optimizer;
+
+typedef enum ignis_schedule {
+    IGNIS_SCHEDULE_CONSTANT,
+    IGNIS_SCHEDULE_COSINE, /* half a cosine from lr down to floor * lr */
+    IGNIS_SCHEDULE_LINEAR  /* a straight line */
+} ignis_schedule;
+
+/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its end at step `total`. */
+typedef struct ignis_schedule_desc {
+    ignis_schedule kind; /* IGNIS_SCHEDULE_CONSTANT */
+    int64_t warmup;      /* steps (0) */
+    int64_t total;       /* steps, warm-up included; required but for a constant rate */
+    double floor;        /* what part of lr is left at the end (0) */
+} ignis_schedule_desc;
+
+typedef struct ignis_adamw_desc {
+    double lr;           /* 1e-3 */
+    double beta1;        /* 0.9 */
+    double beta2;        /* 0.999 */
+    double eps;          /* 1e-8 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool
+        no_master; /* f16 and bf16 parameters are changed as they are, without an f32 copy: saves 4 bytes each, loses small changes (false) */
+    bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
+} ignis_adamw_desc;
+
+typedef struct ignis_sgd_desc {
+    double lr;           /* 1e-3 */
+    double momentum;     /* 0 */
+    double weight_decay; /* 0 */
+    ignis_schedule_desc schedule;
+    bool no_master; /* as in ignis_adamw_desc */
+    bool zero_grad;
+} ignis_sgd_desc;
+
+typedef struct ignis_optimizer_info {
+    int64_t step;     /* how many were made */
+    double lr;        /* of the last step */
+    double grad_norm; /* when gradients were clipped last, before it */
+    int parameters;
+} ignis_optimizer_info;
+
+typedef enum ignis_optimizer_part {
+    IGNIS_OPTIMIZER_SELF,   /* f64 [8]: learning rate, clipping, count of steps */
+    IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
+    IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients */
+    IGNIS_OPTIMIZER_MASTER  /* f32 copy of an f16 or bf16 parameter */
+} ignis_optimizer_part;
+
+/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient
+    ignis_sgd - by stochastic gradient descent with momentum; weight decay is part of the gradient, as in PyTorch
+    It lives on the current device. desc may be null for all defaults.
+    Returns: the optimizer, or no handle.
+    Errors: ARGUMENT (a number outside its range, schedule.total), DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_optimizer_free.
+    Threads: any. */
+IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc);
+IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
+
+/*  ignis_optimizer_add - let an optimizer change a tensor: a leaf that requires a gradient; decay: whether weight decay is for it
+    Master copies are made of the values that the tensor has now.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: the optimizer keeps the tensor's memory until it is freed.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
+
+/*  ignis_optimizer_step - change all parameters that have a gradient, by that gradient
+    One launch for each element type. Count of steps, learning rate and clipping are on the device, which moves them on, so a CUDA graph of a
+    step can be replayed. Without any gradient nothing happens, and no step is counted.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
+
+/*  ignis_optimizer_zero_grad - set the gradients of all parameters to zero; their memory is kept
+    Returns: IGNIS_OK, or the reason.
+    Errors: as ignis_optimizer_step.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
+
+/*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale them down to it
+    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing comes to the host;
+    ignis_optimizer_query tells the norm. The sum is made in a fixed order.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (max_norm is not above 0, no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
+
+/*  ignis_optimizer_set_lr - another learning rate from the next step on, which the schedule scales
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (negative), MEMORY, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double lr);
+
+/*  ignis_optimizer_query - where an optimizer is
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT, CUDA.
+    Ownership: *info is a copy.
+    Threads: any. Streams: queued on the current stream of the optimizer's device, and waits for it. */
+IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_optimizer_info *info);
+
+/*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by ignis_array_copy, for restoring it
+    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. A training goes on bit for bit when all parts and
+    parameters are restored.
+    Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
+    Errors: FREED, ARGUMENT (no such part or parameter).
+    Ownership: the optimizer's.
+    Threads: any. */
+IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer optimizer, int parameter, ignis_optimizer_part part);
+
+/*  ignis_optimizer_free - free an optimizer
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: the handle is stale afterwards; the parameters stay.
+    Threads: any. */
+IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer optimizer);
+
+/* >>graph ------------------------------------------------------------------------------------------------------- */
+
+/*  Work that was captured once and is replayed with one call. */
+typedef struct ignis_graph {
+    uint64_t id;
+} ignis_graph;
+
+/*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
+    Run the same work once before: kernels are compiled, plans made and optimizer tables filled then. While it captures, calls that would have to
+    wait or to read host memory (to_host, item, from_host, synchronize, freeing a kernel or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it
+    is. Memory taken during the capture stays with the graph.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
+    Ownership: nothing to free; end it with ignis_graph_end.
+    Threads: any; each captures for itself. Waits for the device first. */
+IGNIS_API ignis_status ignis_graph_begin(void);
+
+/*  ignis_graph_end - end the capture, and make the graph
+    Returns: the graph, or no handle; the capture is over either way.
+    Errors: ARGUMENT (nothing is captured), MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_graph_free. Arrays that the captured work uses are kept alive by the graph; results keep
+    their handles, and each launch writes into them anew.
+    Threads: the one that began. */
+IGNIS_API ignis_graph ignis_graph_end(void);
+
+/*  ignis_graph_launch - replay the captured work
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, DEVICE (another device is current), CUDA.
+    Ownership: unchanged.
+    Threads: any; launches of one graph must not overlap on different streams. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_graph_launch(ignis_graph graph);
+
+/*  ignis_graph_free - free a graph, and the memory that only it used
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (this thread captures).
+    Ownership: the handle is stale afterwards; results stay valid.
+    Threads: any. Waits for the device. */
+IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
+
+/* >>storage ----------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis_storage_entry {
+    char name[256];    /* cut, at a whole character, to 255 bytes */
+    ignis_dtype dtype; /* IGNIS_DTYPE_DEFAULT: one that Ignis has not, such as BOOL; ignis_load refuses that tensor */
+    ignis_shape shape; /* [1] for a tensor without dimensions */
+    int64_t bytes;
+} ignis_storage_entry;
+
+/* >>storage ----------------------------------------------------------------------------------------------------- */
+
+/*  ignis_save - write tensors and their names to a safetensors file
+    Names are UTF-8, different from each other and not "__metadata__"; one tensor may have several. The file has the very bytes that the
+    Python package safetensors writes for the same tensors. It is written beside path, flushed to the disk and renamed, so path holds
+    the old file or the new one, whatever happens; on a failure it holds the old one.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (null, a count below 0, a bad name, a tensor that was never written to), FREED, CONTRACT (an array is owned by another
+    layer or being saved or loaded by another thread), UNSUPPORTED (this thread captures a graph), MEMORY, IO, CUDA.
+    Ownership: while it works IGNIS_OWNER_WNAIS owns the tensors' arrays. names and tensors may be reused when the call returns.
+    Threads: any. Streams: reads on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count);
+
+/*  ignis_load - read tensors from a safetensors file by their names; what else is in the file does not matter
+    Where tensors[i].id is 0 a new tensor that requires no gradient is made on the current device; else the values go into that
+    tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1]. The whole header is checked, and
+    every name found, before the first tensor is touched. The file is mapped into memory: nobody may shorten it meanwhile.
+    Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY or CUDA.
+    Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated or not safetensors),
+    SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis has not, or this thread captures a graph),
+    FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
+    Ownership: new tensors as ignis_tensor_from_host. While it works IGNIS_OWNER_WNAIS owns the tensors' arrays.
+    Threads: any. Streams: writes on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);
+
+/*  ignis_storage_list - the tensors in a safetensors file, in the order of their data
+    entries may be null when capacity is 0.
+    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    Errors: ARGUMENT, FORMAT (the file is damaged, truncated or not safetensors), MEMORY, IO.
+    Ownership: entries are copies.
+    Threads: any. */
+IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity);
+
 #ifdef __cplusplus
 } /* extern "C" */
 
@@ -978,6 +1751,18 @@ inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch 
 {
     return ignis_kernel_launch(kernel, &launch, args, arg_count);
 }
+
+inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
+{
+    return ignis_sdpa(q, k, v, &desc);
+}
+inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
+inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
+{
+    return ignis_cross_entropy(logits, targets, &desc);
+}
+inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
+inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
 
 template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__dims... dims)
 {
@@ -1434,6 +2219,149 @@ static bool ignis__folder_make_all(const char *path)
     return ignis__folder_make(path);
 }
 
+/*  Files of tensors: mapped to read, flushed and renamed when written. */
+#ifdef _WIN32
+
+#include <fcntl.h>
+#include <io.h>
+#include <sys/stat.h>
+
+static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "Windows error %lu", GetLastError()); }
+
+/*  A whole file in memory, read as it is touched. Null: it cannot be opened, is no regular file, or holds nothing (*size is 0). */
+static const unsigned char *ignis__file_map(const char *path, int64_t *size)
+{
+    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
+    HANDLE mapping = NULL;
+    LARGE_INTEGER length;
+    void *data = NULL;
+    *size = -1;
+    if (file == INVALID_HANDLE_VALUE)
+        return NULL;
+    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length)) {
+        if (length.QuadPart == 0)
+            *size = 0;
+        else if ((mapping = CreateFileMappingA(file, NULL, PAGE_READONLY, 0, 0, NULL)) != NULL)
+            data = MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, 0);
+    }
+    if (data)
+        *size = (int64_t)length.QuadPart;
+    if (mapping) /* the view keeps both open */
+        CloseHandle(mapping);
+    CloseHandle(file);
+    return (const unsigned char *)data;
+}
+static void ignis__file_unmap(const unsigned char *data, int64_t size)
+{
+    (void)size;
+    if (data)
+        UnmapViewOfFile(data);
+}
+
+/*  A new file to write to; null when there is one of that name already, too. */
+static FILE *ignis__file_create(const char *path)
+{
+    int descriptor = _open(path, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE);
+    FILE *file = descriptor < 0 ? NULL : _fdopen(descriptor, "wb");
+    if (descriptor >= 0 && !file)
+        _close(descriptor);
+    return file;
+}
+/*  Writes to the disk what was written to the file. */
+static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && _commit(_fileno(file)) == 0; }
+/*  The same for the name of a file that was renamed, where the system can do it. */
+static void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
+/*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
+static bool ignis__path_is_special(const char *path)
+{
+    DWORD attributes = GetFileAttributesA(path);
+    return attributes != INVALID_FILE_ATTRIBUTES && (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE)) != 0;
+}
+
+#else /* POSIX */
+
+#include <sys/mman.h>
+
+static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "%s", strerror(errno)); }
+
+/*  A whole file in memory, read as it is touched. Null: it cannot be opened, is no regular file, or holds nothing (*size is 0). */
+static const unsigned char *ignis__file_map(const char *path, int64_t *size)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
+    struct stat info;
+    void *data = MAP_FAILED;
+    int error = 0;
+    *size = -1;
+    if (file < 0)
+        return NULL;
+    if (fstat(file, &info) != 0)
+        error = errno;
+    else if (!S_ISREG(info.st_mode))
+        error = EINVAL;
+    else if (info.st_size == 0)
+        *size = 0;
+    else if ((data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0)) == MAP_FAILED)
+        error = errno;
+    else
+        *size = (int64_t)info.st_size;
+    close(file);
+    errno = error;
+    return data == MAP_FAILED ? NULL : (const unsigned char *)data;
+}
+static void ignis__file_unmap(const unsigned char *data, int64_t size)
+{
+    if (data)
+        munmap((void *)(uintptr_t)data, (size_t)size);
+}
+
+/*  A new file to write to; null when there is one of that name already, too. */
+static FILE *ignis__file_create(const char *path)
+{
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
+    if (descriptor >= 0 && !file)
+        close(descriptor);
+    return file;
+}
+/*  Writes to the disk what was written to the file. */
+static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
+/*  The same for the name of a file that was renamed, where the system can do it. */
+static void ignis__folder_flush(const char *path_of_file)
+{
+    const char *slash = strrchr(path_of_file, '/');
+    size_t length = slash == path_of_file ? 1 : slash ? (size_t)(slash - path_of_file) : 1;
+    char folder[1024];
+    int descriptor;
+    if (length >= sizeof folder)
+        return;
+    memcpy(folder, slash ? path_of_file : ".", length);
+    folder[length] = 0;
+    descriptor = open(folder, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return;
+    (void)fsync(descriptor);
+    close(descriptor);
+}
+/*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
+static bool ignis__path_is_special(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+#endif
+
+/*  A name for a file that is to become `path` by renaming: in the same folder, and no other thread's or process's. */
+static char *ignis__file_part_path(const char *path)
+{
+    static uint64_t serial;
+    size_t size = strlen(path) + 64;
+    char *part = (char *)ignis__alloc(size);
+    if (part)
+        snprintf(part, size, "%s.%lu-%llu.ignis-part", path, ignis__process_id(), (unsigned long long)ignis__atomic_add(&serial, 1));
+    return part;
+}
+
 /*  A 64-bit FNV-1a hash (Fowler, Noll, Vo), continued from `hash`. */
 #define IGNIS__HASH_START 0xCBF29CE484222325u
 static uint64_t ignis__hash(uint64_t hash, const void *data, size_t size)
@@ -1469,6 +2397,9 @@ typedef struct ignis__thread {
     ignis__record record; /* the first failure */
     ignis_status latest;  /* of the last one, recorded or not */
     char text[256];       /* the message of a failure for which there was no memory */
+
+    void *attached[2];              /* arrays of the tensor section, from malloc */
+    struct ignis__capture *capture; /* what ignis_graph_begin has begun */
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
     int device;
@@ -1542,7 +2473,13 @@ static ignis_status ignis__record_adopt(ignis__record *record)
     return status;
 }
 
-static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *thread) { ignis__record_drop((ignis__thread *)thread); }
+static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
+{
+    ignis__thread *thread = (ignis__thread *)pointer;
+    ignis__record_drop(thread);
+    free(thread->attached[0]);
+    free(thread->attached[1]);
+}
 
 static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args) IGNIS__PRINTF(2, 0);
 static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
@@ -1756,6 +2693,12 @@ typedef unsigned long long ignis__address;
     X(int, cuFuncGetAttribute, (int *, int, void *), 2020, 1)                                                                              \
     X(int, cuFuncSetAttribute, (void *, int, int), 9000, 1)                                                                                \
     X(int, cuFuncGetParamInfo, (void *, size_t, size_t *, size_t *), 12040, 0)                                                             \
+    X(int, cuStreamBeginCapture_v2, (void *, int), 10010, 1)                                                                               \
+    X(int, cuStreamEndCapture, (void *, void **), 10000, 1)                                                                                \
+    X(int, cuGraphInstantiateWithFlags, (void **, void *, unsigned long long), 11040, 1)                                                   \
+    X(int, cuGraphLaunch, (void *, void *), 10000, 1)                                                                                      \
+    X(int, cuGraphExecDestroy, (void *), 10000, 1)                                                                                         \
+    X(int, cuGraphDestroy, (void *), 10000, 1)                                                                                             \
     X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
       1)
 
@@ -1776,10 +2719,24 @@ typedef unsigned long long ignis__address;
     X(int, nvrtcGetNumSupportedArchs, (int *), 11020, 1)                                                                      \
     X(int, nvrtcGetSupportedArchs, (int *), 11020, 1)
 
-#define IGNIS__CUBLASLT_API(X)                      \
-    X(size_t, cublasLtGetVersion, (void), 10010, 1) \
-    X(int, cublasLtCreate, (void **), 10010, 1)     \
-    X(int, cublasLtDestroy, (void *), 10010, 1)
+#define IGNIS__CUBLASLT_API(X)                                                                                                       \
+    X(size_t, cublasLtGetVersion, (void), 10010, 1)                                                                                  \
+    X(int, cublasLtCreate, (void **), 10010, 1)                                                                                      \
+    X(int, cublasLtDestroy, (void *), 10010, 1)                                                                                      \
+    X(int, cublasLtMatmulDescCreate, (void **, int, int), 11000, 1)                                                                  \
+    X(int, cublasLtMatmulDescDestroy, (void *), 10010, 1)                                                                            \
+    X(int, cublasLtMatmulDescSetAttribute, (void *, int, const void *, size_t), 10010, 1)                                            \
+    X(int, cublasLtMatrixLayoutCreate, (void **, int, uint64_t, uint64_t, int64_t), 10010, 1)                                        \
+    X(int, cublasLtMatrixLayoutDestroy, (void *), 10010, 1)                                                                          \
+    X(int, cublasLtMatrixLayoutSetAttribute, (void *, int, const void *, size_t), 10010, 1)                                          \
+    X(int, cublasLtMatmulPreferenceCreate, (void **), 10010, 1)                                                                      \
+    X(int, cublasLtMatmulPreferenceDestroy, (void *), 10010, 1)                                                                      \
+    X(int, cublasLtMatmulPreferenceSetAttribute, (void *, int, const void *, size_t), 10010, 1)                                      \
+    X(int, cublasLtMatmulAlgoGetHeuristic, (void *, void *, void *, void *, void *, void *, void *, int, void *, int *), 10010, 1)   \
+    X(int, cublasLtMatmul,                                                                                                           \
+      (void *, void *, const void *, const void *, void *, const void *, void *, const void *, const void *, void *, void *, void *, \
+       const void *, void *, size_t, void *),                                                                                        \
+      10010, 1)
 
 #define IGNIS__API_MEMBER(ret, name, args, version, required) ret(*name) args;
 
@@ -2116,7 +3073,14 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
     apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
     generations is not used again), which is why a stale handle is recognised for ever. */
-typedef enum ignis__kind { IGNIS__KIND_ARRAY = 1, IGNIS__KIND_KERNEL = 2 } ignis__kind;
+typedef enum ignis__kind {
+    IGNIS__KIND_ARRAY = 1,
+    IGNIS__KIND_KERNEL,
+    IGNIS__KIND_TENSOR,
+    IGNIS__KIND_OPTIMIZER,
+    IGNIS__KIND_GRAPH,
+    IGNIS__KIND_COUNT
+} ignis__kind;
 
 typedef struct ignis__slot {
     uint64_t state;
@@ -2259,6 +3223,7 @@ enum {
     IGNIS__CU_POINTER_MEMORY_TYPE = 2,
     IGNIS__CU_POINTER_ORDINAL = 9,
     IGNIS__CU_MEMORY_HOST = 1,
+    IGNIS__CU_CAPTURE_RELAXED = 2,
     IGNIS__CU_FUNC_MAX_THREADS = 0,
     IGNIS__CU_FUNC_SHARED = 1,
     IGNIS__CU_FUNC_LOCAL = 3,
@@ -2291,6 +3256,7 @@ typedef struct ignis__device {
 } ignis__device;
 
 static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
+static bool ignis__allow_tf32;
 static int ignis__device_total;
 static int ignis__device_first;
 static uint64_t ignis__stream_serials; /* given out so far */
@@ -2461,6 +3427,7 @@ static ignis__thread *ignis__thread_now(void)
     if (thread->setup != ignis__global.setups) {
         thread->setup = ignis__global.setups;
         thread->device = ignis__device_first;
+        thread->capture = NULL;
         thread->forgets = forgets;
         memset(thread->stream, 0, sizeof thread->stream);
     }
@@ -2486,6 +3453,27 @@ static void *ignis__stream_now(const ignis__device *device)
 {
     void *stream = ignis__thread_now()->stream[device - ignis__devices];
     return stream ? stream : device->stream;
+}
+
+/*  Work that a thread captures. Memory that it takes meanwhile belongs to a part of the cache of its own, whose key is the capture; storage
+    that was there before is kept alive. */
+typedef struct ignis__capture {
+    ignis__device *device;
+    void *stream;
+    struct ignis__held_storage *held;
+} ignis__capture;
+
+static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
+
+/*  For calls that have to wait, or that read host memory when they run. True: the thread captures, and the call has failed. */
+static bool ignis__capture_refuses(const char *call)
+{
+    if (!ignis__capturing())
+        return false;
+    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
+                "this cannot be captured: it waits for the device or reads host memory; call it before ignis_graph_begin or after "
+                "ignis_graph_end");
+    return true;
 }
 
 /*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
@@ -2697,9 +3685,11 @@ IGNIS_API ignis_status ignis_synchronize(void)
 {
     static const char call[] = "ignis_synchronize";
     ignis__binding binding;
-    ignis__device *device = ignis__device_current_enter(call, &binding);
+    ignis__device *device;
     bool ok;
-    if (!device)
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (ignis__capture_refuses(call) || (device = ignis__device_current_enter(call, &binding)) == NULL)
         return ignis__failed();
     ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
     ignis__device_leave(&binding);
@@ -2733,7 +3723,8 @@ typedef struct ignis__block {
 } ignis__block;
 
 typedef struct ignis__cache_part {
-    void *stream;
+    void *stream;  /* or the capture whose memory this is */
+    bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
     bool small;
     struct ignis__cache_part *next;
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
@@ -2813,13 +3804,14 @@ static ignis__block *ignis__bin_best(const ignis__cache_part *part, int64_t size
 }
 
 /*  The stream's part for a size class, made when it is new; null: out of host memory. */
-static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool small)
+static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool small)
 {
     ignis__cache_part *part = cache->parts;
     while (part && !(part->stream == stream && part->small == small))
         part = part->next;
     if (!part && (part = (ignis__cache_part *)ignis__alloc(sizeof *part)) != NULL) {
         part->stream = stream;
+        part->captured = captured;
         part->small = small;
         part->next = cache->parts;
         cache->parts = part;
@@ -2961,7 +3953,7 @@ static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis_
         return -1;
     while (*link) {
         ignis__block *first = *link;
-        for (block = first; block && !block->used; block = block->above)
+        for (block = first; block && !block->used && !block->part->captured; block = block->above)
             ;
         if (block) {
             link = &first->next_segment;
@@ -2990,7 +3982,7 @@ static ignis__block *ignis__block_steal(const char *call, ignis__device *device,
     ignis__cache_part *other;
     ignis__block *best = NULL;
     for (other = cache->parts; other; other = other->next) {
-        ignis__block *block = other == part ? NULL : ignis__bin_best(other, size);
+        ignis__block *block = other == part || other->captured ? NULL : ignis__bin_best(other, size);
         if (block && (!best || block->size < best->size))
             best = block;
     }
@@ -3014,6 +4006,8 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
     block = ignis__segment_make(cache, part, size, ignis__segment_size(size), error);
     if (!block)
         block = ignis__segment_make(cache, part, size, size, error);
+    if (part->captured || ignis__capturing()) /* the rest needs events or waits */
+        return block;
     if (!block)
         block = ignis__block_steal(call, device, cache, part, size);
     if (!block && ignis__cache_trim(call, device, cache) > 0)
@@ -3065,11 +4059,14 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     ignis__cache_part *part;
     ignis__block *block = NULL;
     int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT ? size : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
+    ignis__capture *capture = ignis__capturing();
     int error = 0;
 
+    if (capture && capture->device != device)
+        capture = NULL;
     ignis__mutex_lock(&cache->lock);
     cache->info.allocations++;
-    part = ignis__cache_part_of(cache, stream, rounded <= IGNIS__SMALL_LIMIT);
+    part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
     if (!part)
         error = IGNIS__NO_HOST_MEMORY;
     if (part && ignis__memory_bypass) /* exact sizes, so that a memory checker sees every byte beyond them */
@@ -3095,7 +4092,7 @@ static void ignis__memory_give(const char *call, ignis__device *device, ignis__b
     ignis__mutex_lock(&cache->lock);
     ignis__memory_count(cache, -block->size, 0);
     ignis__block_settle(cache, block);
-    if (ignis__memory_bypass)
+    if (ignis__memory_bypass && !ignis__capturing())
         (void)ignis__cache_trim(call, device, cache);
     ignis__mutex_unlock(&cache->lock);
 }
@@ -3124,7 +4121,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
     ignis__mutex_lock(&cache->lock);
     while (*link) {
         ignis__cache_part *part = *link, *own = cache->parts;
-        while (own && !(own->stream == device->stream && own->small == part->small))
+        while (own && !(own->stream == device->stream && !own->captured && own->small == part->small))
             own = own->next;
         if (part->stream == stream && own) {
             ignis__cache_part_merge(cache, part, own);
@@ -3132,8 +4129,10 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
             ignis__free(part);
             continue;
         }
-        if (part->stream == stream)
+        if (part->stream == stream) {
             part->stream = device->stream;
+            part->captured = false;
+        }
         link = &part->next;
     }
     ignis__mutex_unlock(&cache->lock);
@@ -3263,7 +4262,7 @@ IGNIS_API int64_t ignis_memory_trim(int ordinal)
     ignis__cache *cache;
     ignis__binding binding;
     int64_t freed;
-    if (!ignis__enter(call))
+    if (!ignis__enter(call) || ignis__capture_refuses(call))
         return -1;
     device = ignis__device_get(call, ordinal);
     if (!device || !ignis__device_enter(call, device, &binding))
@@ -3557,6 +4556,33 @@ typedef struct ignis__storage {
     int used_on_count;
 } ignis__storage;
 
+/*  A storage that a capture has found, and that its graph needs as long as it lives. */
+typedef struct ignis__held_storage {
+    ignis__storage *storage;
+    struct ignis__held_storage *next;
+} ignis__held_storage;
+
+/*  Keeps a storage for the graph of a capture, unless its memory is the capture's own. */
+static bool ignis__capture_hold(const char *call, ignis__capture *capture, ignis__storage *storage)
+{
+    ignis__held_storage *held;
+    if (storage->block && storage->block->part->stream == (void *)capture)
+        return true;
+    for (held = capture->held; held; held = held->next)
+        if (held->storage == storage)
+            return true;
+    held = (ignis__held_storage *)ignis__alloc(sizeof *held);
+    if (!held) {
+        ignis__fail_host_memory(call, sizeof *held);
+        return false;
+    }
+    ignis__atomic_add(&storage->users, 1);
+    held->storage = storage;
+    held->next = capture->held;
+    capture->held = held;
+    return true;
+}
+
 /*  Notes that work on `stream` is about to use the memory, and orders it behind the stream that the memory came from: that one
     may not be done with the block's last user. */
 static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ignis__device *device, void *stream)
@@ -3585,6 +4611,7 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
 /*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
 static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
 {
+    ignis__capture *capture = ignis__capturing();
     bool ok = true;
     ignis__mutex_lock(&storage->lock);
     if (!storage->stream)
@@ -3595,7 +4622,10 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         if (ok)
             ignis__atomic_store(&storage->address, storage->block->address);
     }
-    ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
+    if (ok && capture && capture->device == device) /* all streams were idle when it began: no order is missing */
+        ok = ignis__capture_hold(call, capture, storage);
+    else
+        ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
     *address = ignis__atomic_load(&storage->address);
     ignis__mutex_unlock(&storage->lock);
     return ok;
@@ -3631,6 +4661,7 @@ typedef struct ignis__array {
     ignis_owner owner;
     int ref_count;
     bool view;
+    bool owned_by_refs; /* its last reference frees it: a tensor or the tape made it */
     bool tracked_by_user;
     uint64_t id;
     uint64_t parent;
@@ -3648,7 +4679,7 @@ static int64_t ignis__array_bytes(const ignis__array *array) { return array->num
 static void ignis__fail_stale(const char *call, const char *what, ignis_diagnostic diagnostic, ignis__kind kind, uint64_t handle)
 {
     uint64_t its_kind = handle >> 28 & 15;
-    if (its_kind != (uint64_t)kind && (its_kind == IGNIS__KIND_ARRAY || its_kind == IGNIS__KIND_KERNEL))
+    if (its_kind != (uint64_t)kind && its_kind >= IGNIS__KIND_ARRAY && its_kind < IGNIS__KIND_COUNT)
         ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", what, (unsigned long long)handle);
     else if (handle)
         ignis__fail(diagnostic, call, "%s handle 0x%llx was freed, or never existed", what, (unsigned long long)handle);
@@ -3701,6 +4732,84 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
 
 static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
 
+/*  Arrays that were freed while ignis_contract_track watched them: the audit shows them until they are untracked. */
+typedef struct ignis__tracked_freed {
+    uint64_t handle;
+    int64_t tracked_at_ns;
+    ignis_contract_entry entry;
+    struct ignis__tracked_freed *next;
+} ignis__tracked_freed;
+
+static struct {
+    ignis__mutex lock;
+    int live; /* tracked arrays that are not freed */
+    int freed_count;
+    ignis__tracked_freed *freed;
+} ignis__tracking = {IGNIS__MUTEX_INIT, 0, 0, NULL};
+
+static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
+{
+    memset(entry, 0, sizeof *entry);
+    entry->array_id = array->id;
+    entry->owner = array->owner;
+    entry->shape = array->shape;
+    entry->dtype = array->dtype;
+    entry->bytes = ignis__array_bytes(array);
+    entry->ref_count = array->ref_count;
+    entry->views = (int)ignis__atomic_load(&array->storage->users) - 1;
+    memcpy(entry->tag, array->tag, sizeof entry->tag);
+}
+
+/*  A tracked array has died. One that was only acquired leaves the audit; one that the user watches stays, as freed. */
+static void ignis__track_freed(const ignis__array *array)
+{
+    ignis__tracked_freed *freed = array->tracked_by_user ? (ignis__tracked_freed *)ignis__alloc(sizeof *freed) : NULL;
+    ignis__mutex_lock(&ignis__tracking.lock);
+    ignis__tracking.live--;
+    if (freed) {
+        ignis__track_entry(array, &freed->entry);
+        freed->entry.freed = true;
+        freed->handle = array->slot.handle;
+        freed->tracked_at_ns = array->tracked_at_ns;
+        freed->next = ignis__tracking.freed;
+        ignis__tracking.freed = freed;
+        ignis__tracking.freed_count++;
+    }
+    ignis__mutex_unlock(&ignis__tracking.lock);
+}
+
+/*  A reference that keeps an array alive, and with it the pointer: for tensors and the tape, to whom it belongs from now on. */
+static void ignis__array_claim(ignis__array *array)
+{
+    ignis__mutex_lock(&array->slot.lock);
+    array->ref_count++;
+    array->owned_by_refs = true;
+    ignis__atomic_add(&array->slot.state, 1);
+    ignis__mutex_unlock(&array->slot.lock);
+}
+
+/*  Gives a reference of a locked array back; the last one ends an array that belongs to its references. */
+static int ignis__array_unref(ignis__array *array)
+{
+    int count = --array->ref_count;
+    if (count == 0 && array->owned_by_refs && ignis__pool_live(array)) {
+        if (array->tracked_at_ns)
+            ignis__track_freed(array);
+        ignis__pool_kill(array);
+        ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
+    }
+    return count;
+}
+
+static void ignis__array_unclaim(const char *call, ignis__array *array)
+{
+    ignis__mutex_lock(&array->slot.lock);
+    if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
+        ignis__array_unref(array);
+    ignis__array_unlock(array);
+    ignis__array_drop(call, array);
+}
+
 /*  A new array over a storage, of which it becomes a user. Only its maker sees it until ignis__array_publish. Null: no memory. */
 static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape, ignis_dtype dtype,
                                        int64_t numel)
@@ -3718,7 +4827,7 @@ static ignis__array *ignis__array_make(const char *call, ignis__storage *storage
     array->dtype = dtype;
     array->owner = IGNIS_OWNER_IGNIS;
     array->ref_count = 0;
-    array->view = array->tracked_by_user = false;
+    array->view = array->owned_by_refs = array->tracked_by_user = false;
     array->id = ignis__atomic_add(&ignis__array_ids, 1);
     array->parent = 0;
     array->created_at_ns = ignis__wall_ns();
@@ -3854,52 +4963,6 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
     view->parent = of->id;
     memcpy(view->tag, of->tag, sizeof view->tag);
     return ignis__array_publish(view);
-}
-
-/*  Arrays that were freed while ignis_contract_track watched them: the audit shows them until they are untracked. */
-typedef struct ignis__tracked_freed {
-    uint64_t handle;
-    int64_t tracked_at_ns;
-    ignis_contract_entry entry;
-    struct ignis__tracked_freed *next;
-} ignis__tracked_freed;
-
-static struct {
-    ignis__mutex lock;
-    int live; /* tracked arrays that are not freed */
-    int freed_count;
-    ignis__tracked_freed *freed;
-} ignis__tracking = {IGNIS__MUTEX_INIT, 0, 0, NULL};
-
-static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
-{
-    memset(entry, 0, sizeof *entry);
-    entry->array_id = array->id;
-    entry->owner = array->owner;
-    entry->shape = array->shape;
-    entry->dtype = array->dtype;
-    entry->bytes = ignis__array_bytes(array);
-    entry->ref_count = array->ref_count;
-    entry->views = (int)ignis__atomic_load(&array->storage->users) - 1;
-    memcpy(entry->tag, array->tag, sizeof entry->tag);
-}
-
-/*  A tracked array has died. One that was only acquired leaves the audit; one that the user watches stays, as freed. */
-static void ignis__track_freed(const ignis__array *array)
-{
-    ignis__tracked_freed *freed = array->tracked_by_user ? (ignis__tracked_freed *)ignis__alloc(sizeof *freed) : NULL;
-    ignis__mutex_lock(&ignis__tracking.lock);
-    ignis__tracking.live--;
-    if (freed) {
-        ignis__track_entry(array, &freed->entry);
-        freed->entry.freed = true;
-        freed->handle = array->slot.handle;
-        freed->tracked_at_ns = array->tracked_at_ns;
-        freed->next = ignis__tracking.freed;
-        ignis__tracking.freed = freed;
-        ignis__tracking.freed_count++;
-    }
-    ignis__mutex_unlock(&ignis__tracking.lock);
 }
 
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
@@ -4046,6 +5109,21 @@ IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capaci
     return (int)text.length;
 }
 
+#define IGNIS__LEAKS_SHOWN 20
+static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
+
+static void ignis__leak_report(const char *call, const ignis__array *array, const char *what)
+{
+    char line[512];
+    ignis__text text;
+    if (ignis__leaks++ >= IGNIS__LEAKS_SHOWN)
+        return;
+    ignis__text_begin(&text, line, sizeof line);
+    ignis__array_describe(&text, array);
+    ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s%s, %lld bytes, %lld ms old", call, what, line,
+                (long long)ignis__array_bytes(array), (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
+}
+
 /* --- work on arrays: an operation enters the device, gets addresses on the current stream, and leaves ------------------- */
 
 typedef struct ignis__work {
@@ -4123,9 +5201,8 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     return (void *)(uintptr_t)address;
 }
 
-IGNIS_API ignis_status ignis_array_zero(ignis_array handle)
+static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 {
-    static const char call[] = "ignis_array_zero";
     ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
     ignis__address address;
@@ -4143,12 +5220,16 @@ IGNIS_API ignis_status ignis_array_zero(ignis_array handle)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
+IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array_set_zero("ignis_array_zero", array); }
+
 /*  The driver has read pageable memory when the copy call returns; pinned memory it reads later, so there Ignis waits. */
 static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
     int type, ordinal;
     if (size == 0)
         return true;
+    if (ignis__capture_refuses(work->call))
+        return false;
     if (IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream)) ||
         !ignis__address_query(work->call, work->device, from, &type, &ordinal))
         return false;
@@ -4157,6 +5238,8 @@ static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, co
 
 static bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from, int64_t size)
 {
+    if (ignis__capture_refuses(work->call))
+        return false;
     if (size > 0 && IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (to, from, (size_t)size, work->stream)))
         return false;
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
@@ -4546,7 +5629,7 @@ IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
     void *pinned = NULL;
     if (!array)
         return ignis__failed();
-    if (!ignis__array_lock(call, array)) {
+    if (ignis__capture_refuses(call) || !ignis__array_lock(call, array)) {
         status = ignis__failed();
     } else {
         pinned = array->pinned;
@@ -4592,7 +5675,7 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
             ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "array #%llu, owned by %s, has a ref_count of 0 already",
                         (unsigned long long)array->id, ignis__owner_name(array->owner));
         else
-            count = --array->ref_count;
+            count = ignis__array_unref(array);
         ignis__array_unlock(array);
     }
     ignis__array_drop(call, array);
@@ -4656,6 +5739,8 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
     int i;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
+    if (ignis__capture_refuses(call))
+        return ignis__failed();
     if (!stream)
         return ignis__fail_null(call, "stream");
     for (i = 0; i < ignis__device_total; i++) {
@@ -5685,6 +6770,10 @@ IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
     bool live;
     if (!kernel)
         return ignis__failed();
+    if (ignis__capture_refuses(call)) {
+        ignis__kernel_drop(call, kernel);
+        return ignis__failed();
+    }
     ignis__mutex_lock(&kernel->slot.lock);
     live = ignis__pool_live(kernel);
     if (live)
@@ -5920,18 +7009,95 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
-#define IGNIS__BUILTINS(X)                          \
-    X(FILL, ELEMENTWISE_CU, "ignis_fill")           \
-    X(ADD, ELEMENTWISE_CU, "ignis_add")             \
-    X(MUL, ELEMENTWISE_CU, "ignis_mul")             \
-    X(SCALE, ELEMENTWISE_CU, "ignis_scale")         \
-    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")   \
-    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16") \
-    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")   \
-    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")   \
-    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")   \
-    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")   \
-    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")
+#define IGNIS__BUILTINS(X)                                                         \
+    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                          \
+    X(ADD, ELEMENTWISE_CU, "ignis_add")                                            \
+    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                            \
+    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                        \
+    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                  \
+    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                \
+    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                  \
+    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                  \
+    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                  \
+    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                  \
+    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                    \
+    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                            \
+    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")              \
+    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                    \
+    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                      \
+    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                    \
+    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")      \
+    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")            \
+    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")              \
+    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                   \
+    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                   \
+    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                   \
+    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")       \
+    X(SUB, POINTWISE_CU, "ignis_sub")                                              \
+    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                \
+    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                \
+    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                \
+    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                          \
+    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                      \
+    X(RELU, ACTIVATION_CU, "ignis_relu")                                           \
+    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                         \
+    X(GELU, ACTIVATION_CU, "ignis_gelu")                                           \
+    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                         \
+    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                               \
+    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")             \
+    X(SILU, ACTIVATION_CU, "ignis_silu")                                           \
+    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                         \
+    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                   \
+    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                 \
+    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                       \
+    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                       \
+    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                 \
+    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                 \
+    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                   \
+    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                            \
+    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                          \
+    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                      \
+    X(RAND, RANDOM_CU, "ignis_rand")                                               \
+    X(RANDN, RANDOM_CU, "ignis_randn")                                             \
+    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                  \
+    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                              \
+    X(ADAMW, OPTIM_CU, "ignis_adamw")                                              \
+    X(SGD, OPTIM_CU, "ignis_sgd")                                                  \
+    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                \
+    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                      \
+    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                      \
+    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                           \
+    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                         \
+    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")         \
+    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")       \
+    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages") \
+    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")   \
+    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                               \
+    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                             \
+    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")             \
+    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")           \
+    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")     \
+    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")       \
+    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                       \
+    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                              \
+    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                            \
+    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")            \
+    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")          \
+    X(CROSS_ENTROPY_SCALE, SOFTMAX_CU, "ignis_cross_entropy_scale")                \
+    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                  \
+    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                \
+    X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                  \
+    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")            \
+    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")          \
+    X(ROPE, ROPE_CU, "ignis_rope")                                                 \
+    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                  \
+    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                        \
+    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                      \
+    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                        \
+    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                  \
+    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                    \
+    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                    \
+    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
 
 typedef enum ignis__builtin {
 #define IGNIS__BUILTIN_ENUM(name, source, entry) IGNIS__BUILTIN_##name,
@@ -5955,37 +7121,49 @@ static struct ignis__builtin_code {
     uint64_t functions[IGNIS__BUILTIN_COUNT][IGNIS_DTYPE_COUNT];
 } ignis__builtin_codes[IGNIS_MAX_DEVICES];
 
+/*  Compiles a source for a dtype, and loads it on a device that is entered. `defines` are more options, separated by spaces; null: none. */
+static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
+                                ignis__module *unit)
+{
+    ignis__program program;
+    char dtype_define[32], copy[128];
+    const char *options[8];
+    char *text = ignis__source_join(&ignis__sources[source]), *at;
+    bool made;
+    if (!text) {
+        ignis__fail_host_memory(call, 1);
+        return false;
+    }
+    memset(&program, 0, sizeof program);
+    snprintf(dtype_define, sizeof dtype_define, "-DIGNIS_T=%d", (int)dtype);
+    options[program.option_count++] = dtype_define;
+    snprintf(copy, sizeof copy, "%s", defines ? defines : "");
+    for (at = copy; *at && program.option_count < IGNIS__COUNT(options); at += strcspn(at, " ")) {
+        if (*at == ' ')
+            *at++ = 0;
+        options[program.option_count++] = at;
+    }
+    program.source = text;
+    program.name = ignis__sources[source].name;
+    program.options = options;
+    made = ignis__module_make(call, device, &program, unit);
+    ignis__free(text);
+    return made;
+}
+
 /*  Loads the module of a source for a dtype on a device that is entered. Null on failure. */
 static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, int source, ignis_dtype dtype)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     ignis__module *place = &ignis__builtin_codes[device - ignis__devices].modules[source][dtype];
     ignis__module made;
-    ignis__program program;
-    char define[32];
-    const char *options[1];
-    char *text;
     bool loaded;
     ignis__mutex_lock(&lock);
     loaded = place->module != NULL;
     ignis__mutex_unlock(&lock);
     if (loaded)
         return place;
-    text = ignis__source_join(&ignis__sources[source]);
-    if (!text) {
-        ignis__fail_host_memory(call, 1);
-        return NULL;
-    }
-    memset(&program, 0, sizeof program);
-    snprintf(define, sizeof define, "-DIGNIS_T=%d", (int)dtype);
-    options[0] = define;
-    program.source = text;
-    program.name = ignis__sources[source].name;
-    program.options = options;
-    program.option_count = 1;
-    loaded = ignis__module_make(call, device, &program, &made);
-    ignis__free(text);
-    if (!loaded)
+    if (!ignis__builtin_make(call, device, source, dtype, NULL, &made))
         return NULL;
     ignis__mutex_lock(&lock); /* another thread may have been as fast, and its functions be in use */
     loaded = place->module != NULL;
@@ -6010,6 +7188,73 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
         return NULL;
     ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
     return function;
+}
+
+/*  The function of a kernel in a variant that more than the dtype decides. */
+typedef struct ignis__variant {
+    ignis__builtin builtin;
+    ignis_dtype dtype;
+    char define[128]; /* options, separated by spaces */
+    ignis__module module;
+    void *function;
+    struct ignis__variant *next;
+} ignis__variant;
+
+static struct {
+    ignis__mutex lock;
+    ignis__variant *first[IGNIS_MAX_DEVICES];
+} ignis__variants = {IGNIS__MUTEX_INIT, {0}};
+
+static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype, const char *define)
+{
+    ignis__variant *variant;
+    ignis__mutex_lock(&ignis__variants.lock);
+    for (variant = ignis__variants.first[device - ignis__devices]; variant; variant = variant->next)
+        if (variant->builtin == builtin && variant->dtype == dtype && strcmp(variant->define, define) == 0)
+            break;
+    ignis__mutex_unlock(&ignis__variants.lock);
+    return variant;
+}
+
+static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
+                                        const char *define)
+{
+    ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
+    if (variant)
+        return variant->function;
+    variant = (ignis__variant *)ignis__alloc(sizeof *variant);
+    if (!variant) {
+        ignis__fail_host_memory(call, sizeof *variant);
+        return NULL;
+    }
+    variant->builtin = builtin;
+    variant->dtype = dtype;
+    snprintf(variant->define, sizeof variant->define, "%s", define);
+    if (!ignis__builtin_make(call, device, ignis__builtins[builtin].source, dtype, define, &variant->module) ||
+        IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction,
+                           (&variant->function, variant->module.module, ignis__builtins[builtin].entry))) {
+        ignis__module_unload(&variant->module);
+        ignis__free(variant);
+        return NULL;
+    }
+    ignis__mutex_lock(&ignis__variants.lock); /* two threads may make the same one; both stay, the newer is found */
+    variant->next = ignis__variants.first[device - ignis__devices];
+    ignis__variants.first[device - ignis__devices] = variant;
+    ignis__mutex_unlock(&ignis__variants.lock);
+    return variant->function;
+}
+
+/*  Lets a kernel have more than 48 KB of dynamic shared memory. */
+static bool ignis__shared_allow(const ignis__work *work, void *function, size_t bytes)
+{
+    if (bytes <= 48 * 1024)
+        return true;
+    if (bytes > (size_t)work->device->info.shared_per_block) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %llu bytes of shared memory in a block, device %d has %d",
+                    (unsigned long long)bytes, work->device->info.device, work->device->info.shared_per_block);
+        return false;
+    }
+    return !IGNIS__CUDA_FAILED(work->call, work->device, cuFuncSetAttribute, (function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, (int)bytes));
 }
 
 /* --- warming up --------------------------------------------------------------------------------------------------------- */
@@ -6142,6 +7387,12 @@ static void ignis__builtins_close(ignis__device *device)
         for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
             ignis__module_unload(&code->modules[source][dtype]);
     memset(code, 0, sizeof *code);
+    while (ignis__variants.first[device - ignis__devices]) {
+        ignis__variant *variant = ignis__variants.first[device - ignis__devices];
+        ignis__variants.first[device - ignis__devices] = variant->next;
+        ignis__module_unload(&variant->module);
+        ignis__free(variant);
+    }
 }
 
 static void ignis__images_close(void)
@@ -6174,9 +7425,8 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
     return function && ignis__launch(work, function, grid, block, 0, params);
 }
 
-IGNIS_API ignis_status ignis_array_fill(ignis_array handle, double value)
+static ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
 {
-    static const char call[] = "ignis_array_fill";
     ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
     ignis__address to;
@@ -6197,6 +7447,8 @@ IGNIS_API ignis_status ignis_array_fill(ignis_array handle, double value)
     ignis__array_drop(call, array);
     return ok ? IGNIS_OK : ignis__failed();
 }
+
+IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value) { return ignis__array_set("ignis_array_fill", array, value); }
 
 static bool ignis__same_numel(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
 {
@@ -6378,6 +7630,6833 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 }
 
 /* ===============================================================================================================
+   >>tensor - tensors, scopes, random numbers.
+   =============================================================================================================== */
+
+/*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
+    later it claims as well: releasing a tensor's handle gives up the tensor's claim only. */
+typedef struct ignis__tensor {
+    ignis__slot slot;   /* first; its lock guards data, grad and node */
+    ignis__array *data; /* null once the handle is released */
+    ignis__array *grad;
+    struct ignis__node *node; /* the entry of the tape that made it */
+    bool requires_grad, leaf;
+    bool walked;       /* its entry was used up by a backward, or cleared */
+    ignis_shape shape; /* of data, also when that is gone */
+    ignis_dtype dtype;
+    ignis__device *device;
+    ignis__array *pending;      /* of a leaf, during a backward: the gradient that is added at its end */
+    struct ignis__tensor *next; /* in a list of dead tensors, or of leaves that a backward has met */
+} ignis__tensor;
+
+static ignis__pool ignis__tensors = {sizeof(ignis__tensor), IGNIS__KIND_TENSOR, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+/*  What the tensor sections keep of a thread. */
+typedef struct ignis__tensor_thread {
+    uint64_t setup;                    /* the setup that it belongs to: an older one is forgotten */
+    int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
+    int scope_count, scope_capacity;
+    int no_grad;
+    uint64_t seed, random_used; /* blocks of four random numbers given out */
+    struct ignis__tape *tape;
+    struct ignis__node *walking; /* the entry that the innermost backward is at */
+} ignis__tensor_thread;
+
+static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
+static uint64_t ignis__scope_serials;
+
+static ignis__tensor_thread *ignis__tensor_thread_now(void)
+{
+    ignis__tensor_thread *thread = &ignis__this_tensor_thread;
+    if (thread->setup != ignis__global.setups) {
+        thread->setup = ignis__global.setups;
+        thread->tensor_count = thread->scope_count = thread->no_grad = 0;
+        thread->seed = thread->random_used = 0;
+        thread->tape = NULL;
+        thread->walking = NULL;
+    }
+    return thread;
+}
+
+/*  Where a thread's scopes begin in its list of tensors. */
+typedef struct ignis__scope_mark {
+    uint64_t serial;
+    int first;
+} ignis__scope_mark;
+
+static uint64_t *ignis__scope_tensors(void) { return (uint64_t *)ignis__this_thread.attached[0]; }
+static ignis__scope_mark *ignis__scope_marks(void) { return (ignis__scope_mark *)ignis__this_thread.attached[1]; }
+
+/*  Room for one more element at the end of one of the thread's arrays. */
+static bool ignis__scope_grow(const char *call, int which, int *capacity, int count, size_t size)
+{
+    int wanted = *capacity ? *capacity * 2 : 64;
+    void *grown;
+    if (count < *capacity)
+        return true;
+    grown = realloc(ignis__this_thread.attached[which], (size_t)wanted * size);
+    if (!grown) {
+        ignis__fail_host_memory(call, (size_t)wanted * size);
+        return false;
+    }
+    ignis__this_thread.attached[which] = grown;
+    ignis__at_thread_exit(ignis__thread_exit, &ignis__this_thread);
+    *capacity = wanted;
+    return true;
+}
+
+/* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
+
+/*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a
+    backward has used it. One block of memory holds it with its lists. */
+typedef struct ignis__node {
+    struct ignis__tape *tape;
+    struct ignis__node *before, *after; /* in the order of recording */
+    ignis__tensor *output;
+    const char *name;
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    void *user_data;
+    int input_count, saved_count;
+    bool drawn;             /* during ignis_tape_dot */
+    ignis__tensor **inputs; /* each held */
+    ignis__array **saved;   /* each claimed */
+    void *params;
+    ignis__array *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
+} ignis__node;
+
+typedef struct ignis__tape {
+    ignis__node *first, *last;
+    int64_t length;
+    struct ignis__tape *next; /* of all tapes, until ignis_shutdown */
+} ignis__tape;
+
+static struct {
+    ignis__mutex lock; /* for the links of all tapes: a tensor may be released by another thread than the one that recorded it */
+    ignis__tape *tapes;
+} ignis__tapes = {IGNIS__MUTEX_INIT, NULL};
+
+static void ignis__node_unlink(ignis__node *node)
+{
+    ignis__tape *tape = node->tape;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    if (node->before)
+        node->before->after = node->after;
+    else
+        tape->first = node->after;
+    if (node->after)
+        node->after->before = node->before;
+    else
+        tape->last = node->before;
+    tape->length--;
+    ignis__mutex_unlock(&ignis__tapes.lock);
+}
+
+/*  Takes an entry apart. Inputs of which it had the last hold go onto the list of dead tensors. */
+static void ignis__node_end(const char *call, ignis__node *node, ignis__tensor **dead)
+{
+    int i;
+    ignis__node_unlink(node);
+    for (i = 0; i < node->saved_count; i++)
+        ignis__array_unclaim(call, node->saved[i]);
+    if (node->grad)
+        ignis__array_unclaim(call, node->grad);
+    for (i = 0; i < node->input_count; i++) {
+        if (ignis__pool_drop(node->inputs[i])) {
+            node->inputs[i]->next = *dead;
+            *dead = node->inputs[i];
+        }
+    }
+    ignis__free(node);
+}
+
+/*  Takes dead tensors apart, and all that only they kept alive, in a loop: a chain of a hundred thousand operations needs no more
+    stack than one. */
+static void ignis__tensors_bury(const char *call, ignis__tensor *dead)
+{
+    while (dead) {
+        ignis__tensor *tensor = dead;
+        dead = tensor->next;
+        if (tensor->data)
+            ignis__array_unclaim(call, tensor->data);
+        if (tensor->grad)
+            ignis__array_unclaim(call, tensor->grad);
+        if (tensor->node)
+            ignis__node_end(call, tensor->node, &dead);
+        ignis__pool_give(&ignis__tensors, tensor);
+    }
+}
+
+static void ignis__tensor_drop(const char *call, ignis__tensor *tensor)
+{
+    if (!ignis__pool_drop(tensor))
+        return;
+    tensor->next = NULL;
+    ignis__tensors_bury(call, tensor);
+}
+
+/*  Ends the entry that made a tensor: its backward is used up. */
+static void ignis__node_consume(const char *call, ignis__node *node)
+{
+    ignis__tensor *dead = NULL;
+    ignis__mutex_lock(&node->output->slot.lock);
+    node->output->node = NULL;
+    node->output->walked = true;
+    ignis__mutex_unlock(&node->output->slot.lock);
+    ignis__node_end(call, node, &dead);
+    ignis__tensors_bury(call, dead);
+}
+
+/* --- tensors --------------------------------------------------------------------------------------------------------- */
+
+static ignis_tensor ignis__no_tensor(void)
+{
+    ignis_tensor none = IGNIS__ZERO;
+    return none;
+}
+
+static bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16 && dtype <= IGNIS_F64; }
+
+static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
+{
+    ignis__tensor *tensor;
+    if (!ignis__enter(call))
+        return NULL;
+    tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    if (!tensor)
+        ignis__fail_stale(call, "tensor", IGNIS_DIAG_TENSOR_FREED, IGNIS__KIND_TENSOR, handle.id);
+    return tensor;
+}
+
+/*  The array of a held tensor, held itself; null, and reported, when another thread has released the tensor. */
+static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
+{
+    ignis__array *array = NULL;
+    ignis__mutex_lock(&tensor->slot.lock);
+    if (tensor->data)
+        array = (ignis__array *)ignis__pool_hold(&ignis__arrays, tensor->data->slot.handle);
+    ignis__mutex_unlock(&tensor->slot.lock);
+    if (!array)
+        ignis__fail(IGNIS_DIAG_TENSOR_FREED, call, "a tensor was released by another thread");
+    return array;
+}
+
+/*  Makes a tensor over an array, which it claims, in the current scope. No handle: out of memory, and the array is untouched. */
+static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
+{
+    ignis_tensor handle = IGNIS__ZERO;
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__tensor *tensor;
+    if (requires_grad && !ignis__dtype_is_float(array->dtype)) {
+        ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient", ignis__dtypes[array->dtype].name);
+        return handle;
+    }
+    if (thread->scope_count && !ignis__scope_grow(call, 0, &thread->tensor_capacity, thread->tensor_count, sizeof(uint64_t)))
+        return handle;
+    tensor = (ignis__tensor *)ignis__pool_take(&ignis__tensors);
+    if (!tensor) {
+        ignis__fail_host_memory(call, sizeof *tensor);
+        return handle;
+    }
+    ignis__array_claim(array);
+    tensor->data = array;
+    tensor->grad = tensor->pending = NULL;
+    tensor->node = NULL;
+    tensor->requires_grad = requires_grad;
+    tensor->leaf = true;
+    tensor->walked = false;
+    tensor->shape = array->shape;
+    tensor->dtype = array->dtype;
+    tensor->device = array->storage->device;
+    tensor->next = NULL;
+    handle.id = ignis__pool_publish(&ignis__tensors, tensor);
+    if (thread->scope_count)
+        ignis__scope_tensors()[thread->tensor_count++] = handle.id;
+    return handle;
+}
+
+/*  The tensor of a new array that nobody else has, which ends with it. A handle of 0 for the array passes through. */
+static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool requires_grad)
+{
+    ignis_tensor tensor = IGNIS__ZERO;
+    ignis__array *array;
+    if (!made.id)
+        return tensor;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    tensor = ignis__tensor_make(call, array, requires_grad);
+    if (!tensor.id)
+        ignis__array_discard(call, &made);
+    ignis__array_drop(call, array);
+    return tensor;
+}
+
+static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    ignis_array_desc array;
+    memset(&array, 0, sizeof array);
+    array.shape = shape;
+    if (desc) {
+        array.dtype = desc->dtype;
+        array.device = desc->device;
+        array.tag = desc->tag;
+    }
+    return ignis__array_create(call, &array);
+}
+
+IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_tensor_from_host";
+    ignis_tensor none = IGNIS__ZERO;
+    ignis_array made;
+    ignis__array *array;
+    ignis_dtype host;
+    if (!ignis__enter(call))
+        return none;
+    made = ignis__tensor_array_create(call, shape, desc);
+    if (!made.id)
+        return none;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    host = desc && desc->host_dtype ? desc->host_dtype : array->dtype == IGNIS_F16 || array->dtype == IGNIS_BF16 ? IGNIS_F32 : array->dtype;
+    if (!ignis__dtype_valid(call, host) || !ignis__transfer_check(call, array, data, "data", array->numel, array->numel, "elements") ||
+        ignis__array_from_host(call, array, data, host) != IGNIS_OK)
+        ignis__array_discard(call, &made);
+    ignis__array_drop(call, array);
+    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
+}
+
+/*  A tensor over the memory of an array, through an array of its own. */
+static ignis_tensor ignis__tensor_over(const char *call, ignis__array *array, bool requires_grad)
+{
+    return ignis__tensor_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0), requires_grad);
+}
+
+IGNIS_API ignis_tensor ignis_tensor_from_array(ignis_array handle, bool requires_grad)
+{
+    static const char call[] = "ignis_tensor_from_array";
+    ignis_tensor tensor = IGNIS__ZERO;
+    ignis__array *array = ignis__array_hold(call, handle);
+    if (!array)
+        return tensor;
+    tensor = ignis__tensor_over(call, array, requires_grad);
+    ignis__array_drop(call, array);
+    return tensor;
+}
+
+IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_tensor_zeros";
+    ignis_tensor none = IGNIS__ZERO;
+    ignis_array made;
+    if (!ignis__enter(call))
+        return none;
+    made = ignis__tensor_array_create(call, shape, desc);
+    if (made.id && ignis__array_set_zero(call, made) != IGNIS_OK)
+        ignis__array_discard(call, &made);
+    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
+}
+
+IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_tensor_ones";
+    ignis_tensor none = IGNIS__ZERO;
+    ignis_array made;
+    if (!ignis__enter(call))
+        return none;
+    made = ignis__tensor_array_create(call, shape, desc);
+    if (made.id && ignis__array_set(call, made, 1.0) != IGNIS_OK)
+        ignis__array_discard(call, &made);
+    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
+}
+
+IGNIS_API ignis_status ignis_seed(uint64_t seed)
+{
+    if (!ignis__enter("ignis_seed"))
+        return IGNIS_ERROR_NOT_SETUP;
+    ignis__tensor_thread_now()->seed = seed;
+    ignis__tensor_thread_now()->random_used = 0;
+    return IGNIS_OK;
+}
+
+/*  Where an operation's random numbers begin: the seed, and the first of the Philox counters that are now its own. */
+typedef struct ignis__random {
+    uint64_t seed, first;
+} ignis__random;
+
+static ignis__random ignis__random_take(int64_t numel)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__random random;
+    random.seed = thread->seed;
+    random.first = thread->random_used;
+    thread->random_used += ((uint64_t)numel + 3) / 4;
+    return random;
+}
+
+/*  The array of a tensor by handle, unheld: what ignis_tensor_data returns. */
+static ignis_array ignis__tensor_array_handle(const char *call, ignis_tensor handle, bool grad)
+{
+    ignis_array result = IGNIS__ZERO;
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    if (!tensor)
+        return result;
+    ignis__mutex_lock(&tensor->slot.lock);
+    if (!grad && tensor->data)
+        result.id = tensor->data->slot.handle;
+    if (grad && tensor->grad)
+        result.id = tensor->grad->slot.handle;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    ignis__tensor_drop(call, tensor);
+    return result;
+}
+
+IGNIS_API ignis_array ignis_tensor_data(ignis_tensor tensor) { return ignis__tensor_array_handle("ignis_tensor_data", tensor, false); }
+
+IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor) { return ignis__tensor_array_handle("ignis_tensor_grad", tensor, true); }
+
+IGNIS_API ignis_status ignis_tensor_query(ignis_tensor handle, ignis_tensor_info *info)
+{
+    static const char call[] = "ignis_tensor_query";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    if (!tensor)
+        return ignis__failed();
+    if (!info) {
+        status = ignis__fail_null(call, "info");
+    } else {
+        memset(info, 0, sizeof *info);
+        ignis__mutex_lock(&tensor->slot.lock);
+        info->shape = tensor->shape;
+        info->dtype = tensor->dtype;
+        info->device = (int)(tensor->device - ignis__devices);
+        info->requires_grad = tensor->requires_grad;
+        info->is_leaf = tensor->leaf;
+        info->data.id = tensor->data ? tensor->data->slot.handle : 0;
+        info->grad.id = tensor->grad ? tensor->grad->slot.handle : 0;
+        info->operation = tensor->node ? tensor->node->name : "";
+        ignis__mutex_unlock(&tensor->slot.lock);
+    }
+    ignis__tensor_drop(call, tensor);
+    return status;
+}
+
+static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out, ignis_dtype dtype, int64_t count)
+{
+    ignis__array *array = ignis__tensor_array(call, tensor);
+    ignis_status status;
+    if (!array)
+        return ignis__failed();
+    if (dtype == IGNIS_DTYPE_DEFAULT)
+        dtype = array->dtype;
+    if (ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements"))
+        status = ignis__array_to_host(call, array, out, dtype);
+    else
+        status = ignis__failed();
+    ignis__array_drop(call, array);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, void *out, ignis_dtype dtype, int64_t count)
+{
+    static const char call[] = "ignis_tensor_to_host";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis_status status;
+    if (!tensor)
+        return ignis__failed();
+    status = ignis__tensor_read(call, tensor, out, dtype, count);
+    ignis__tensor_drop(call, tensor);
+    return status;
+}
+
+static int64_t ignis__tensor_numel(const ignis__tensor *tensor)
+{
+    int64_t numel = 1;
+    int i;
+    for (i = 0; i < tensor->shape.ndim; i++)
+        numel *= tensor->shape.dim[i];
+    return numel;
+}
+
+IGNIS_API double ignis_item(ignis_tensor handle)
+{
+    static const char call[] = "ignis_item";
+    static const uint64_t nan_bits = 0x7FF8000000000000u;
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    double value;
+    memcpy(&value, &nan_bits, sizeof value);
+    if (!tensor)
+        return value;
+    if (ignis__tensor_numel(tensor) != 1)
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "a tensor of one element is needed, this one is %s",
+                    ignis__shape_write(&tensor->shape).text);
+    else if (ignis__tensor_read(call, tensor, &value, IGNIS_F64, 1) != IGNIS_OK)
+        memcpy(&value, &nan_bits, sizeof value);
+    ignis__tensor_drop(call, tensor);
+    return value;
+}
+
+/*  Makes a held tensor's handle stale, and gives up its data; false when that was done already. */
+static bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
+{
+    ignis__array *data;
+    bool live;
+    ignis__mutex_lock(&tensor->slot.lock);
+    live = ignis__pool_live(tensor);
+    data = live ? tensor->data : NULL;
+    if (live) {
+        tensor->data = NULL;
+        ignis__pool_kill(tensor);
+    }
+    ignis__mutex_unlock(&tensor->slot.lock);
+    if (data)
+        ignis__array_unclaim(call, data);
+    if (live)
+        ignis__pool_drop(tensor); /* the handle's own hold; the caller still has one */
+    return live;
+}
+
+IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
+{
+    static const char call[] = "ignis_tensor_release";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    if (!tensor)
+        return ignis__failed();
+    if (!ignis__tensor_end_handle(call, tensor))
+        status = ignis__fail(IGNIS_DIAG_TENSOR_FREED, call, "another thread has released the tensor");
+    ignis__tensor_drop(call, tensor);
+    return status;
+}
+
+/* --- scopes ----------------------------------------------------------------------------------------------------------- */
+
+IGNIS_API ignis_scope ignis_scope_begin(void)
+{
+    static const char call[] = "ignis_scope_begin";
+    ignis_scope scope = IGNIS__ZERO;
+    ignis__tensor_thread *thread;
+    if (!ignis__enter(call))
+        return scope;
+    thread = ignis__tensor_thread_now();
+    if (!ignis__scope_grow(call, 1, &thread->scope_capacity, thread->scope_count, sizeof(ignis__scope_mark)))
+        return scope;
+    scope.id = ignis__atomic_add(&ignis__scope_serials, 1);
+    ignis__scope_marks()[thread->scope_count].serial = scope.id;
+    ignis__scope_marks()[thread->scope_count++].first = thread->tensor_count;
+    return scope;
+}
+
+/*  Ends the innermost scope, if it is this one; `keep` goes on to the enclosing one. */
+static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
+{
+    ignis__tensor_thread *thread;
+    ignis__tensor *tensor;
+    bool kept = false;
+    int first;
+    if (!ignis__enter(call))
+        return false;
+    thread = ignis__tensor_thread_now();
+    if (!thread->scope_count || ignis__scope_marks()[thread->scope_count - 1].serial != scope.id) {
+        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
+                    thread->scope_count);
+        return false;
+    }
+    first = ignis__scope_marks()[--thread->scope_count].first;
+    while (thread->tensor_count > first) {
+        uint64_t handle = ignis__scope_tensors()[--thread->tensor_count];
+        if (handle == keep) {
+            kept = true;
+            continue;
+        }
+        tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle);
+        if (!tensor)
+            continue;
+        ignis__tensor_end_handle(call, tensor);
+        ignis__tensor_drop(call, tensor);
+    }
+    if (kept && thread->scope_count) /* there is room: it was in the list before */
+        ignis__scope_tensors()[thread->tensor_count++] = keep;
+    return true;
+}
+
+IGNIS_API ignis_status ignis_scope_end(ignis_scope scope)
+{
+    return ignis__scope_end("ignis_scope_end", scope, 0) ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor)
+{
+    (void)ignis__scope_end("ignis_scope_return", scope, tensor.id);
+    return tensor;
+}
+
+/* ===============================================================================================================
+   >>tape - recording, backward, checkpoints. Knows no operation.
+   =============================================================================================================== */
+
+/*  Another hold of what the caller holds already. */
+static void ignis__tensor_rehold(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
+
+/*  The calling thread's tape, made at its first use. */
+static ignis__tape *ignis__tape_now(const char *call)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__tape *tape = thread->tape;
+    if (tape)
+        return tape;
+    tape = (ignis__tape *)ignis__alloc(sizeof *tape);
+    if (!tape) {
+        ignis__fail_host_memory(call, sizeof *tape);
+        return NULL;
+    }
+    ignis__mutex_lock(&ignis__tapes.lock);
+    tape->next = ignis__tapes.tapes;
+    ignis__tapes.tapes = tape;
+    ignis__mutex_unlock(&ignis__tapes.lock);
+    thread->tape = tape;
+    return tape;
+}
+
+static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
+
+/*  Writes an operation on held tensors down; the caller has found that one of them requires a gradient, and that recording is on. */
+static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs, const ignis_rule *rule)
+{
+    ignis__tape *tape = ignis__tape_now(call);
+    size_t size = sizeof(ignis__node) + sizeof(void *) * (size_t)(count + rule->saved_count) + rule->params_size;
+    ignis__node *node;
+    int i;
+    if (!tape)
+        return false;
+    for (i = 0; i < count; i++) {
+        if (inputs[i]->node && inputs[i]->node->tape != tape) {
+            ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
+                        "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
+            return false;
+        }
+    }
+    node = (ignis__node *)ignis__alloc(size);
+    if (!node) {
+        ignis__fail_host_memory(call, size);
+        return false;
+    }
+    node->tape = tape;
+    node->output = output;
+    node->name = rule->name;
+    node->backward_fn = rule->backward_fn;
+    node->user_data = rule->user_data;
+    node->inputs = (ignis__tensor **)(void *)(node + 1);
+    node->saved = (ignis__array **)(void *)(node->inputs + count);
+    node->params = node->saved + rule->saved_count;
+    if (rule->params_size)
+        memcpy(node->params, rule->params, rule->params_size);
+    for (i = 0; i < rule->saved_count; i++) {
+        ignis__array *saved = ignis__array_hold(call, rule->saved[i]);
+        if (!saved)
+            break;
+        ignis__array_claim(saved);
+        ignis__array_drop(call, saved);
+        node->saved[node->saved_count++] = saved;
+    }
+    if (i < rule->saved_count) {
+        while (node->saved_count > 0)
+            ignis__array_unclaim(call, node->saved[--node->saved_count]);
+        ignis__free(node);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        ignis__tensor_rehold(inputs[i]);
+        node->inputs[node->input_count++] = inputs[i];
+    }
+    output->requires_grad = true;
+    output->leaf = false;
+    output->node = node;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    node->before = tape->last;
+    if (tape->last)
+        tape->last->after = node;
+    else
+        tape->first = node;
+    tape->last = node;
+    tape->length++;
+    ignis__mutex_unlock(&ignis__tapes.lock);
+    return true;
+}
+
+#define IGNIS__MAX_INPUTS 64
+
+IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count, const ignis_rule *rule)
+{
+    static const char call[] = "ignis_tape_record";
+    ignis__tensor *output, *inputs[IGNIS__MAX_INPUTS];
+    bool wanted = false, ok = true;
+    int i, held = 0;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!rule || !rule->backward_fn || !rule->name)
+        return ignis__fail_null(call, !rule ? "rule" : !rule->name ? "rule->name" : "rule->backward_fn");
+    if (count < 0 || count > IGNIS__MAX_INPUTS)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, outside 0 to %d", count, IGNIS__MAX_INPUTS);
+    if (rule->saved_count < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "rule->saved_count is %d, below 0", rule->saved_count);
+    if ((count > 0 && !handles) || (rule->saved_count > 0 && !rule->saved) || (rule->params_size > 0 && !rule->params))
+        return ignis__fail_null(call, count > 0 && !handles                   ? "inputs"
+                                      : rule->saved_count > 0 && !rule->saved ? "rule->saved"
+                                                                              : "rule->params");
+    if ((output = ignis__tensor_hold(call, output_handle)) == NULL)
+        return ignis__failed();
+    for (; ok && held < count; held += ok) {
+        inputs[held] = ignis__tensor_hold(call, handles[held]);
+        ok = inputs[held] != NULL;
+        if (ok && inputs[held] == output) {
+            ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call, "output is input %d itself; record a new tensor", held);
+            ignis__tensor_drop(call, inputs[held]);
+            ok = false;
+        }
+        wanted = wanted || (ok && inputs[held]->requires_grad);
+    }
+    if (ok && wanted && ignis__recording()) {
+        ok = false;
+        if (output->node || output->walked || output->requires_grad)
+            ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
+                        "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor",
+                        output->node ? output->node->name : "an operation");
+        else if (!ignis__dtype_is_float(output->dtype))
+            ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient", ignis__dtypes[output->dtype].name);
+        else
+            ok = ignis__tape_add(call, output, count, inputs, rule);
+    }
+    for (i = 0; i < held; i++)
+        ignis__tensor_drop(call, inputs[i]);
+    ignis__tensor_drop(call, output);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_no_grad_begin(void)
+{
+    if (!ignis__enter("ignis_no_grad_begin"))
+        return IGNIS_ERROR_NOT_SETUP;
+    ignis__tensor_thread_now()->no_grad++;
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_no_grad_end(void)
+{
+    static const char call[] = "ignis_no_grad_end";
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (ignis__tensor_thread_now()->no_grad == 0)
+        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_no_grad_begin");
+    ignis__tensor_thread_now()->no_grad--;
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
+{
+    static const char call[] = "ignis_detach";
+    ignis_tensor detached = IGNIS__ZERO;
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__array *array;
+    if (!tensor)
+        return detached;
+    array = ignis__tensor_array(call, tensor);
+    if (array) {
+        detached = ignis__tensor_over(call, array, false);
+        ignis__array_drop(call, array);
+    }
+    ignis__tensor_drop(call, tensor);
+    return detached;
+}
+
+/* --- gradients that add up ----------------------------------------------------------------------------------------------- */
+
+/*  Whether nobody but the caller, by one claim, can see the array or its memory. */
+static bool ignis__array_is_private(const ignis__array *array)
+{
+    return (ignis__atomic_load(&array->slot.state) & 0xFFFFFFFFu) == 2 /* its handle and the claim */ && array->ref_count == 1 &&
+           !array->view && ignis__atomic_load(&array->storage->users) == 1 && !array->storage->wrapped;
+}
+
+/*  *sum += gradient; *sum is claimed, null for none yet, and the gradient's claim is taken over. The first gradient is only kept: a
+    backward function may have given the same array elsewhere, so the sum is made in memory of its own unless *sum is private. */
+static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
+{
+    ignis_array handles[3], made = IGNIS__ZERO;
+    ignis__array *total;
+    ignis_status status;
+    if (!*sum) {
+        *sum = gradient;
+        return true;
+    }
+    handles[1].id = (*sum)->slot.handle;
+    handles[2].id = gradient->slot.handle;
+    if (ignis__array_is_private(*sum)) {
+        handles[0] = handles[1];
+    } else if (ignis__array_is_private(gradient)) {
+        handles[0] = handles[2];
+    } else {
+        made = ignis__array_create_like(call, *sum, (*sum)->dtype);
+        if (!made.id) {
+            ignis__array_unclaim(call, gradient);
+            return false;
+        }
+        handles[0] = made;
+    }
+    status = ignis__array_binary(call, IGNIS__BUILTIN_ADD, handles[0], handles[1], handles[2]);
+    if (made.id) {
+        total = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+        ignis__array_claim(total);
+        ignis__array_drop(call, total);
+        ignis__array_unclaim(call, gradient);
+        ignis__array_unclaim(call, *sum);
+        *sum = total;
+    } else if (handles[0].id == handles[2].id) {
+        ignis__array_unclaim(call, *sum);
+        *sum = gradient;
+    } else {
+        ignis__array_unclaim(call, gradient);
+    }
+    return status == IGNIS_OK;
+}
+
+/*  A leaf's gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
+static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
+{
+    ignis__array *pending = leaf->pending, *copy;
+    ignis_array handles[2], made = IGNIS__ZERO;
+    leaf->pending = NULL;
+    if (leaf->grad) { /* the same memory stays: pointers to it may be part of a graph */
+        handles[0].id = leaf->grad->slot.handle;
+        handles[1].id = pending->slot.handle;
+        if (ignis__array_binary(call, IGNIS__BUILTIN_ADD, handles[0], handles[0], handles[1]) != IGNIS_OK) {
+            ignis__array_unclaim(call, pending);
+            return false;
+        }
+        ignis__array_unclaim(call, pending);
+        return true;
+    }
+    if (ignis__array_is_private(pending)) {
+        ignis__shape_copy(&pending->shape, &leaf->shape);
+        ignis__mutex_lock(&leaf->slot.lock);
+        leaf->grad = pending;
+        ignis__mutex_unlock(&leaf->slot.lock);
+        return true;
+    }
+    made = ignis__array_create_like(call, pending, pending->dtype);
+    copy = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
+    if (copy && !ignis__array_copy_bytes(call, copy, 0, pending)) {
+        ignis__array_discard(call, &made);
+        ignis__array_drop(call, copy);
+        copy = NULL;
+    }
+    ignis__array_unclaim(call, pending);
+    if (!copy)
+        return false;
+    ignis__array_claim(copy);
+    ignis__array_drop(call, copy);
+    ignis__shape_copy(&copy->shape, &leaf->shape);
+    ignis__mutex_lock(&leaf->slot.lock);
+    leaf->grad = copy;
+    ignis__mutex_unlock(&leaf->slot.lock);
+    return true;
+}
+
+/* --- backward ---------------------------------------------------------------------------------------------------------- */
+
+/*  One walk: the leaves that it has met so far, each held, linked by `next`. */
+typedef struct ignis__walk {
+    const char *call;
+    ignis__tensor *leaves;
+} ignis__walk;
+
+/*  Gives a gradient, whose claim is taken over, to a tensor on the way. */
+static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
+{
+    ignis__node *node = tensor->node;
+    if (node) {
+        if (!node->grad)
+            ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
+        return ignis__gradient_add(walk->call, &node->grad, gradient);
+    }
+    if (!tensor->leaf) {
+        ignis__array_unclaim(walk->call, gradient);
+        ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, walk->call,
+                    "a tensor %s on the way was made by operations that an earlier backward or ignis_tape_clear has released; "
+                    "run them again",
+                    ignis__shape_write(&tensor->shape).text);
+        return false;
+    }
+    if (!tensor->pending) {
+        ignis__tensor_rehold(tensor);
+        tensor->next = walk->leaves;
+        walk->leaves = tensor;
+    }
+    return ignis__gradient_add(walk->call, &tensor->pending, gradient);
+}
+
+/*  Checks what a backward function gave for an input, and claims it. Null, and reported, when it does not fit. */
+static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__node *node, int input, ignis_array handle)
+{
+    const ignis__tensor *tensor = node->inputs[input];
+    ignis__array *gradient = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
+    if (!gradient) {
+        ignis__fail(IGNIS_DIAG_ARRAY_FREED, walk->call, "the backward of '%s' gave a freed array for input %d", node->name, input);
+        return NULL;
+    }
+    ignis__array_claim(gradient);
+    ignis__array_drop(walk->call, gradient);
+    if (gradient->numel == ignis__tensor_numel(tensor) && gradient->dtype == tensor->dtype && gradient->storage->device == tensor->device)
+        return gradient;
+    if (gradient->storage->device != tensor->device)
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, walk->call,
+                    "the backward of '%s' gave a gradient on device %d for input %d, which is on device %d", node->name,
+                    (int)(gradient->storage->device - ignis__devices), input, (int)(tensor->device - ignis__devices));
+    else
+        ignis__fail(gradient->dtype != tensor->dtype ? IGNIS_DIAG_DTYPE_DIFFERS : IGNIS_DIAG_SHAPE_DIFFERS, walk->call,
+                    "the backward of '%s' gave a gradient %s of %s for input %d, which is %s of %s", node->name,
+                    ignis__shape_write(&gradient->shape).text, ignis__dtypes[gradient->dtype].name, input,
+                    ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
+    ignis__array_unclaim(walk->call, gradient);
+    return NULL;
+}
+
+/*  Runs the backward of one entry, and hands its gradients on. */
+static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
+{
+    ignis_backward_args args;
+    ignis_array grads[IGNIS__MAX_INPUTS], saved_few[16], *saved = saved_few;
+    bool needed[IGNIS__MAX_INPUTS];
+    ignis_status status;
+    bool ok;
+    int i;
+    memset(&args, 0, sizeof args);
+    memset(grads, 0, sizeof grads);
+    if (node->saved_count > IGNIS__COUNT(saved_few) &&
+        (saved = (ignis_array *)ignis__alloc(sizeof *saved * (size_t)node->saved_count)) == NULL) {
+        ignis__fail_host_memory(walk->call, sizeof *saved * (size_t)node->saved_count);
+        return false;
+    }
+    for (i = 0; i < node->saved_count; i++)
+        saved[i].id = node->saved[i]->slot.handle;
+    for (i = 0; i < node->input_count; i++)
+        needed[i] = node->inputs[i]->requires_grad;
+    args.grad_output.id = node->grad->slot.handle;
+    args.saved = saved;
+    args.saved_count = node->saved_count;
+    args.params = node->params;
+    args.input_count = node->input_count;
+    args.needed = needed;
+    args.grad_inputs = grads;
+    args.user_data = node->user_data;
+    status = node->backward_fn(&args);
+    ok = status == IGNIS_OK;
+    if (!ok && ignis__this_thread.record.status == IGNIS_OK)
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
+    else if (!ok)
+        ignis__this_thread.latest = status;
+    for (i = 0; i < node->input_count; i++) { /* claim all before any is given on: one array may be there twice */
+        ignis__array *gradient = NULL;
+        if (grads[i].id && (!needed[i] || !ok)) {
+            gradient = ignis__walk_claim(walk, node, i, grads[i]);
+            if (gradient)
+                ignis__array_unclaim(walk->call, gradient);
+            grads[i].id = 0;
+        } else if (grads[i].id) {
+            gradient = ignis__walk_claim(walk, node, i, grads[i]);
+            ok = ok && gradient;
+            if (!gradient)
+                grads[i].id = 0;
+        }
+    }
+    for (i = 0; i < node->input_count; i++) {
+        ignis__array *gradient = grads[i].id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, grads[i].id) : NULL;
+        if (!gradient)
+            continue;
+        ignis__array_drop(walk->call, gradient); /* the claim of above keeps it */
+        if (ok)
+            ok = ignis__walk_give(walk, node->inputs[i], gradient);
+        else
+            ignis__array_unclaim(walk->call, gradient);
+    }
+    if (saved != saved_few)
+        ignis__free(saved);
+    return ok;
+}
+
+/*  Walks from the entry of the root back to the first, running those that a gradient has reached. The walk holds the output of the entry
+    that it is at and of the one before: what ends with an entry may have been all that kept the others. */
+static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *gradient)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__node *node = root, *before, *outer = thread->walking;
+    bool ok = true;
+    ignis__tensor_rehold(root->output); /* as of every entry with a gradient */
+    root->grad = gradient;
+    ignis__tensor_rehold(root->output);
+    thread->no_grad++;
+    while (node) {
+        ignis__tensor *output = node->output;
+        ignis__mutex_lock(&ignis__tapes.lock);
+        before = node->before;
+        if (before == outer) /* a walk inside a backward function ends where the enclosing one stands */
+            before = NULL;
+        if (before)
+            ignis__tensor_rehold(before->output);
+        ignis__mutex_unlock(&ignis__tapes.lock);
+        if (node->grad) {
+            thread->walking = node;
+            ok = ok && ignis__walk_step(walk, node);
+            ignis__node_consume(walk->call, node);
+            ignis__tensor_drop(walk->call, output);
+        }
+        ignis__tensor_drop(walk->call, output);
+        node = before;
+    }
+    thread->walking = outer;
+    thread->no_grad--;
+    return ok;
+}
+
+/*  Writes the gradients of all leaves that were met, or drops them after a failure. */
+static bool ignis__walk_finish(ignis__walk *walk, bool ok)
+{
+    while (walk->leaves) {
+        ignis__tensor *leaf = walk->leaves;
+        walk->leaves = leaf->next;
+        leaf->next = NULL;
+        if (ok) {
+            ok = ignis__gradient_settle(walk->call, leaf);
+        } else if (leaf->pending) {
+            ignis__array_unclaim(walk->call, leaf->pending);
+            leaf->pending = NULL;
+        }
+        ignis__tensor_drop(walk->call, leaf);
+    }
+    return ok;
+}
+
+/*  The gradient that a backward starts from, claimed: the caller's, or 1. Null, and reported, when it does not fit. */
+static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output)
+{
+    ignis_array_desc desc;
+    ignis_array made;
+    ignis__array *gradient;
+    int ordinal = (int)(tensor->device - ignis__devices);
+    if (grad_output.id) {
+        gradient = ignis__array_hold(call, grad_output);
+        if (!gradient)
+            return NULL;
+        if (gradient->numel != ignis__tensor_numel(tensor))
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "grad_output is %s, the tensor is %s", ignis__shape_write(&gradient->shape).text,
+                        ignis__shape_write(&tensor->shape).text);
+        else if (gradient->dtype != tensor->dtype)
+            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "grad_output is %s, the tensor is %s", ignis__dtypes[gradient->dtype].name,
+                        ignis__dtypes[tensor->dtype].name);
+        else if (gradient->storage->device != tensor->device)
+            ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "grad_output is on device %d, the tensor on device %d",
+                        (int)(gradient->storage->device - ignis__devices), ordinal);
+        else { /* through a view, which ends with the walk: the array itself stays the caller's */
+            made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
+            ignis__array_drop(call, gradient);
+            if (!made.id)
+                return NULL;
+            gradient = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+            ignis__array_claim(gradient);
+            ignis__array_drop(call, gradient);
+            return gradient;
+        }
+        ignis__array_drop(call, gradient);
+        return NULL;
+    }
+    if (ignis__tensor_numel(tensor) != 1) {
+        ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call, "a tensor of shape %s needs grad_output; without it there has to be one element",
+                    ignis__shape_write(&tensor->shape).text);
+        return NULL;
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.shape = tensor->shape;
+    desc.dtype = tensor->dtype;
+    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    made = ignis__array_create(call, &desc);
+    if (made.id && ignis__array_set(call, made, 1.0) != IGNIS_OK)
+        ignis__array_discard(call, &made);
+    if (!made.id)
+        return NULL;
+    gradient = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    ignis__array_claim(gradient);
+    ignis__array_drop(call, gradient);
+    return gradient;
+}
+
+static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ignis_array grad_output)
+{
+    ignis__walk walk;
+    ignis__array *gradient;
+    bool ok;
+    if (tensor->walked)
+        return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
+                           "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
+                           "run them again");
+    if (!tensor->requires_grad)
+        return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
+                           "the tensor does not require a gradient, and none of the tensors that it was made of does");
+    if (tensor->node && tensor->node->tape != ignis__tensor_thread_now()->tape)
+        return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
+    gradient = ignis__backward_start(call, tensor, grad_output);
+    if (!gradient)
+        return ignis__failed();
+    walk.call = call;
+    walk.leaves = NULL;
+    ok = tensor->node ? ignis__walk_run(&walk, tensor->node, gradient) : ignis__walk_give(&walk, tensor, gradient);
+    return ignis__walk_finish(&walk, ok) ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_backward(ignis_tensor handle, ignis_array grad_output)
+{
+    static const char call[] = "ignis_backward";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis_status status;
+    if (!tensor)
+        return ignis__failed();
+    status = ignis__backward(call, tensor, grad_output);
+    ignis__tensor_drop(call, tensor);
+    return status;
+}
+
+static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
+{
+    ignis_array grad = IGNIS__ZERO;
+    ignis__array *data, *made;
+    bool fresh;
+    if (!tensor->requires_grad)
+        return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
+    ignis__mutex_lock(&tensor->slot.lock);
+    grad.id = tensor->grad ? tensor->grad->slot.handle : 0;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    fresh = !grad.id;
+    if (fresh) {
+        data = ignis__tensor_array(call, tensor);
+        if (!data)
+            return ignis__failed();
+        grad = ignis__array_create_like(call, data, data->dtype);
+        ignis__array_drop(call, data);
+        if (!grad.id)
+            return ignis__failed();
+    }
+    if (ignis__array_set_zero(call, grad) != IGNIS_OK) {
+        if (fresh)
+            ignis__array_discard(call, &grad);
+        return ignis__failed();
+    }
+    if (fresh) {
+        made = (ignis__array *)ignis__pool_hold(&ignis__arrays, grad.id);
+        ignis__mutex_lock(&tensor->slot.lock);
+        ignis__array_claim(made);
+        tensor->grad = made;
+        ignis__mutex_unlock(&tensor->slot.lock);
+        ignis__array_drop(call, made);
+    }
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
+{
+    static const char call[] = "ignis_zero_grad";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis_status status;
+    if (!tensor)
+        return ignis__failed();
+    status = ignis__zero_grad(call, tensor);
+    ignis__tensor_drop(call, tensor);
+    return status;
+}
+
+static void ignis__tape_clear(const char *call, ignis__tape *tape)
+{
+    while (tape && tape->last) { /* an output without handle goes with its entry, hence the hold */
+        ignis__tensor *output = tape->last->output;
+        ignis__tensor_rehold(output);
+        ignis__node_consume(call, tape->last);
+        ignis__tensor_drop(call, output);
+    }
+}
+
+IGNIS_API ignis_status ignis_tape_clear(void)
+{
+    static const char call[] = "ignis_tape_clear";
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    ignis__tape_clear(call, ignis__tensor_thread_now()->tape);
+    return IGNIS_OK;
+}
+
+IGNIS_API int64_t ignis_tape_length(void)
+{
+    ignis__tape *tape;
+    if (!ignis__enter("ignis_tape_length"))
+        return -1;
+    tape = ignis__tensor_thread_now()->tape;
+    return tape ? tape->length : 0;
+}
+
+/* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__checkpoint {
+    ignis_tensor_fn fn;
+    void *user_data;
+    uint64_t seed, random_used;
+} ignis__checkpoint;
+
+/*  Runs the function again, on fresh leaves over the saved inputs, this time recorded, and walks back through it. */
+static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
+{
+    static const char call[] = "ignis_checkpoint";
+    const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__tensor_thread before = *thread;
+    ignis_tensor inputs[IGNIS__MAX_INPUTS], output;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_status status = IGNIS_OK;
+    int i;
+    if (!scope.id)
+        return ignis__failed();
+    thread->no_grad = 0;
+    thread->seed = checkpoint->seed;
+    thread->random_used = checkpoint->random_used;
+    for (i = 0; i < args->input_count; i++) {
+        ignis__array *saved = ignis__array_hold(call, args->saved[i]);
+        inputs[i].id = 0;
+        if (!saved)
+            break;
+        inputs[i] = ignis__tensor_over(call, saved, args->needed[i]);
+        ignis__array_drop(call, saved);
+        if (!inputs[i].id)
+            break;
+    }
+    if (i < args->input_count) {
+        status = ignis__failed();
+    } else {
+        output = checkpoint->fn(inputs, args->input_count, checkpoint->user_data);
+        status = output.id ? ignis_backward(output, args->grad_output) : ignis__failed();
+    }
+    thread->no_grad = before.no_grad;
+    thread->seed = before.seed;
+    thread->random_used = before.random_used;
+    for (i = 0; status == IGNIS_OK && i < args->input_count; i++) {
+        ignis__array *grad;
+        ignis_array handle = args->needed[i] ? ignis_tensor_grad(inputs[i]) : args->grad_output;
+        if (!args->needed[i] || !handle.id) /* fn did not use the input */
+            continue;
+        grad = ignis__array_hold(call, handle);
+        args->grad_inputs[i] = ignis__array_view(call, grad, &grad->shape, grad->numel, 0); /* which outlives the leaf */
+        ignis__array_drop(call, grad);
+        if (!args->grad_inputs[i].id)
+            status = ignis__failed();
+    }
+    ignis_scope_end(scope);
+    return status;
+}
+
+IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
+{
+    static const char call[] = "ignis_checkpoint";
+    ignis_tensor output = IGNIS__ZERO, result = IGNIS__ZERO;
+    ignis_array saved[IGNIS__MAX_INPUTS];
+    ignis__checkpoint checkpoint;
+    ignis__tensor_thread *thread;
+    ignis__tensor *made, *held[IGNIS__MAX_INPUTS] = {NULL};
+    ignis_rule rule;
+    int i;
+    if (!ignis__enter(call))
+        return result;
+    if (!fn || (count > 0 && !inputs)) {
+        ignis__fail_null(call, fn ? "inputs" : "fn");
+        return result;
+    }
+    if (count < 0 || count > IGNIS__MAX_INPUTS) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, outside 0 to %d", count, IGNIS__MAX_INPUTS);
+        return result;
+    }
+    thread = ignis__tensor_thread_now();
+    checkpoint.fn = fn;
+    checkpoint.user_data = user_data;
+    checkpoint.seed = thread->seed;
+    checkpoint.random_used = thread->random_used;
+    if (!ignis__recording())
+        return fn(inputs, count, user_data);
+    for (i = 0; i < count; i++) {
+        saved[i] = ignis__tensor_array_handle(call, inputs[i], false);
+        if (!saved[i].id)
+            return result;
+    }
+    thread->no_grad++;
+    output = fn(inputs, count, user_data);
+    thread->no_grad--;
+    if (!output.id)
+        return result;
+    result = ignis_detach(output); /* fn may return one of its inputs, or something that lives on */
+    made = result.id ? ignis__tensor_hold(call, result) : NULL;
+    if (!made)
+        return result;
+    memset(&rule, 0, sizeof rule);
+    rule.name = "checkpoint";
+    rule.backward_fn = ignis__checkpoint_backward;
+    rule.saved = saved;
+    rule.saved_count = count;
+    rule.params = &checkpoint;
+    rule.params_size = sizeof checkpoint;
+    for (i = 0; i < count && (held[i] = ignis__tensor_hold(call, inputs[i])) != NULL; i++)
+        ;
+    if (i < count || !ignis__tape_add(call, made, count, held, &rule)) { /* recorded always: weights that fn uses may require gradients */
+        ignis__tensor_end_handle(call, made);
+        result.id = 0;
+    }
+    while (i > 0)
+        ignis__tensor_drop(call, held[--i]);
+    ignis__tensor_drop(call, made);
+    return result;
+}
+
+/* --- gradcheck ------------------------------------------------------------------------------------------------------------ */
+
+/*  One check: the function, its inputs, and fixed weights that turn its output into one number. */
+typedef struct ignis__gradcheck {
+    const char *call;
+    ignis_tensor_fn fn;
+    void *user_data;
+    const ignis_tensor *inputs;
+    int count;
+    uint64_t seed, random_used;
+} ignis__gradcheck;
+
+static double ignis__gradcheck_weight(int64_t i)
+{
+    return 0.5 + (double)((uint64_t)(i + 1) * 0x9E3779B97F4A7C15u >> 40) / (double)(1 << 24);
+}
+
+/*  Calls the function with the same random numbers as every time. */
+static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    thread->seed = check->seed;
+    thread->random_used = check->random_used;
+    return check->fn(check->inputs, check->count, check->user_data);
+}
+
+/*  The weighted sum of the function's output. False on failure. */
+static bool ignis__gradcheck_value(const ignis__gradcheck *check, double *value)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor output;
+    ignis_tensor_info info;
+    double *numbers;
+    int64_t numel, i;
+    bool ok = false;
+    if (!scope.id)
+        return false;
+    ignis_no_grad_begin();
+    output = ignis__gradcheck_call(check);
+    ignis_no_grad_end();
+    *value = 0;
+    if (output.id && ignis_tensor_query(output, &info) == IGNIS_OK) {
+        numel = ignis_array_numel(info.data);
+        numbers = (double *)ignis__alloc(sizeof *numbers * (size_t)(numel + 1));
+        if (!numbers)
+            ignis__fail_host_memory(check->call, sizeof *numbers * (size_t)(numel + 1));
+        ok = numbers && ignis_tensor_to_host(output, numbers, IGNIS_F64, numel) == IGNIS_OK;
+        for (i = 0; ok && i < numel; i++)
+            *value += numbers[i] * ignis__gradcheck_weight(i);
+        ignis__free(numbers);
+    }
+    ignis_scope_end(scope);
+    return ok;
+}
+
+/*  Computes all gradients by the tape. */
+static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor output;
+    ignis_tensor_info info;
+    ignis_array weights = IGNIS__ZERO;
+    double *numbers = NULL;
+    int64_t numel = 0, i;
+    bool ok = scope.id != 0;
+    output.id = 0;
+    for (i = 0; ok && i < check->count; i++) {
+        ok = ignis_tensor_query(check->inputs[i], &info) == IGNIS_OK;
+        if (ok && info.requires_grad)
+            ok = ignis_zero_grad(check->inputs[i]) == IGNIS_OK;
+    }
+    if (ok)
+        output = ignis__gradcheck_call(check);
+    ok = ok && output.id && ignis_tensor_query(output, &info) == IGNIS_OK;
+    if (ok) {
+        numel = ignis_array_numel(info.data);
+        numbers = (double *)ignis__alloc(sizeof *numbers * (size_t)(numel + 1));
+        weights = ignis_array_clone(info.data);
+        ok = numbers && weights.id;
+        for (i = 0; ok && i < numel; i++)
+            numbers[i] = ignis__gradcheck_weight(i);
+        ok = ok && ignis_array_from_host(weights, numbers, IGNIS_F64, numel) == IGNIS_OK && ignis_backward(output, weights) == IGNIS_OK;
+        ignis__free(numbers);
+        if (weights.id)
+            ignis_array_free(weights);
+    }
+    if (scope.id)
+        ignis_scope_end(scope);
+    return ok;
+}
+
+/*  Compares the gradient of one input; *worst is the largest error so far, *where says it for the message. */
+static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, double step, double *worst, char *where, size_t where_size)
+{
+    ignis_tensor_info info;
+    double *values = NULL, *grads = NULL;
+    int64_t numel, i;
+    bool ok = ignis_tensor_query(check->inputs[input], &info) == IGNIS_OK;
+    if (!ok || !info.requires_grad)
+        return ok;
+    numel = ignis_array_numel(info.data);
+    values = (double *)ignis__alloc(sizeof *values * (size_t)(numel + 1));
+    grads = (double *)ignis__alloc(sizeof *grads * (size_t)(numel + 1));
+    if (!values || !grads)
+        ignis__fail_host_memory(check->call, sizeof *values * (size_t)(numel + 1));
+    ok = values && grads && ignis_array_to_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK &&
+         ignis_array_to_host(ignis_tensor_grad(check->inputs[input]), grads, IGNIS_F64, numel) == IGNIS_OK;
+    for (i = 0; ok && i < numel; i++) {
+        double x = values[i], size = x < 0 ? -x : x, h = step * (size > 1 ? size : 1), high = 0, low = 0, slope, error, scale;
+        values[i] = x + h;
+        ok = ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK && ignis__gradcheck_value(check, &high);
+        values[i] = x - h;
+        ok = ok && ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK && ignis__gradcheck_value(check, &low);
+        values[i] = x;
+        ok = ignis_array_from_host(info.data, values, IGNIS_F64, numel) == IGNIS_OK && ok;
+        slope = (high - low) / (2 * h);
+        scale = slope < 0 ? -slope : slope;
+        scale = grads[i] > scale ? grads[i] : -grads[i] > scale ? -grads[i] : scale;
+        error = (slope > grads[i] ? slope - grads[i] : grads[i] - slope) / (scale > 1 ? scale : 1);
+        if (!(error <= *worst)) { /* NaN counts as worse than everything */
+            *worst = error;
+            snprintf(where, where_size, "input %d, element %lld: the tape says %.17g, finite differences say %.17g", input, (long long)i,
+                     grads[i], slope);
+        }
+    }
+    ignis__free(values);
+    ignis__free(grads);
+    return ok;
+}
+
+IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                 const ignis_gradcheck_desc *desc)
+{
+    static const char call[] = "ignis_gradcheck";
+    static const uint64_t nan_bits = 0x7FF8000000000000u;
+    ignis__gradcheck check;
+    ignis__tensor_thread *thread;
+    ignis_tensor_info info;
+    double nan_value, worst = 0, step = desc && desc->step > 0 ? desc->step : 1e-5,
+                      tolerance = desc && desc->tolerance > 0 ? desc->tolerance : 1e-6;
+    char where[256] = "";
+    bool ok = true;
+    int i;
+    memcpy(&nan_value, &nan_bits, sizeof nan_value);
+    if (!ignis__enter(call))
+        return nan_value;
+    if (!fn || !inputs || count < 1) {
+        ignis__fail_null(call, fn ? "inputs" : "fn");
+        return nan_value;
+    }
+    for (i = 0; i < count; i++) {
+        if (ignis_tensor_query(inputs[i], &info) != IGNIS_OK)
+            return nan_value;
+        if (info.dtype != IGNIS_F64 && info.requires_grad) {
+            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "input %d is %s; finite differences need f64", i, ignis__dtypes[info.dtype].name);
+            return nan_value;
+        }
+    }
+    thread = ignis__tensor_thread_now();
+    check.call = call;
+    check.fn = fn;
+    check.user_data = user_data;
+    check.inputs = inputs;
+    check.count = count;
+    check.seed = thread->seed;
+    check.random_used = thread->random_used;
+    ok = ignis__gradcheck_tape(&check);
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__gradcheck_input(&check, i, step, &worst, where, sizeof where);
+    for (i = 0; i < count; i++)
+        if (ignis_tensor_query(inputs[i], &info) == IGNIS_OK && info.requires_grad)
+            ok = ignis_zero_grad(inputs[i]) == IGNIS_OK && ok;
+    if (!ok)
+        return nan_value;
+    if (!(worst <= tolerance))
+        ignis__fail(IGNIS_DIAG_GRADIENT_WRONG, call, "relative error %.3g is above %.3g at %s", worst, tolerance, where);
+    return worst;
+}
+
+/* --- the tape as a picture --------------------------------------------------------------------------------------------------- */
+
+static void ignis__dot_tensor(ignis__text *text, const ignis__tensor *tensor)
+{
+    ignis__text_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
+}
+
+static void ignis__dot_node(ignis__text *text, const ignis__node *node)
+{
+    int64_t bytes = 0;
+    int i;
+    for (i = 0; i < node->saved_count; i++)
+        bytes += ignis__array_bytes(node->saved[i]);
+    ignis__text_add(text, "  n%p [shape=box label=\"%s\\n", (const void *)node, node->name);
+    ignis__dot_tensor(text, node->output);
+    ignis__text_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);
+    for (i = 0; i < node->input_count; i++) {
+        const ignis__tensor *input = node->inputs[i];
+        if (input->node) {
+            ignis__text_add(text, "  n%p -> n%p;\n", (const void *)input->node, (const void *)node);
+            continue;
+        }
+        ignis__text_add(text, "  t%p [label=\"%s\\n", (const void *)input, input->requires_grad ? "leaf" : "constant");
+        ignis__dot_tensor(text, input);
+        ignis__text_add(text, "\"];\n  t%p -> n%p;\n", (const void *)input, (const void *)node);
+    }
+}
+
+IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity)
+{
+    static const char call[] = "ignis_tape_dot";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__node *node;
+    ignis__text text;
+    char none[1];
+    int i;
+    if (!tensor)
+        return -1;
+    node = tensor->node;
+    if ((!out && capacity) || (node && node->tape != ignis__tensor_thread_now()->tape)) {
+        if (!out && capacity)
+            ignis__fail_null(call, "out");
+        else
+            ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
+        ignis__tensor_drop(call, tensor);
+        return -1;
+    }
+    ignis__text_begin(&text, out ? out : none, capacity);
+    ignis__text_add(&text, "digraph tape {\n");
+    if (node)
+        node->drawn = true;
+    for (; node; node = node->before) { /* newest first: whoever uses an entry has been met before it */
+        if (!node->drawn)
+            continue;
+        node->drawn = false;
+        ignis__dot_node(&text, node);
+        for (i = 0; i < node->input_count; i++)
+            if (node->inputs[i]->node)
+                node->inputs[i]->node->drawn = true;
+    }
+    ignis__text_add(&text, "}\n");
+    ignis__tensor_drop(call, tensor);
+    return (int64_t)text.length;
+}
+
+/* --- shutdown ------------------------------------------------------------------------------------------------------------- */
+
+/*  Ends every tensor; reports those that are alive, outside of the tape. */
+static void ignis__tensors_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__tensors.count);
+    ignis__tape *tape;
+    for (tape = ignis__tapes.tapes; tape; tape = tape->next)
+        ignis__tape_clear(call, tape);
+    for (index = 0; index < count; index++) {
+        ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold_slot(&ignis__tensors, index, 0);
+        if (!tensor)
+            continue;
+        if (tensor->data)
+            ignis__leak_report(call, tensor->data, "tensor over ");
+        ignis__tensor_end_handle(call, tensor);
+        ignis__tensor_drop(call, tensor);
+    }
+    while (ignis__tapes.tapes) {
+        tape = ignis__tapes.tapes;
+        ignis__tapes.tapes = tape->next;
+        ignis__free(tape);
+    }
+}
+
+/* ===============================================================================================================
+   >>ops - the operations: checks, forward, backward rule.
+   =============================================================================================================== */
+
+/*  An operation under way. It holds its inputs and the arrays that it makes, has entered their device, and knows the stream. `ok` turns
+    false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
+#define IGNIS__OP_INPUTS 8
+#define IGNIS__OP_MADE 12
+
+typedef struct ignis__op {
+    ignis__work work;
+    bool ok;
+    bool records; /* an input requires a gradient, and recording is on */
+    int count, made_count;
+    ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
+    ignis__array *in[IGNIS__OP_INPUTS];
+    ignis__array *made[IGNIS__OP_MADE];
+} ignis__op;
+
+static void ignis__op_drop_inputs(ignis__op *op)
+{
+    int i;
+    for (i = 0; i < op->count; i++) {
+        ignis__array_drop(op->work.call, op->in[i]);
+        if (op->tensors[i])
+            ignis__tensor_drop(op->work.call, op->tensors[i]);
+    }
+}
+
+/*  Enters the device that all inputs are on. On failure nothing is held. */
+static bool ignis__op_enter(ignis__op *op)
+{
+    const char *call = op->work.call;
+    ignis__device *device = op->in[0]->storage->device;
+    int i;
+    for (i = 1; i < op->count; i++)
+        if (op->in[i]->storage->device != device)
+            break;
+    if (i < op->count)
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "input 0 is on device %d, input %d is on device %d", (int)(device - ignis__devices), i,
+                    (int)(op->in[i]->storage->device - ignis__devices));
+    else if (ignis__work_begin(call, device, &op->work))
+        return op->ok = true;
+    ignis__op_drop_inputs(op);
+    return false;
+}
+
+/*  Begins an operation on tensors. On failure it is over. */
+static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
+{
+    memset(op, 0, sizeof *op);
+    op->work.call = call;
+    for (; op->count < count; op->count++) {
+        ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
+        ignis__array *array = tensor ? ignis__tensor_array(call, tensor) : NULL;
+        if (!array) {
+            if (tensor)
+                ignis__tensor_drop(call, tensor);
+            ignis__op_drop_inputs(op);
+            return false;
+        }
+        op->tensors[op->count] = tensor;
+        op->in[op->count] = array;
+        op->records = op->records || tensor->requires_grad;
+    }
+    op->records = op->records && ignis__recording();
+    return ignis__op_enter(op);
+}
+
+/*  Begins an operation on arrays, as backward functions do. On failure it is over. */
+static bool ignis__op_begin_arrays(ignis__op *op, const char *call, int count, const ignis_array *handles)
+{
+    memset(op, 0, sizeof *op);
+    op->work.call = call;
+    for (; op->count < count; op->count++) {
+        op->in[op->count] = ignis__array_hold(call, handles[op->count]);
+        if (!op->in[op->count]) {
+            ignis__op_drop_inputs(op);
+            return false;
+        }
+    }
+    return ignis__op_enter(op);
+}
+
+/*  A new array on the operation's device. Null after a failure. */
+static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype)
+{
+    const char *call = op->work.call;
+    ignis__storage *storage;
+    ignis__array *array;
+    int64_t numel;
+    if (!op->ok)
+        return NULL;
+    IGNIS_ASSERT(op->made_count < IGNIS__OP_MADE);
+    op->ok = false;
+    if (!ignis__shape_check(call, shape, dtype, &numel) ||
+        (storage = ignis__storage_make(call, op->work.device, numel * ignis__dtypes[dtype].size)) == NULL)
+        return NULL;
+    array = ignis__array_make(call, storage, shape, dtype, numel);
+    if (!array) {
+        ignis__free(storage);
+        return NULL;
+    }
+    ignis__array_publish(array);
+    ignis__atomic_add(&array->slot.state, 1); /* the operation's own hold */
+    op->made[op->made_count++] = array;
+    op->ok = true;
+    return array;
+}
+
+static ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like) { return ignis__op_new(op, &like->shape, like->dtype); }
+
+/*  Addresses for the operation's kernels; 0 after a failure, and for no elements. Reading what was never written is a failure. */
+static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
+{
+    ignis__address address = 0;
+    op->ok = op->ok && array && ignis__work_read(&op->work, array, &address);
+    return op->ok ? address : 0;
+}
+
+static ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
+{
+    ignis__address address = 0;
+    op->ok = op->ok && array && ignis__work_write(&op->work, array, &address);
+    return op->ok ? address : 0;
+}
+
+/*  Launches one of Ignis' kernels. `define` chooses a variant beyond the dtype, such as "-DIGNIS_HEAD_DIM=64"; null: none. A grid of 0 blocks
+    runs nothing. */
+static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define, int64_t grid_x, int64_t grid_y,
+                             int64_t grid_z, unsigned block_x, unsigned block_y, size_t shared_bytes, void **params)
+{
+    unsigned grid[3], block[3];
+    void *function;
+    if (!op->ok || grid_x == 0 || grid_y == 0 || grid_z == 0)
+        return;
+    if (grid_x > INT32_MAX || grid_y > 65535 || grid_z > 65535) {
+        op->ok = false;
+        ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, op->work.call, "the tensors are larger than one launch can cover");
+        return;
+    }
+    grid[0] = (unsigned)grid_x;
+    grid[1] = (unsigned)grid_y;
+    grid[2] = (unsigned)grid_z;
+    block[0] = block_x;
+    block[1] = block_y;
+    block[2] = 1;
+    function = define ? ignis__builtin_get_variant(op->work.call, op->work.device, builtin, dtype, define)
+                      : ignis__builtin_get(op->work.call, op->work.device, builtin, dtype);
+    op->ok = function && ignis__shared_allow(&op->work, function, shared_bytes) &&
+             ignis__launch(&op->work, function, grid, block, (unsigned)shared_bytes, params);
+}
+
+/*  Copies bytes on the device. */
+static void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from)
+{
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
+    op->ok = op->ok && ignis__copy_on_device(&op->work, target, source, ignis__array_bytes(from));
+}
+
+static void ignis__op_zero(ignis__op *op, ignis__array *array)
+{
+    ignis__address target = ignis__op_write(op, array);
+    if (op->ok && array->numel > 0)
+        op->ok = !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuMemsetD8Async,
+                                     (target, 0, (size_t)ignis__array_bytes(array), op->work.stream));
+}
+
+/*  Ends an operation. Arrays that it made and that nobody has claimed go; the failure status, or IGNIS_OK. */
+static ignis_status ignis__op_leave(ignis__op *op)
+{
+    const char *call = op->work.call;
+    while (op->made_count > 0) {
+        ignis__array *array = op->made[--op->made_count];
+        ignis_array handle;
+        handle.id = array->slot.handle;
+        if (array->ref_count == 0 && ignis__pool_live(array))
+            ignis__array_discard(call, &handle);
+        ignis__array_drop(call, array);
+    }
+    ignis__op_drop_inputs(op);
+    ignis__work_end(&op->work);
+    return op->ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Ends an operation on tensors with its result, recorded by the rule where a gradient is wanted (null: never). Arrays that the rule
+    saves stay. No handle after a failure. */
+static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+{
+    ignis_tensor result = IGNIS__ZERO;
+    ignis__tensor *made;
+    if (op->ok) {
+        result = ignis__tensor_make(op->work.call, output, false);
+        op->ok = result.id != 0;
+    }
+    if (op->ok && op->records && rule) {
+        made = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, result.id);
+        if (!ignis__tape_add(op->work.call, made, op->count, op->tensors, rule)) {
+            ignis__tensor_end_handle(op->work.call, made);
+            op->ok = false;
+            result.id = 0;
+        }
+        ignis__tensor_drop(op->work.call, made);
+    }
+    ignis__op_leave(op);
+    return result;
+}
+
+/*  Ends a backward function: hands arrays that it made to the tape, each for the input of the same place (null: none). */
+static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count, ignis__array *const *gradients)
+{
+    int i, k;
+    for (i = 0; op->ok && i < count; i++) {
+        if (!gradients[i])
+            continue;
+        args->grad_inputs[i].id = gradients[i]->slot.handle;
+        for (k = 0; k < op->made_count; k++) {
+            if (op->made[k] == gradients[i]) { /* it is the tape's now */
+                ignis__array_drop(op->work.call, op->made[k]);
+                op->made[k] = op->made[--op->made_count];
+                break;
+            }
+        }
+    }
+    return ignis__op_leave(op);
+}
+
+static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
+{
+    if (op->ok && op->in[input]->dtype != op->in[0]->dtype) {
+        op->ok = false;
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, op->work.call, "%s is %s, the first input is %s", name,
+                    ignis__dtypes[op->in[input]->dtype].name, ignis__dtypes[op->in[0]->dtype].name);
+    }
+    return op->ok;
+}
+
+static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
+{
+    if (op->ok && !ignis__dtype_is_float(op->in[input]->dtype)) {
+        op->ok = false;
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, op->work.call, "%s is %s; f16, bf16, f32 or f64 is needed", name,
+                    ignis__dtypes[op->in[input]->dtype].name);
+    }
+    return op->ok;
+}
+
+/* --- reshape: the smallest operation, and the pattern of the others -------------------------------------------------------------- */
+
+static ignis_status ignis__reshape_backward(const ignis_backward_args *args)
+{
+    args->grad_inputs[0] = args->grad_output; /* the same elements in the same order; the tape gives leaves their own shape */
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
+{
+    static const char call[] = "ignis_reshape";
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *view = NULL;
+    ignis_array handle = IGNIS__ZERO;
+    int64_t numel;
+    memset(&rule, 0, sizeof rule);
+    rule.name = "reshape";
+    rule.backward_fn = ignis__reshape_backward;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    op.ok = ignis__shape_infer(call, &shape, op.in[0]->numel) && ignis__shape_check(call, &shape, op.in[0]->dtype, &numel);
+    if (op.ok && numel != op.in[0]->numel) {
+        op.ok = false;
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s cannot become %s: %lld elements are not %lld",
+                    ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&shape).text, (long long)op.in[0]->numel,
+                    (long long)numel);
+    }
+    if (op.ok)
+        handle = ignis__array_view(call, op.in[0], &shape, numel, 0);
+    op.ok = handle.id != 0;
+    if (op.ok)
+        op.made[op.made_count++] = view = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
+    return ignis__op_end(&op, view, &rule);
+}
+
+/* --- matrix products: cuBLASLt with cached plans ------------------------------------------------------------------------------------ */
+
+enum { /* numbers of cuBLASLt's enumerations */
+       IGNIS__LT_COMPUTE_32F = 68,
+       IGNIS__LT_COMPUTE_64F = 70,
+       IGNIS__LT_COMPUTE_32F_TF32 = 77,
+       IGNIS__LT_R_32F = 0,
+       IGNIS__LT_R_64F = 1,
+       IGNIS__LT_R_16F = 2,
+       IGNIS__LT_R_16BF = 14,
+       IGNIS__LT_DESC_TRANSA = 3,
+       IGNIS__LT_DESC_TRANSB = 4,
+       IGNIS__LT_DESC_EPILOGUE = 7,
+       IGNIS__LT_DESC_BIAS_POINTER = 8,
+       IGNIS__LT_LAYOUT_BATCH_COUNT = 5,
+       IGNIS__LT_LAYOUT_BATCH_STRIDE = 6,
+       IGNIS__LT_PREFERENCE_WORKSPACE = 1,
+       IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
+       IGNIS__LT_EPILOGUE_NONE = 1,
+       IGNIS__LT_EPILOGUE_BIAS = 4,
+       IGNIS__LT_EPILOGUE_BGRADB = 512,
+       IGNIS__LT_NOT_SUPPORTED = 15,
+       IGNIS__LT_WORKSPACE = 32 << 20 /* bytes: what NVIDIA advises for Hopper */
+};
+
+typedef struct ignis__lt_algo {
+    uint64_t data[8];
+} ignis__lt_algo;
+
+typedef struct ignis__lt_choice {
+    ignis__lt_algo algo;
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+} ignis__lt_choice;
+
+/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b) (+ bias [n]). cuBLASLt thinks in columns: a row-major matrix is its
+    transpose there, so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
+typedef struct ignis__product {
+    int64_t m, n, k, batch;
+    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
+    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int dtype, epilogue;
+    int alignment; /* of all addresses, in bytes: 16, 8, 4 or 2 */
+} ignis__product;
+
+/*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. */
+typedef struct ignis__plan {
+    ignis__product product;
+    void *desc, *layout_a, *layout_b, *layout_out; /* in cuBLASLt's order: its A is our b */
+    ignis__lt_choice choice;
+    ignis__mutex lock; /* the bias address is written into desc */
+    struct ignis__plan *next;
+} ignis__plan;
+
+#define IGNIS__PLAN_BUCKETS 64
+
+static struct {
+    ignis__mutex lock;
+    void *handle[IGNIS_MAX_DEVICES];
+    ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
+} ignis__matmul = {IGNIS__MUTEX_INIT, {0}, {{0}}};
+
+#define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
+
+static bool ignis__lt_check(const char *call, const char *function, int error)
+{
+    static const struct {
+        int error;
+        const char *name;
+    } names[] = {{1, "CUBLAS_STATUS_NOT_INITIALIZED"}, {3, "CUBLAS_STATUS_ALLOC_FAILED"},      {7, "CUBLAS_STATUS_INVALID_VALUE"},
+                 {8, "CUBLAS_STATUS_ARCH_MISMATCH"},   {13, "CUBLAS_STATUS_EXECUTION_FAILED"}, {14, "CUBLAS_STATUS_INTERNAL_ERROR"},
+                 {15, "CUBLAS_STATUS_NOT_SUPPORTED"}};
+    const char *name = "an unknown status";
+    int i;
+    if (error == 0)
+        return true;
+    for (i = 0; i < IGNIS__COUNT(names); i++)
+        if (names[i].error == error)
+            name = names[i].name;
+    ignis__fail_because(IGNIS_DIAG_CUBLAS_CALL, call, error, name, NULL, "%s failed with %s (%d)", function, name, error);
+    return false;
+}
+#define IGNIS__LT_OK(call, name, args) ignis__lt_check(call, #name, IGNIS__CUBLASLT(name, args))
+
+static int ignis__lt_type(int dtype)
+{
+    return dtype == IGNIS_F16    ? IGNIS__LT_R_16F
+           : dtype == IGNIS_BF16 ? IGNIS__LT_R_16BF
+           : dtype == IGNIS_F64  ? IGNIS__LT_R_64F
+                                 : IGNIS__LT_R_32F;
+}
+
+static void ignis__plan_free(ignis__plan *plan)
+{
+    if (plan->layout_a)
+        (void)IGNIS__CUBLASLT(cublasLtMatrixLayoutDestroy, (plan->layout_a));
+    if (plan->layout_b)
+        (void)IGNIS__CUBLASLT(cublasLtMatrixLayoutDestroy, (plan->layout_b));
+    if (plan->layout_out)
+        (void)IGNIS__CUBLASLT(cublasLtMatrixLayoutDestroy, (plan->layout_out));
+    if (plan->desc)
+        (void)IGNIS__CUBLASLT(cublasLtMatmulDescDestroy, (plan->desc));
+    ignis__free(plan);
+}
+
+/*  A matrix stored by rows, [rows, columns], as cuBLASLt sees it: [columns, rows] by columns. */
+static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_t rows, int64_t columns, int64_t batch_stride,
+                               void **layout)
+{
+    int batch = (int)plan->product.batch;
+    if (!IGNIS__LT_OK(call, cublasLtMatrixLayoutCreate,
+                      (layout, ignis__lt_type(plan->product.dtype), (uint64_t)columns, (uint64_t)rows, columns)))
+        return false;
+    return plan->product.batch == 1 ||
+           (IGNIS__LT_OK(call, cublasLtMatrixLayoutSetAttribute, (*layout, IGNIS__LT_LAYOUT_BATCH_COUNT, &batch, sizeof batch)) &&
+            IGNIS__LT_OK(call, cublasLtMatrixLayoutSetAttribute,
+                         (*layout, IGNIS__LT_LAYOUT_BATCH_STRIDE, &batch_stride, sizeof batch_stride)));
+}
+
+/*  Describes the product, and lets cuBLASLt choose. *supported turns false when it has no kernel for it. */
+static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, void *bias, bool *supported)
+{
+    const ignis__product *p = &plan->product;
+    int compute = p->dtype == IGNIS_F64                        ? IGNIS__LT_COMPUTE_64F
+                  : p->dtype == IGNIS_F32 && ignis__allow_tf32 ? IGNIS__LT_COMPUTE_32F_TF32
+                                                               : IGNIS__LT_COMPUTE_32F;
+    int scale = p->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
+    size_t workspace = IGNIS__LT_WORKSPACE;
+    uint32_t alignment = (uint32_t)p->alignment;
+    void *preference = NULL;
+    bool ok;
+    *supported = true;
+    ok = IGNIS__LT_OK(call, cublasLtMatmulDescCreate, (&plan->desc, compute, scale)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_TRANSA, &p->transpose_b, sizeof p->transpose_b)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_TRANSB, &p->transpose_a, sizeof p->transpose_a)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue)) &&
+         (p->epilogue == IGNIS__LT_EPILOGUE_NONE ||
+          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute, (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias, sizeof bias))) &&
+         ignis__plan_layout(call, plan, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, p->batch_b, &plan->layout_a) &&
+         ignis__plan_layout(call, plan, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->batch_a, &plan->layout_b) &&
+         ignis__plan_layout(call, plan, p->m, p->n, p->m * p->n, &plan->layout_out) &&
+         IGNIS__LT_OK(call, cublasLtMatmulPreferenceCreate, (&preference)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulPreferenceSetAttribute,
+                      (preference, IGNIS__LT_PREFERENCE_WORKSPACE, &workspace, sizeof workspace));
+    for (i = 0; ok && i < 4; i++)
+        ok = IGNIS__LT_OK(call, cublasLtMatmulPreferenceSetAttribute,
+                          (preference, IGNIS__LT_PREFERENCE_ALIGNMENT_A + i, &alignment, sizeof alignment));
+    if (ok) {
+        error = IGNIS__CUBLASLT(cublasLtMatmulAlgoGetHeuristic, (handle, plan->desc, plan->layout_a, plan->layout_b, plan->layout_out,
+                                                                 plan->layout_out, preference, 1, &plan->choice, &found));
+        *supported = error != IGNIS__LT_NOT_SUPPORTED && (error != 0 || found > 0);
+        ok = !*supported || ignis__lt_check(call, "cublasLtMatmulAlgoGetHeuristic", error);
+    }
+    if (preference)
+        (void)IGNIS__CUBLASLT(cublasLtMatmulPreferenceDestroy, (preference));
+    return ok;
+}
+
+/*  The plan for a product on a device that is entered. Null: not supported, or a failure that was reported (*supported tells). */
+static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, const ignis__product *product, void *bias, bool *supported)
+{
+    int index = (int)(device - ignis__devices),
+        bucket = (int)(ignis__hash(IGNIS__HASH_START, product, sizeof *product) % IGNIS__PLAN_BUCKETS);
+    ignis__plan *plan;
+    *supported = true;
+    ignis__mutex_lock(&ignis__matmul.lock);
+    for (plan = ignis__matmul.plans[index][bucket]; plan; plan = plan->next)
+        if (memcmp(&plan->product, product, sizeof *product) == 0)
+            break;
+    if (!plan && (ignis__matmul.handle[index] || (ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT) &&
+                                                  IGNIS__LT_OK(call, cublasLtCreate, (&ignis__matmul.handle[index]))))) {
+        plan = (ignis__plan *)ignis__alloc(sizeof *plan);
+        if (!plan)
+            ignis__fail_host_memory(call, sizeof *plan);
+        if (plan) {
+            plan->product = *product;
+            ignis__mutex_init(&plan->lock);
+            if (ignis__plan_fill(call, ignis__matmul.handle[index], plan, bias, supported) && *supported) {
+                plan->next = ignis__matmul.plans[index][bucket];
+                ignis__matmul.plans[index][bucket] = plan;
+            } else {
+                ignis__plan_free(plan);
+                plan = NULL;
+            }
+        }
+    }
+    ignis__mutex_unlock(&ignis__matmul.lock);
+    return plan;
+}
+
+static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__address c)
+{
+    ignis__address bits = a | b | c | 16;
+    return (int)(bits & (~bits + 1));
+}
+
+/*  out = op(a) op(b). With IGNIS__LT_EPILOGUE_BIAS, bias [n] is added to each row; with _BGRADB, bias receives the sums of op(a)... over k of our
+    first operand: what a linear layer's bias gradient is when a is the transposed gradient [k, m]. False in *supported where cuBLASLt has no kernel
+    (null: that is a failure). m, n, batch are positive; k may be 0. */
+static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__array *out, ignis__array *a, ignis__array *b,
+                              ignis__array *bias, bool *supported)
+{
+    static const float one_f32 = 1, zero_f32 = 0;
+    static const double one_f64 = 1, zero_f64 = 0;
+    bool wide = product.dtype == IGNIS_F64, known;
+    ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out), at_bias = 0;
+    ignis__block *workspace = NULL;
+    ignis__plan *plan;
+    void *bias_pointer;
+    if (bias)
+        at_bias = product.epilogue == IGNIS__LT_EPILOGUE_BIAS ? ignis__op_read(op, bias) : ignis__op_write(op, bias);
+    if (!op->ok)
+        return;
+    product.alignment = ignis__alignment_of(at_a, at_b, at_out);
+    bias_pointer = (void *)(uintptr_t)at_bias;
+    plan = ignis__plan_get(op->work.call, op->work.device, &product, bias_pointer, &known);
+    if (supported)
+        *supported = known;
+    if (!plan) {
+        if (!known && !supported)
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, op->work.call, "cuBLASLt has no kernel for this product of %s on device %d",
+                        ignis__dtypes[product.dtype].name, op->work.device->info.device);
+        op->ok = !known && supported;
+        return;
+    }
+    if (plan->choice.workspace) {
+        workspace = ignis__memory_take(op->work.call, op->work.device, op->work.stream, (int64_t)plan->choice.workspace);
+        op->ok = workspace != NULL;
+    }
+    if (bias)
+        ignis__mutex_lock(&plan->lock);
+    if (bias && op->ok)
+        op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmulDescSetAttribute,
+                              (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias_pointer, sizeof bias_pointer));
+    if (op->ok)
+        op->ok = IGNIS__LT_OK(op->work.call, cublasLtMatmul,
+                              (ignis__matmul.handle[op->work.device - ignis__devices], plan->desc,
+                               wide ? (const void *)&one_f64 : (const void *)&one_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
+                               (const void *)(uintptr_t)at_a, plan->layout_b, wide ? (const void *)&zero_f64 : (const void *)&zero_f32,
+                               (const void *)(uintptr_t)at_out, plan->layout_out, (void *)(uintptr_t)at_out, plan->layout_out,
+                               &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
+                               op->work.stream));
+    if (bias)
+        ignis__mutex_unlock(&plan->lock);
+    if (workspace)
+        ignis__memory_give(op->work.call, op->work.device, workspace);
+}
+
+/*  Frees the plans of a device; its context is current. */
+static void ignis__matmul_close(ignis__device *device)
+{
+    int index = (int)(device - ignis__devices), bucket;
+    for (bucket = 0; bucket < IGNIS__PLAN_BUCKETS; bucket++) {
+        while (ignis__matmul.plans[index][bucket]) {
+            ignis__plan *plan = ignis__matmul.plans[index][bucket];
+            ignis__matmul.plans[index][bucket] = plan->next;
+            ignis__plan_free(plan);
+        }
+    }
+    if (ignis__matmul.handle[index])
+        (void)IGNIS__CUBLASLT(cublasLtDestroy, (ignis__matmul.handle[index]));
+    ignis__matmul.handle[index] = NULL;
+}
+
+/* --- matmul -------------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__matmul_params {
+    ignis__product product;
+} ignis__matmul_params;
+
+static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
+{
+    int64_t product = 1;
+    for (; from < to; from++)
+        product *= shape->dim[from];
+    return product;
+}
+
+/*  Runs a product whose sizes may be zero. */
+static void ignis__matmul_any(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b)
+{
+    if (!op->ok || out->numel == 0)
+        return;
+    if (product->k == 0)
+        ignis__op_zero(op, out);
+    else
+        ignis__matmul_run(op, *product, out, a, b, NULL, NULL);
+}
+
+/*  y = a b: da = g b^T, db = a^T g; y = a b^T: da = g b, db = g^T a. */
+static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
+{
+    const ignis__product *p = &((const ignis__matmul_params *)args->params)->product;
+    ignis__array *gradients[2] = {NULL, NULL};
+    ignis_array handles[3];
+    ignis__product q;
+    ignis__op op;
+    handles[0] = args->grad_output;
+    handles[1] = args->saved[0];
+    handles[2] = args->saved[1];
+    if (!ignis__op_begin_arrays(&op, p->transpose_b ? "ignis_matmul_t" : "ignis_matmul", 3, handles))
+        return ignis__failed();
+    if (args->needed[0]) {
+        q = *p;
+        q.n = p->k;
+        q.k = p->n;
+        q.transpose_b = !p->transpose_b;
+        q.batch_a = p->m * p->n;
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
+        ignis__matmul_any(&op, &q, gradients[0], op.in[0], op.in[2]);
+    }
+    if (args->needed[1]) {
+        q = *p;
+        q.transpose_a = 1;
+        q.transpose_b = 0;
+        if (p->transpose_b) { /* [n, k] = g^T a */
+            q.m = p->n;
+            q.n = p->k;
+            q.k = p->m;
+            q.batch_a = p->m * p->n;
+            q.batch_b = p->batch_a;
+        } else { /* [k, n] = a^T g */
+            q.m = p->k;
+            q.n = p->n;
+            q.k = p->m;
+            q.batch_a = p->batch_a;
+            q.batch_b = p->m * p->n;
+        }
+        gradients[1] = ignis__op_new_like(&op, op.in[2]);
+        ignis__matmul_any(&op, &q, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0]);
+    }
+    return ignis__op_give(&op, args, 2, gradients);
+}
+
+/*  Checks the shapes of a product, and describes it. A 2-D b serves all rows of a, whose leading dimensions are folded into m. */
+static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product *product, ignis_shape *out)
+{
+    const ignis_shape *a = &op->in[0]->shape, *b = &op->in[1]->shape;
+    int64_t inner_b, leading_a;
+    int i;
+    if (a->ndim < 2 || b->ndim < 2 || (b->ndim > 2 && b->ndim != a->ndim)) {
+        ignis__fail(IGNIS_DIAG_MATMUL_SHAPE, op->work.call, "a is %s, b is %s; b has 2 dimensions, or both have the same leading ones",
+                    ignis__shape_write(a).text, ignis__shape_write(b).text);
+        return op->ok = false;
+    }
+    inner_b = b->dim[b->ndim - (transpose_b ? 1 : 2)];
+    if (a->dim[a->ndim - 1] != inner_b) {
+        ignis__fail(IGNIS_DIAG_MATMUL_SHAPE, op->work.call, "inner dimensions differ: a is %s, b is %s%s", ignis__shape_write(a).text,
+                    ignis__shape_write(b).text, transpose_b ? ", transposed" : "");
+        return op->ok = false;
+    }
+    for (i = 0; b->ndim > 2 && i < b->ndim - 2; i++) {
+        if (a->dim[i] != b->dim[i]) {
+            ignis__fail(IGNIS_DIAG_MATMUL_SHAPE, op->work.call, "leading dimensions differ: a is %s, b is %s", ignis__shape_write(a).text,
+                        ignis__shape_write(b).text);
+            return op->ok = false;
+        }
+    }
+    memset(product, 0, sizeof *product);
+    leading_a = ignis__shape_product(a, 0, a->ndim - 2);
+    product->n = b->dim[b->ndim - (transpose_b ? 2 : 1)];
+    product->k = inner_b;
+    product->m = a->dim[a->ndim - 2] * (b->ndim == 2 ? leading_a : 1);
+    product->batch = b->ndim == 2 ? 1 : leading_a;
+    product->batch_a = product->m * product->k;
+    product->batch_b = product->k * product->n;
+    product->transpose_b = transpose_b;
+    product->dtype = (int)op->in[0]->dtype;
+    product->epilogue = IGNIS__LT_EPILOGUE_NONE;
+    *out = *a;
+    out->dim[a->ndim - 1] = product->n;
+    return true;
+}
+
+static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_tensor b, int transpose_b)
+{
+    ignis_tensor handles[2];
+    ignis_array saved[2];
+    ignis__matmul_params params;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    ignis_rule rule;
+    ignis__op op;
+    handles[0] = a;
+    handles[1] = b;
+    if (!ignis__op_begin(&op, call, 2, handles))
+        return ignis__no_tensor();
+    memset(&params, 0, sizeof params);
+    if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") &&
+        ignis__matmul_shapes(&op, transpose_b, &params.product, &shape)) {
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        ignis__matmul_any(&op, &params.product, out, op.in[0], op.in[1]);
+    }
+    memset(&rule, 0, sizeof rule);
+    saved[0].id = op.in[0]->slot.handle;
+    saved[1].id = op.in[1]->slot.handle;
+    rule.name = transpose_b ? "matmul_t" : "matmul";
+    rule.backward_fn = ignis__matmul_backward;
+    rule.saved = saved;
+    rule.saved_count = 2;
+    rule.params = &params;
+    rule.params_size = sizeof params;
+    return ignis__op_end(&op, out, &rule);
+}
+
+IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul", a, b, 0); }
+
+IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul_t", a, b, 1); }
+
+/* --- random tensors ---------------------------------------------------------------------------------------------------------------- */
+
+static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builtin, ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    ignis_tensor none = IGNIS__ZERO;
+    ignis_array made;
+    ignis__array *array;
+    ignis__random random;
+    ignis__work work;
+    ignis__address to;
+    double from = 0, by = 1; /* low and high; mean and deviation */
+    void *params[6];
+    bool ok = false;
+    if (!ignis__enter(call))
+        return none;
+    made = ignis__tensor_array_create(call, shape, desc);
+    if (!made.id)
+        return none;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    if (!ignis__dtype_is_float(array->dtype)) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed", ignis__dtypes[array->dtype].name);
+    } else if (ignis__work_begin(call, array->storage->device, &work)) {
+        random = ignis__random_take(array->numel);
+        params[0] = &to;
+        params[1] = &from;
+        params[2] = &by;
+        params[3] = &random.seed;
+        params[4] = &random.first;
+        params[5] = &array->numel;
+        ok = ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+        ignis__work_end(&work);
+    }
+    if (!ok)
+        ignis__array_discard(call, &made);
+    ignis__array_drop(call, array);
+    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
+}
+
+IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    return ignis__tensor_random("ignis_tensor_rand", IGNIS__BUILTIN_RAND, shape, desc);
+}
+
+IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN_RANDN, shape, desc);
+}
+
+/* --- sums -------------------------------------------------------------------------------------------------------------------------- */
+
+/*  An array seen as [outer, n, inner], of which [outer, inner] is the part that is summed to or spread from. */
+typedef struct ignis__spread {
+    int64_t outer, n, inner;
+} ignis__spread;
+
+static int64_t ignis__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
+
+/*  The kernels of elements: 256 threads do 4096 of them. */
+static void ignis__op_map(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
+{
+    ignis__op_launch(op, builtin, dtype, NULL, ignis__ceil_div(numel, 4096), 1, 1, 256, 1, 0, params);
+}
+
+/*  Geometry of the kernels that sum columns: threads lie side by side along a row of packs, and share its columns out among the rest. */
+static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsigned *y)
+{
+    *x = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
+    *y = (unsigned)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(rows, 4)), 1, 512 / (int64_t)*x);
+}
+
+/*  out [outer, inner] = factor * the sum over n of a, or of the products of a and b where b is not null. */
+static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor, const ignis__spread *spread)
+{
+    ignis_dtype dtype = out->dtype, wide = dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
+    int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = 16 / ignis__dtypes[dtype].size;
+    int64_t outer = spread->outer, n = spread->n, inner = spread->inner, count = outer * inner, part_length, parts, packs, grid;
+    unsigned x, y;
+    bool rows = inner == 1;
+    ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN_DOT_ROWS : IGNIS__BUILTIN_SUM_ROWS
+                             : b  ? IGNIS__BUILTIN_DOT_COLUMNS
+                                  : IGNIS__BUILTIN_SUM_COLUMNS;
+    ignis__array *partial = NULL;
+    ignis__address to, to_partial = 0, from_a, from_b;
+    ignis_shape shape;
+    void *params[10];
+    int used = 0;
+    if (!op->ok || count == 0)
+        return;
+    if (n == 0) {
+        ignis__op_zero(op, out);
+        return;
+    }
+    if (rows && (n <= 4096 && outer >= 8)) { /* a warp does a row */
+        x = 32;
+        y = 8;
+        parts = 1;
+        grid = ignis__ceil_div(outer, 8);
+    } else if (rows) { /* a block does a part of a row */
+        x = (unsigned)ignis__power_of_2_up(ignis__clamp(n / per_pack, 32, 512));
+        y = 1;
+        parts = ignis__clamp(blocks / outer, 1, ignis__ceil_div(n, 8192));
+        grid = outer * parts;
+    } else {
+        packs = inner % per_pack == 0 ? inner / per_pack : inner;
+        ignis__column_threads(packs, n, &x, &y);
+        grid = outer * ignis__ceil_div(packs, (int64_t)x);
+        parts = ignis__clamp(blocks / grid, 1, ignis__ceil_div(n, 4 * (int64_t)y));
+        grid *= parts;
+    }
+    part_length = ignis__ceil_div(n, parts);
+    if (rows && parts > 1)
+        part_length = ignis__ceil_div(part_length, 64) * 64; /* parts begin with packs if rows do */
+    parts = ignis__ceil_div(n, part_length);
+    if (parts > 1) {
+        shape = op->in[0]->shape;
+        shape.ndim = 1;
+        shape.dim[0] = parts * count;
+        partial = ignis__op_new(op, &shape, wide);
+    }
+    from_a = ignis__op_read(op, a);
+    from_b = b ? ignis__op_read(op, b) : 0;
+    if (partial)
+        to_partial = ignis__op_write(op, partial);
+    to = ignis__op_write(op, out);
+    params[used++] = &to;
+    params[used++] = &to_partial;
+    params[used++] = &from_a;
+    if (b)
+        params[used++] = &from_b;
+    params[used++] = &factor;
+    params[used++] = &outer;
+    params[used++] = &n;
+    if (!rows)
+        params[used++] = &inner;
+    params[used++] = &part_length;
+    params[used++] = &parts;
+    ignis__op_launch(op, builtin, dtype, NULL, ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0, params);
+    if (parts == 1)
+        return;
+    per_pack = 16 / ignis__dtypes[wide].size;
+    packs = count % per_pack == 0 ? count / per_pack : count;
+    ignis__column_threads(packs, parts, &x, &y);
+    params[0] = &to;
+    params[1] = &to_partial;
+    params[2] = &factor;
+    params[3] = &count;
+    params[4] = &parts;
+    ignis__op_launch(op, IGNIS__BUILTIN_SUM_FINISH, dtype, NULL, ignis__clamp(ignis__ceil_div(packs, (int64_t)x), 1, INT32_MAX), 1, 1, x, y,
+                     0, params);
+}
+
+/*  out [outer, n, inner] = factor * from [outer, inner] */
+static void ignis__op_spread(ignis__op *op, ignis__array *out, ignis__array *from, double factor, const ignis__spread *spread)
+{
+    int64_t span = spread->n * spread->inner, inner = spread->inner;
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
+    void *params[6];
+    if (!op->ok)
+        return;
+    params[0] = &target;
+    params[1] = &source;
+    params[2] = &factor;
+    params[3] = &span;
+    params[4] = &inner;
+    params[5] = &out->numel;
+    ignis__op_map(op, IGNIS__BUILTIN_SPREAD_SCALED, out->dtype, out->numel, params);
+}
+
+/*  A dimension by number, from the last one on backwards where negative. */
+static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
+{
+    int ndim = op->in[0]->shape.ndim;
+    if (op->ok && (*dim < -ndim || *dim >= ndim)) {
+        op->ok = false;
+        ignis__fail(IGNIS_DIAG_DIM_RANGE, op->work.call, "%s is %d, outside -%d to %d of %s", name, *dim, ndim, ndim - 1,
+                    ignis__shape_write(&op->in[0]->shape).text);
+    }
+    if (op->ok && *dim < 0)
+        *dim += ndim;
+    return op->ok;
+}
+
+/*  What a sum's gradient needs to know. */
+typedef struct ignis__sum_params {
+    ignis__spread spread;
+    double factor;
+    ignis_shape shape; /* of the input */
+} ignis__sum_params;
+
+static ignis_status ignis__sum_backward(const ignis_backward_args *args)
+{
+    const ignis__sum_params *p = (const ignis__sum_params *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_arrays(&op, "ignis_sum", 1, &args->grad_output))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    if (gradient)
+        ignis__op_spread(&op, gradient, op.in[0], p->factor, &p->spread);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+/*  The sum along a dimension, or of all elements where whole; divided by how many they are where mean. */
+static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
+{
+    ignis__sum_params p;
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *out;
+    ignis_shape shape;
+    int i;
+    memset(&rule, 0, sizeof rule);
+    memset(&p, 0, sizeof p);
+    rule.name = mean ? "mean" : "sum";
+    rule.backward_fn = ignis__sum_backward;
+    rule.params = &p;
+    rule.params_size = sizeof p;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    ignis__op_is_float(&op, 0, "the tensor");
+    if (!whole)
+        ignis__op_dim(&op, &dim, "dim");
+    if (op.ok) {
+        p.shape = op.in[0]->shape;
+        p.spread.outer = whole ? 1 : ignis__shape_product(&p.shape, 0, dim);
+        p.spread.n = whole ? op.in[0]->numel : p.shape.dim[dim];
+        p.spread.inner = whole ? 1 : ignis__shape_product(&p.shape, dim + 1, p.shape.ndim);
+        p.factor = mean && p.spread.n ? 1.0 / (double)p.spread.n : 1.0;
+    }
+    shape = op.in[0]->shape;
+    if (whole || shape.ndim == 1) {
+        shape.ndim = 1;
+        shape.dim[0] = 1;
+    } else if (op.ok) {
+        shape.ndim--;
+        for (i = dim; i < shape.ndim; i++)
+            shape.dim[i] = shape.dim[i + 1];
+    }
+    out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+    if (out)
+        ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.spread);
+    return ignis__op_end(&op, out, &rule);
+}
+
+IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor) { return ignis__sum("ignis_sum", tensor, true, 0, false); }
+IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor) { return ignis__sum("ignis_mean", tensor, true, 0, true); }
+IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_sum_dim", tensor, false, dim, false); }
+IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_mean_dim", tensor, false, dim, true); }
+
+/* --- add, sub, mul: the second operand may spread over the first ------------------------------------------------------------------- */
+
+/*  Whether b spreads over a: shapes are compared from the last dimension on; b may lack leading dimensions or have 1 for one or more
+    neighbouring ones. */
+static bool ignis__spread_find(const ignis_shape *a, const ignis_shape *b, ignis__spread *spread)
+{
+    int i, lacking = a->ndim - b->ndim, phase = 0;
+    spread->outer = spread->n = spread->inner = 1;
+    if (lacking < 0)
+        return false;
+    for (i = 0; i < a->ndim; i++) {
+        int64_t of_a = a->dim[i], of_b = i < lacking ? 1 : b->dim[i - lacking];
+        if (of_a == 1 && of_b == 1)
+            continue;
+        if (of_a != of_b && of_b != 1)
+            return false;
+        if (of_a != of_b && phase == 2) /* two places to spread over, apart from each other */
+            return false;
+        phase = of_a != of_b ? 1 : phase == 1 ? 2 : phase;
+        *(phase == 0 ? &spread->outer : phase == 1 ? &spread->n : &spread->inner) *= of_a;
+    }
+    return true;
+}
+
+typedef struct ignis__binary_params {
+    ignis__spread spread; /* of the second operand; n = 1 for equal shapes */
+    ignis_shape shape;    /* of the second operand */
+    int saved_a, saved_b; /* places among the saved arrays, -1: not saved */
+} ignis__binary_params;
+
+/*  The second operand's gradient: factor * the sum of g, or of g * a, over where it was spread. */
+static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis__array *a, double factor, const ignis__binary_params *p)
+{
+    ignis__array *gradient = ignis__op_new(op, &p->shape, g->dtype);
+    if (gradient)
+        ignis__op_sum(op, gradient, g, a, factor, &p->spread);
+    return gradient;
+}
+
+/*  A new array of g's shape: an elementwise kernel of two arrays, the second of which may spread. */
+static ignis__array *ignis__binary_map(ignis__op *op, ignis__builtin same, ignis__builtin spreading, ignis__array *a, ignis__array *b,
+                                       const ignis__spread *spread)
+{
+    ignis__array *out = ignis__op_new_like(op, a);
+    ignis__address from_a, from_b, to;
+    int64_t span = spread->n * spread->inner, inner = spread->inner;
+    void *params[6];
+    from_a = ignis__op_read(op, a);
+    from_b = ignis__op_read(op, b);
+    to = ignis__op_write(op, out);
+    params[0] = &to;
+    params[1] = &from_a;
+    params[2] = &from_b;
+    if (spread->n == 1) {
+        params[3] = &a->numel;
+    } else {
+        params[3] = &span;
+        params[4] = &inner;
+        params[5] = &a->numel;
+    }
+    ignis__op_map(op, spread->n == 1 ? same : spreading, a->dtype, a->numel, params);
+    return out;
+}
+
+static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double factor)
+{
+    ignis__array *out = ignis__op_new_like(op, from);
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
+    void *params[4];
+    params[0] = &target;
+    params[1] = &source;
+    params[2] = &factor;
+    params[3] = &from->numel;
+    ignis__op_map(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
+    return out;
+}
+
+/*  a + b and a - b: g for a; g or -g for b, summed over where b was spread. */
+static ignis_status ignis__sum_rule(const char *call, const ignis_backward_args *args, double sign)
+{
+    const ignis__binary_params *p = (const ignis__binary_params *)args->params;
+    ignis__array *gradients[2] = {NULL, NULL};
+    ignis__op op;
+    if (args->needed[0])
+        args->grad_inputs[0] = args->grad_output;
+    if (!args->needed[1])
+        return IGNIS_OK;
+    if (p->spread.n == 1 && sign > 0) {
+        args->grad_inputs[1] = args->grad_output;
+        return IGNIS_OK;
+    }
+    if (!ignis__op_begin_arrays(&op, call, 1, &args->grad_output))
+        return ignis__failed();
+    gradients[1] = p->spread.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
+    return ignis__op_give(&op, args, 2, gradients);
+}
+
+static ignis_status ignis__add_backward(const ignis_backward_args *args) { return ignis__sum_rule("ignis_add", args, 1); }
+static ignis_status ignis__sub_backward(const ignis_backward_args *args) { return ignis__sum_rule("ignis_sub", args, -1); }
+
+static ignis_status ignis__mul_backward(const ignis_backward_args *args)
+{
+    const ignis__binary_params *p = (const ignis__binary_params *)args->params;
+    ignis__array *gradients[2] = {NULL, NULL};
+    ignis_array handles[3];
+    ignis__op op;
+    int i;
+    handles[0] = args->grad_output;
+    for (i = 0; i < args->saved_count; i++)
+        handles[1 + i] = args->saved[i];
+    if (!ignis__op_begin_arrays(&op, "ignis_mul", 1 + args->saved_count, handles))
+        return ignis__failed();
+    if (args->needed[0])
+        gradients[0] = ignis__binary_map(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, op.in[0], op.in[1 + p->saved_b], &p->spread);
+    if (args->needed[1] && p->spread.n == 1)
+        gradients[1] = ignis__binary_map(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, op.in[0], op.in[1 + p->saved_a], &p->spread);
+    else if (args->needed[1])
+        gradients[1] = ignis__binary_reduce(&op, op.in[0], op.in[1 + p->saved_a], 1, p);
+    return ignis__op_give(&op, args, 2, gradients);
+}
+
+typedef struct ignis__binary_kind {
+    const char *name;
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    ignis__builtin same, spreading;
+    bool saves;
+} ignis__binary_kind;
+
+static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *kind, ignis_tensor a, ignis_tensor b, bool bias)
+{
+    ignis__binary_params p;
+    ignis_array saved[2];
+    ignis_tensor handles[2];
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *out = NULL;
+    memset(&rule, 0, sizeof rule);
+    memset(&p, 0, sizeof p);
+    p.saved_a = p.saved_b = -1;
+    rule.name = kind->name;
+    rule.backward_fn = kind->backward_fn;
+    rule.saved = saved;
+    rule.params = &p;
+    rule.params_size = sizeof p;
+    handles[0] = a;
+    handles[1] = b;
+    if (!ignis__op_begin(&op, call, 2, handles))
+        return ignis__no_tensor();
+    ignis__op_is_float(&op, 0, "a");
+    ignis__op_same_dtype(&op, 1, bias ? "the bias" : "b");
+    p.shape = op.in[1]->shape;
+    if (op.ok && bias && (p.shape.ndim != 1 || p.shape.dim[0] != op.in[0]->shape.dim[op.in[0]->shape.ndim - 1])) {
+        op.ok = false;
+        ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "the bias of %s is [%lld], this one is %s", ignis__shape_write(&op.in[0]->shape).text,
+                    (long long)op.in[0]->shape.dim[op.in[0]->shape.ndim - 1], ignis__shape_write(&p.shape).text);
+    }
+    if (op.ok && !ignis__spread_find(&op.in[0]->shape, &p.shape, &p.spread)) {
+        op.ok = false;
+        ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "b is %s, which is not the shape of a, %s, and does not spread over it",
+                    ignis__shape_write(&p.shape).text, ignis__shape_write(&op.in[0]->shape).text);
+    }
+    if (op.ok)
+        out = ignis__binary_map(&op, kind->same, kind->spreading, op.in[0], op.in[1], &p.spread);
+    if (kind->saves && op.tensors[0]->requires_grad) {
+        p.saved_b = rule.saved_count;
+        saved[rule.saved_count++].id = op.in[1]->slot.handle;
+    }
+    if (kind->saves && op.tensors[1]->requires_grad) {
+        p.saved_a = rule.saved_count;
+        saved[rule.saved_count++].id = op.in[0]->slot.handle;
+    }
+    return ignis__op_end(&op, out, &rule);
+}
+
+static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD, IGNIS__BUILTIN_ADD_SPREAD, false};
+static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB, IGNIS__BUILTIN_SUB_SPREAD, false};
+static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, true};
+
+IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_add", &ignis__binary_add, a, b, false); }
+IGNIS_API ignis_tensor ignis_sub(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_sub", &ignis__binary_sub, a, b, false); }
+IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b) { return ignis__binary("ignis_mul", &ignis__binary_mul, a, b, false); }
+IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
+{
+    return ignis__binary("ignis_add_bias", &ignis__binary_add, tensor, bias, true);
+}
+
+/* --- scale, cast, dropout ---------------------------------------------------------------------------------------------------------- */
+
+static ignis_status ignis__scale_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_arrays(&op, "ignis_scale", 1, &args->grad_output))
+        return ignis__failed();
+    gradient = ignis__op_scaled(&op, op.in[0], *(const double *)args->params);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)
+{
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *out = NULL;
+    memset(&rule, 0, sizeof rule);
+    rule.name = "scale";
+    rule.backward_fn = ignis__scale_backward;
+    rule.params = &factor;
+    rule.params_size = sizeof factor;
+    if (!ignis__op_begin(&op, "ignis_scale", 1, &tensor))
+        return ignis__no_tensor();
+    if (ignis__op_is_float(&op, 0, "the tensor"))
+        out = ignis__op_scaled(&op, op.in[0], factor);
+    return ignis__op_end(&op, out, &rule);
+}
+
+static ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dtype dtype)
+{
+    ignis__array *out = ignis__op_new(op, &from->shape, dtype);
+    ignis__address source, target;
+    void *params[3];
+    if (out && dtype == from->dtype) {
+        ignis__op_copy(op, out, from);
+        return out;
+    }
+    source = ignis__op_read(op, from);
+    target = ignis__op_write(op, out);
+    params[0] = &target;
+    params[1] = &source;
+    params[2] = &from->numel;
+    ignis__op_map(op, (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dtype - (int)IGNIS_F16), from->dtype, from->numel, params);
+    return out;
+}
+
+static ignis_status ignis__cast_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_arrays(&op, "ignis_cast", 1, &args->grad_output))
+        return ignis__failed();
+    gradient = ignis__op_cast(&op, op.in[0], *(const ignis_dtype *)args->params);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype)
+{
+    static const char call[] = "ignis_cast";
+    ignis_rule rule;
+    ignis__op op;
+    ignis_dtype before;
+    ignis__array *out = NULL;
+    memset(&rule, 0, sizeof rule);
+    rule.name = "cast";
+    rule.backward_fn = ignis__cast_backward;
+    rule.params = &before;
+    rule.params_size = sizeof before;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    before = op.in[0]->dtype;
+    op.ok = ignis__dtype_valid(call, dtype);
+    if (op.ok)
+        out = ignis__op_cast(&op, op.in[0], dtype);
+    return ignis__op_end(&op, out, ignis__dtype_is_float(dtype) ? &rule : NULL);
+}
+
+/*  An element is dropped when its 32-bit random word is below the threshold; backward makes the words again. */
+typedef struct ignis__dropout_params {
+    int64_t threshold;
+    double scale;
+    ignis__random random;
+} ignis__dropout_params;
+
+static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const ignis__dropout_params *given)
+{
+    ignis__dropout_params p = *given;
+    ignis__array *out = ignis__op_new_like(op, from);
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), step = 0;
+    void *params[8];
+    params[0] = &target;
+    params[1] = &source;
+    params[2] = &p.threshold;
+    params[3] = &p.scale;
+    params[4] = &p.random.seed;
+    params[5] = &p.random.first;
+    params[6] = &step;
+    params[7] = &from->numel;
+    ignis__op_map(op, IGNIS__BUILTIN_DROPOUT, from->dtype, from->numel, params);
+    return out;
+}
+
+static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_arrays(&op, "ignis_dropout", 1, &args->grad_output))
+        return ignis__failed();
+    gradient = ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
+{
+    static const char call[] = "ignis_dropout";
+    ignis__dropout_params p;
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *out = NULL;
+    memset(&rule, 0, sizeof rule);
+    memset(&p, 0, sizeof p);
+    rule.name = "dropout";
+    rule.backward_fn = ignis__dropout_backward;
+    rule.params = &p;
+    rule.params_size = sizeof p;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    ignis__op_is_float(&op, 0, "the tensor");
+    if (op.ok && !(probability >= 0 && probability < 1)) {
+        op.ok = false;
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the probability is %g, outside 0 to below 1", probability);
+    }
+    if (op.ok) {
+        p.threshold = (int64_t)(probability * 4294967296.0 + 0.5);
+        p.scale = 1 / (1 - probability);
+        p.random = ignis__random_take(op.in[0]->numel);
+        out = ignis__op_dropout(&op, op.in[0], &p);
+    }
+    return ignis__op_end(&op, out, &rule);
+}
+
+/* --- activations: functions of one element, which save their input ----------------------------------------------------------------- */
+
+/*  out = kernel(a, ...): up to three arrays of one shape. */
+static ignis__array *ignis__op_map_arrays(ignis__op *op, ignis__builtin builtin, int count, ignis__array *const *from)
+{
+    ignis__array *out = ignis__op_new_like(op, from[0]);
+    ignis__address source[3], target;
+    void *params[5];
+    int i;
+    for (i = 0; i < count; i++) {
+        source[i] = ignis__op_read(op, from[i]);
+        params[1 + i] = &source[i];
+    }
+    target = ignis__op_write(op, out);
+    params[0] = &target;
+    params[1 + count] = &from[0]->numel;
+    ignis__op_map(op, builtin, from[0]->dtype, from[0]->numel, params);
+    return out;
+}
+
+typedef struct ignis__activation {
+    const char *call, *name;
+    ignis__builtin forward, backward;
+} ignis__activation;
+
+static ignis_status ignis__activation_backward(const ignis_backward_args *args)
+{
+    const ignis__activation *kind = *(const ignis__activation *const *)args->params;
+    ignis_array handles[2];
+    ignis__op op;
+    ignis__array *gradient;
+    handles[0] = args->grad_output;
+    handles[1] = args->saved[0];
+    if (!ignis__op_begin_arrays(&op, kind->call, 2, handles))
+        return ignis__failed();
+    gradient = ignis__op_map_arrays(&op, kind->backward, 2, op.in);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+static ignis_tensor ignis__activate(const ignis__activation *kind, ignis_tensor tensor)
+{
+    ignis_array saved;
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *out = NULL;
+    memset(&rule, 0, sizeof rule);
+    rule.name = kind->name;
+    rule.backward_fn = ignis__activation_backward;
+    rule.saved = &saved;
+    rule.saved_count = 1;
+    rule.params = &kind;
+    rule.params_size = sizeof kind;
+    if (!ignis__op_begin(&op, kind->call, 1, &tensor))
+        return ignis__no_tensor();
+    saved.id = op.in[0]->slot.handle;
+    if (ignis__op_is_float(&op, 0, "the tensor"))
+        out = ignis__op_map_arrays(&op, kind->forward, 1, op.in);
+    return ignis__op_end(&op, out, &rule);
+}
+
+IGNIS_API ignis_tensor ignis_relu(ignis_tensor tensor)
+{
+    static const ignis__activation kind = {"ignis_relu", "relu", IGNIS__BUILTIN_RELU, IGNIS__BUILTIN_RELU_BACKWARD};
+    return ignis__activate(&kind, tensor);
+}
+
+IGNIS_API ignis_tensor ignis_gelu(ignis_tensor tensor)
+{
+    static const ignis__activation kind = {"ignis_gelu", "gelu", IGNIS__BUILTIN_GELU, IGNIS__BUILTIN_GELU_BACKWARD};
+    return ignis__activate(&kind, tensor);
+}
+
+IGNIS_API ignis_tensor ignis_gelu_exact(ignis_tensor tensor)
+{
+    static const ignis__activation kind = {"ignis_gelu_exact", "gelu_exact", IGNIS__BUILTIN_GELU_EXACT, IGNIS__BUILTIN_GELU_EXACT_BACKWARD};
+    return ignis__activate(&kind, tensor);
+}
+
+IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor)
+{
+    static const ignis__activation kind = {"ignis_silu", "silu", IGNIS__BUILTIN_SILU, IGNIS__BUILTIN_SILU_BACKWARD};
+    return ignis__activate(&kind, tensor);
+}
+
+static ignis_status ignis__silu_mul_backward(const ignis_backward_args *args)
+{
+    ignis_array handles[3];
+    ignis__op op;
+    ignis__array *gradients[2] = {NULL, NULL}, *gate_and_g[2];
+    handles[0] = args->grad_output;
+    handles[1] = args->saved[0];
+    handles[2] = args->saved[1];
+    if (!ignis__op_begin_arrays(&op, "ignis_silu_mul", 3, handles))
+        return ignis__failed();
+    gate_and_g[0] = op.in[1];
+    gate_and_g[1] = op.in[0];
+    if (args->needed[0])
+        gradients[0] = ignis__op_map_arrays(&op, IGNIS__BUILTIN_SILU_MUL_BACKWARD, 3, op.in);
+    if (args->needed[1])
+        gradients[1] = ignis__op_map_arrays(&op, IGNIS__BUILTIN_SILU_MUL, 2, gate_and_g);
+    return ignis__op_give(&op, args, 2, gradients);
+}
+
+static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
+{
+    const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
+    if (op->ok && (a->ndim != b->ndim || memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) != 0)) {
+        op->ok = false;
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, op->work.call, "%s is %s, the first input is %s", name, ignis__shape_write(b).text,
+                    ignis__shape_write(a).text);
+    }
+    return op->ok;
+}
+
+IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
+{
+    ignis_array saved[2];
+    ignis_tensor handles[2];
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *out = NULL;
+    memset(&rule, 0, sizeof rule);
+    rule.name = "silu_mul";
+    rule.backward_fn = ignis__silu_mul_backward;
+    rule.saved = saved;
+    rule.saved_count = 2;
+    handles[0] = gate;
+    handles[1] = up;
+    if (!ignis__op_begin(&op, "ignis_silu_mul", 2, handles))
+        return ignis__no_tensor();
+    saved[0].id = op.in[0]->slot.handle;
+    saved[1].id = op.in[1]->slot.handle;
+    if (ignis__op_is_float(&op, 0, "gate") && ignis__op_same_dtype(&op, 1, "up") && ignis__op_same_shape(&op, 1, "up"))
+        out = ignis__op_map_arrays(&op, IGNIS__BUILTIN_SILU_MUL, 2, op.in);
+    return ignis__op_end(&op, out, &rule);
+}
+
+/* --- transpose --------------------------------------------------------------------------------------------------------------------- */
+
+/*  [a, m, b, n, c] becomes [a, n, b, m, c]. */
+typedef struct ignis__exchange {
+    int64_t a, m, b, n, c;
+} ignis__exchange;
+
+static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape, const ignis__exchange *given)
+{
+    ignis__exchange e = *given;
+    ignis__array *out = ignis__op_new(op, shape, from->dtype);
+    ignis__address source, target;
+    bool tiles = e.c == 1 && e.m >= 16 && e.n >= 16;
+    int64_t edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32, blocks;
+    void *params[7];
+    if (out && (e.m == 1 || e.n == 1) && (e.b == 1 || e.m == e.n)) { /* the order stays */
+        ignis__op_copy(op, out, from);
+        return out;
+    }
+    source = ignis__op_read(op, from);
+    target = ignis__op_write(op, out);
+    params[0] = &target;
+    params[1] = &source;
+    params[2] = &e.a;
+    params[3] = &e.m;
+    params[4] = &e.b;
+    params[5] = &e.n;
+    params[6] = &e.c;
+    blocks = tiles ? e.a * e.b * ignis__ceil_div(e.m, edge) * ignis__ceil_div(e.n, edge)
+                   : ignis__ceil_div(from->numel,
+                                     1024 * (e.c * ignis__dtypes[from->dtype].size % 16 == 0 ? 16 / ignis__dtypes[from->dtype].size : 1));
+    if (from->numel > 0)
+        ignis__op_launch(op, tiles ? IGNIS__BUILTIN_TRANSPOSE_TILES : IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype, NULL,
+                         ignis__clamp(blocks, 1, INT32_MAX), 1, 1, 256, 1, 0, params);
+    return out;
+}
+
+typedef struct ignis__transpose_params {
+    ignis__exchange back;
+    ignis_shape shape; /* of the input */
+} ignis__transpose_params;
+
+static ignis_status ignis__transpose_backward(const ignis_backward_args *args)
+{
+    const ignis__transpose_params *p = (const ignis__transpose_params *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_arrays(&op, "ignis_transpose", 1, &args->grad_output))
+        return ignis__failed();
+    gradient = ignis__op_exchange(&op, op.in[0], &p->shape, &p->back);
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
+{
+    ignis__transpose_params p;
+    ignis__exchange e;
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    int low, high;
+    memset(&rule, 0, sizeof rule);
+    memset(&p, 0, sizeof p);
+    rule.name = "transpose";
+    rule.backward_fn = ignis__transpose_backward;
+    rule.params = &p;
+    rule.params_size = sizeof p;
+    if (!ignis__op_begin(&op, "ignis_transpose", 1, &tensor))
+        return ignis__no_tensor();
+    if (ignis__op_dim(&op, &dim0, "dim0") && ignis__op_dim(&op, &dim1, "dim1")) {
+        low = dim0 < dim1 ? dim0 : dim1;
+        high = dim0 < dim1 ? dim1 : dim0;
+        p.shape = shape = op.in[0]->shape;
+        shape.dim[low] = p.shape.dim[high];
+        shape.dim[high] = p.shape.dim[low];
+        e.a = ignis__shape_product(&p.shape, 0, low);
+        e.m = p.shape.dim[low];
+        e.b = low < high ? ignis__shape_product(&p.shape, low + 1, high) : 1;
+        e.n = low < high ? p.shape.dim[high] : 1;
+        e.c = ignis__shape_product(&p.shape, high + 1, p.shape.ndim);
+        p.back = e;
+        p.back.m = e.n;
+        p.back.n = e.m;
+        out = ignis__op_exchange(&op, op.in[0], &shape, &e);
+    }
+    return ignis__op_end(&op, out, ignis__dtype_is_float(op.in[0]->dtype) ? &rule : NULL);
+}
+
+/* --- concat and split -------------------------------------------------------------------------------------------------------------- */
+
+/*  Copies rows of `length` elements between arrays whose rows are `to_row` and `from_row` elements apart, from and to an offset. */
+static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from, int64_t from_offset,
+                                int64_t from_row, int64_t length, int64_t rows)
+{
+    uint64_t size = (uint64_t)ignis__dtypes[from->dtype].size;
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
+    void *params[6];
+    if (length == 0 || rows == 0)
+        return;
+    source += (uint64_t)from_offset * size;
+    target += (uint64_t)to_offset * size;
+    params[0] = &target;
+    params[1] = &source;
+    params[2] = &to_row;
+    params[3] = &from_row;
+    params[4] = &length;
+    params[5] = &rows;
+    ignis__op_launch(op, IGNIS__BUILTIN_COPY_ROWS, from->dtype, NULL, ignis__clamp(ignis__ceil_div(length * rows, 4096), 1, INT32_MAX), 1,
+                     1, 256, 1, 0, params);
+}
+
+typedef struct ignis__concat_params {
+    int dim;
+    int64_t row; /* elements of the result from one row to the next */
+    ignis_shape shapes[IGNIS__OP_INPUTS];
+} ignis__concat_params;
+
+static ignis_status ignis__concat_backward(const ignis_backward_args *args)
+{
+    const ignis__concat_params *p = (const ignis__concat_params *)args->params;
+    ignis__array *gradients[IGNIS__OP_INPUTS];
+    ignis__op op;
+    int64_t offset = 0, rows, length;
+    int i;
+    if (!ignis__op_begin_arrays(&op, "ignis_concat", 1, &args->grad_output))
+        return ignis__failed();
+    for (i = 0; i < args->input_count; i++) {
+        rows = ignis__shape_product(&p->shapes[i], 0, p->dim);
+        length = ignis__shape_product(&p->shapes[i], p->dim, p->shapes[i].ndim);
+        gradients[i] = args->needed[i] ? ignis__op_new(&op, &p->shapes[i], op.in[0]->dtype) : NULL;
+        if (gradients[i])
+            ignis__op_copy_rows(&op, gradients[i], 0, length, op.in[0], offset, p->row, length, rows);
+        offset += length;
+    }
+    return ignis__op_give(&op, args, args->input_count, gradients);
+}
+
+/*  Up to IGNIS__OP_INPUTS tensors. */
+static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tensors, int count, int dim)
+{
+    ignis__concat_params p;
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    int64_t offset = 0, rows = 1, length;
+    int i, k;
+    memset(&rule, 0, sizeof rule);
+    memset(&p, 0, sizeof p);
+    rule.name = "concat";
+    rule.backward_fn = ignis__concat_backward;
+    rule.params = &p;
+    rule.params_size = sizeof p;
+    if (!ignis__op_begin(&op, call, count, tensors))
+        return ignis__no_tensor();
+    ignis__op_dim(&op, &dim, "dim");
+    shape = op.in[0]->shape;
+    for (i = 0; op.ok && i < count; i++) {
+        const ignis_shape *its = &op.in[i]->shape;
+        bool fits = its->ndim == shape.ndim;
+        for (k = 0; fits && k < shape.ndim; k++)
+            fits = k == dim || its->dim[k] == shape.dim[k];
+        if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits) {
+            op.ok = false;
+            ignis__fail(IGNIS_DIAG_PARTS_SHAPE, call, "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", i,
+                        ignis__shape_write(its).text, ignis__shape_write(&op.in[0]->shape).text, dim);
+        }
+        p.shapes[i] = *its;
+        if (op.ok && i > 0)
+            shape.dim[dim] += its->dim[dim];
+    }
+    out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+    if (out) {
+        p.dim = dim;
+        p.row = ignis__shape_product(&shape, dim, shape.ndim);
+        rows = ignis__shape_product(&shape, 0, dim);
+    }
+    for (i = 0; op.ok && i < count; i++) {
+        length = ignis__shape_product(&p.shapes[i], dim, shape.ndim);
+        ignis__op_copy_rows(&op, out, offset, p.row, op.in[i], 0, length, length, rows);
+        offset += length;
+    }
+    return ignis__op_end(&op, out, ignis__dtype_is_float(op.in[0]->dtype) ? &rule : NULL);
+}
+
+IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int dim)
+{
+    static const char call[] = "ignis_concat";
+    ignis_tensor few[IGNIS__OP_INPUTS], result;
+    int used = 1, at;
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    if (!tensors) {
+        ignis__fail_null(call, "tensors");
+        return ignis__no_tensor();
+    }
+    if (count < 1) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 1", count);
+        return ignis__no_tensor();
+    }
+    if (count <= IGNIS__OP_INPUTS)
+        return ignis__concat_few(call, tensors, count, dim);
+    few[0] = ignis__concat_few(call, tensors, IGNIS__OP_INPUTS, dim);
+    for (at = IGNIS__OP_INPUTS; at < count && few[0].id; at += used - 1) {
+        for (used = 1; used < IGNIS__OP_INPUTS && at + used - 1 < count; used++)
+            few[used] = tensors[at + used - 1];
+        result = ignis__concat_few(call, few, used, dim);
+        (void)ignis_tensor_release(few[0]);
+        few[0] = result;
+    }
+    return few[0];
+}
+
+/*  The parts of a split have one gradient array in common, which the first of their backwards zeroes and gives; each puts its own in. They
+    are parts of a tensor that nobody else sees, so that it is whole when that one's turn comes. */
+static ignis_status ignis__split_backward(const ignis_backward_args *args)
+{
+    args->grad_inputs[0] = args->grad_output;
+    return IGNIS_OK;
+}
+
+typedef struct ignis__part_params {
+    int64_t offset, row, length, rows;
+} ignis__part_params;
+
+static ignis_status ignis__part_backward(const ignis_backward_args *args)
+{
+    const ignis__part_params *p = (const ignis__part_params *)args->params;
+    ignis_array handles[2];
+    ignis__op op;
+    bool is_first;
+    handles[0] = args->grad_output;
+    handles[1] = args->saved[0];
+    if (!ignis__op_begin_arrays(&op, "ignis_split", 2, handles))
+        return ignis__failed();
+    is_first = !ignis__atomic_load(&op.in[1]->storage->address);
+    if (is_first)
+        ignis__op_zero(&op, op.in[1]);
+    ignis__op_copy_rows(&op, op.in[1], p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
+    if (op.ok && is_first)
+        args->grad_inputs[0] = args->saved[0];
+    return ignis__op_leave(&op);
+}
+
+/*  The part of `size` from `start` on along dim. joint is the gradients' common array, made with the first part. */
+static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size, ignis_array *joint)
+{
+    ignis__part_params p;
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *out = NULL, *shared;
+    ignis_array view;
+    ignis_shape shape;
+    int64_t inner;
+    memset(&rule, 0, sizeof rule);
+    memset(&p, 0, sizeof p);
+    rule.name = "part";
+    rule.backward_fn = ignis__part_backward;
+    rule.saved = joint;
+    rule.saved_count = 1;
+    rule.params = &p;
+    rule.params_size = sizeof p;
+    if (!ignis__op_begin(&op, call, 1, &whole))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
+    p.rows = ignis__shape_product(&shape, 0, dim);
+    p.row = shape.dim[dim] * inner;
+    p.offset = start * inner;
+    p.length = size * inner;
+    shape.dim[dim] = size;
+    if (p.rows == 1) { /* in one piece: no need to copy */
+        view = ignis__array_view(call, op.in[0], &shape, p.length, p.offset * ignis__dtypes[op.in[0]->dtype].size);
+        op.ok = view.id != 0;
+        if (op.ok)
+            op.made[op.made_count++] = out = (ignis__array *)ignis__pool_hold(&ignis__arrays, view.id);
+    } else {
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        if (out)
+            ignis__op_copy_rows(&op, out, 0, p.length, op.in[0], p.offset, p.row, p.length, p.rows);
+    }
+    if (op.ok && op.records && !joint->id) {
+        shared = ignis__op_new_like(&op, op.in[0]);
+        if (shared)
+            joint->id = shared->slot.handle;
+    }
+    return ignis__op_end(&op, out, ignis__dtype_is_float(op.in[0]->dtype) ? &rule : NULL);
+}
+
+/*  Checks a split, fills in the sizes of equal parts, and gives the tensor of which the parts are made. */
+static ignis_tensor ignis__split_whole(const char *call, ignis_tensor tensor, int *dim, int count, const int64_t *sizes)
+{
+    ignis_rule rule;
+    ignis__op op;
+    ignis__array *view = NULL;
+    ignis_array handle = IGNIS__ZERO;
+    int64_t total = 0;
+    int i;
+    memset(&rule, 0, sizeof rule);
+    rule.name = "split";
+    rule.backward_fn = ignis__split_backward;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    if (ignis__op_dim(&op, dim, "dim")) {
+        for (i = 0; sizes && i < count; i++)
+            total = sizes[i] < 0 || total < 0 ? -1 : total + sizes[i];
+        if (sizes ? total != op.in[0]->shape.dim[*dim] : op.in[0]->shape.dim[*dim] % count != 0) {
+            op.ok = false;
+            if (sizes)
+                ignis__fail(IGNIS_DIAG_PARTS_SHAPE, call, "the sizes do not add up to dimension %d of %s, or one is negative", *dim,
+                            ignis__shape_write(&op.in[0]->shape).text);
+            else
+                ignis__fail(IGNIS_DIAG_PARTS_SHAPE, call, "dimension %d of %s cannot be cut into %d equal parts", *dim,
+                            ignis__shape_write(&op.in[0]->shape).text, count);
+        }
+    }
+    if (op.ok)
+        handle = ignis__array_view(call, op.in[0], &op.in[0]->shape, op.in[0]->numel, 0);
+    op.ok = handle.id != 0;
+    if (op.ok)
+        op.made[op.made_count++] = view = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
+    return ignis__op_end(&op, view, ignis__dtype_is_float(op.in[0]->dtype) ? &rule : NULL);
+}
+
+IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, const int64_t *sizes, ignis_tensor *parts)
+{
+    static const char call[] = "ignis_split";
+    ignis_array joint = IGNIS__ZERO;
+    ignis_tensor whole;
+    ignis_tensor_info info;
+    int64_t start = 0, size;
+    int i;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!parts)
+        return ignis__fail_null(call, "parts");
+    if (count < 1)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 1", count);
+    memset(parts, 0, sizeof *parts * (size_t)count);
+    whole = ignis__split_whole(call, tensor, &dim, count, sizes);
+    if (!whole.id || ignis_tensor_query(whole, &info) != IGNIS_OK)
+        return ignis__failed();
+    for (i = 0; i < count; i++) {
+        size = sizes ? sizes[i] : info.shape.dim[dim] / count;
+        parts[i] = ignis__part(call, whole, dim, start, size, &joint);
+        if (!parts[i].id)
+            break;
+        start += size;
+    }
+    (void)ignis_tensor_release(whole);
+    if (i == count)
+        return IGNIS_OK;
+    while (i-- > 0) {
+        (void)ignis_tensor_release(parts[i]);
+        parts[i].id = 0;
+    }
+    return ignis__failed();
+}
+
+/* --- linear: x w^T + bias, the bias inside the product where cuBLASLt can ------------------------------------------------------------- */
+
+typedef struct ignis__linear_params {
+    ignis__product product; /* of the forward */
+} ignis__linear_params;
+
+static void ignis__linear_add_bias(ignis__op *op, ignis__array *out, ignis__array *bias)
+{
+    ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, bias);
+    int64_t span = out->numel, inner = bias->numel;
+    void *params[6];
+    params[0] = &at;
+    params[1] = &at;
+    params[2] = &from;
+    params[3] = &span;
+    params[4] = &inner;
+    params[5] = &out->numel;
+    ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
+}
+
+static void ignis__linear_forward(ignis__op *op, const ignis__product *plain, ignis__array *out, ignis__array *x, ignis__array *w,
+                                  ignis__array *bias)
+{
+    ignis__product fused = *plain;
+    bool supported = false;
+    if (!op->ok || out->numel == 0)
+        return;
+    fused.epilogue = IGNIS__LT_EPILOGUE_BIAS;
+    if (bias && plain->k > 0 && plain->dtype != IGNIS_F64)
+        ignis__matmul_run(op, fused, out, x, w, bias, &supported);
+    if (supported)
+        return;
+    ignis__matmul_any(op, plain, out, x, w);
+    if (bias && op->ok)
+        ignis__linear_add_bias(op, out, bias);
+}
+
+/*  dw = g^T x, and with it db = the sum of g over its rows. */
+static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
+                                          ignis__array *x)
+{
+    ignis__product q = *forward;
+    ignis__spread rows;
+    bool supported = false;
+    q.m = forward->n;
+    q.n = forward->k;
+    q.k = forward->m;
+    q.transpose_a = 1;
+    q.transpose_b = 0;
+    q.batch_a = q.m * q.k;
+    q.batch_b = q.k * q.n;
+    if (dw && db && dw->numel > 0 && q.k > 0 && q.dtype != IGNIS_F64) {
+        ignis__product fused = q;
+        fused.epilogue = IGNIS__LT_EPILOGUE_BGRADB;
+        ignis__matmul_run(op, fused, dw, g, x, db, &supported);
+        if (supported)
+            return;
+    }
+    if (dw)
+        ignis__matmul_any(op, &q, dw, g, x);
+    rows.outer = 1;
+    rows.n = forward->m;
+    rows.inner = forward->n;
+    if (db)
+        ignis__op_sum(op, db, g, NULL, 1.0, &rows);
+}
+
+static ignis_status ignis__linear_backward(const ignis_backward_args *args)
+{
+    const ignis__product *p = &((const ignis__linear_params *)args->params)->product;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis_array handles[3];
+    ignis_shape bias_shape = IGNIS__ZERO;
+    ignis__op op;
+    handles[0] = args->grad_output;
+    handles[1] = args->saved[0];
+    handles[2] = args->saved[1];
+    if (!ignis__op_begin_arrays(&op, "ignis_linear", 3, handles))
+        return ignis__failed();
+    if (args->needed[0]) {
+        ignis__product q = *p;
+        q.n = p->k;
+        q.k = p->n;
+        q.transpose_b = 0;
+        q.batch_a = p->m * p->n;
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
+        ignis__matmul_any(&op, &q, gradients[0], op.in[0], op.in[2]);
+    }
+    if (args->needed[1])
+        gradients[1] = ignis__op_new_like(&op, op.in[2]);
+    if (args->input_count > 2 && args->needed[2]) {
+        bias_shape.ndim = 1;
+        bias_shape.dim[0] = p->n;
+        gradients[2] = ignis__op_new(&op, &bias_shape, op.in[0]->dtype);
+    }
+    if (op.ok && (gradients[1] || gradients[2]))
+        ignis__linear_weight_backward(&op, p, gradients[1], gradients[2], op.in[0], op.in[1]);
+    return ignis__op_give(&op, args, args->input_count, gradients);
+}
+
+IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias)
+{
+    static const char call[] = "ignis_linear";
+    ignis_tensor handles[3];
+    ignis_array saved[2];
+    ignis__linear_params params;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    ignis_rule rule;
+    ignis__op op;
+    int count = bias.id ? 3 : 2;
+    handles[0] = x;
+    handles[1] = w;
+    handles[2] = bias;
+    if (!ignis__op_begin(&op, call, count, handles))
+        return ignis__no_tensor();
+    memset(&params, 0, sizeof params);
+    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") && (count == 2 || ignis__op_same_dtype(&op, 2, "bias"))) {
+        if (op.in[1]->shape.ndim != 2) {
+            ignis__fail(IGNIS_DIAG_MATMUL_SHAPE, call, "w is %s; [out, in] is needed", ignis__shape_write(&op.in[1]->shape).text);
+            op.ok = false;
+        } else if (ignis__matmul_shapes(&op, 1, &params.product, &shape) && count == 3 && op.in[2]->numel != params.product.n) {
+            ignis__fail(IGNIS_DIAG_MATMUL_SHAPE, call, "bias is %s; w %s needs [%lld]", ignis__shape_write(&op.in[2]->shape).text,
+                        ignis__shape_write(&op.in[1]->shape).text, (long long)params.product.n);
+            op.ok = false;
+        }
+    }
+    if (op.ok) {
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        ignis__linear_forward(&op, &params.product, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
+    }
+    memset(&rule, 0, sizeof rule);
+    saved[0].id = op.in[0]->slot.handle;
+    saved[1].id = op.in[1]->slot.handle;
+    rule.name = "linear";
+    rule.backward_fn = ignis__linear_backward;
+    rule.saved = saved;
+    rule.saved_count = 2;
+    rule.params = &params;
+    rule.params_size = sizeof params;
+    return ignis__op_end(&op, out, &rule);
+}
+
+/* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
+
+/*  The tensor as rows of its last dimension. */
+static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
+{
+    *n = array->shape.dim[array->shape.ndim - 1];
+    *rows = *n ? array->numel / *n : 0;
+    if (op->ok && *n >= (int64_t)1 << 30) {
+        op->ok = false;
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, op->work.call, "the last dimension has %lld elements, 2^30 or more", (long long)*n);
+    }
+    return op->ok;
+}
+
+/*  Rows shared out as ignis_row in kernels/ignis.cuh does: a warp has 4 packs of 16 bytes a lane, or where packs do not fit, a block 8 elements
+    a thread. */
+#define IGNIS__ROW_PACKS 4
+#define IGNIS__ROW_ELEMENTS 8
+
+typedef struct ignis__rows {
+    bool warp;        /* a warp has a row in registers; else a block has it, in one or more rounds */
+    int packed, kept; /* the kernels' parameters */
+    unsigned threads;
+    int64_t blocks;
+    size_t shared;
+} ignis__rows;
+
+static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
+
+/*  What a thread of a block has in a round. */
+static int64_t ignis__row_share(ignis_dtype dtype, bool packed)
+{
+    return packed ? IGNIS__ROW_PACKS * ignis__pack_elements(dtype) : IGNIS__ROW_ELEMENTS;
+}
+
+static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
+{
+    int64_t threads = ((n + share - 1) / share + 31) / 32 * 32;
+    return threads < 32 ? 32 : threads > (int64_t)most ? most : (unsigned)threads;
+}
+
+/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. Two blocks are to fit on a multiprocessor. */
+static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed, int arrays)
+{
+    ignis__rows plan;
+    int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes, room = op->work.device->info.shared_per_block / 2 - 2048;
+    memset(&plan, 0, sizeof plan);
+    plan.packed = packed;
+    plan.warp = packed && n <= 32 * share;
+    plan.threads = plan.warp ? 256 : ignis__row_threads(n, share, 512);
+    plan.blocks = plan.warp ? (rows + 7) / 8 : rows;
+    plan.blocks = plan.blocks < (int64_t)1 << 30 ? plan.blocks : (int64_t)1 << 30;
+    if (packed && !plan.warp && arrays) {
+        rounds = (n + plan.threads * share - 1) / (plan.threads * share);
+        round_bytes = (int64_t)plan.threads * IGNIS__ROW_PACKS * 16 * arrays;
+        plan.kept = (int)(rounds - 1 < room / round_bytes ? rounds - 1 : room / round_bytes);
+        plan.shared = (size_t)(plan.kept * round_bytes);
+    }
+    return plan;
+}
+
+static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp, ignis__builtin block, ignis_dtype dtype,
+                               void **params)
+{
+    ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared, params);
+}
+
+/*  Sums and statistics are in this. */
+static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
+
+static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
+{
+    ignis_shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 1;
+    shape.dim[0] = n;
+    return ignis__op_new(op, &shape, dtype);
+}
+
+/* --- softmax ---------------------------------------------------------------------------------------------------------------------- */
+
+static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis_array handles[2];
+    ignis__array *dx;
+    ignis__address to, grad, y;
+    ignis__rows plan;
+    int64_t rows, n;
+    void *params[7];
+    handles[0] = args->grad_output;
+    handles[1] = args->saved[0];
+    if (!ignis__op_begin_arrays(&op, "ignis_softmax", 2, handles))
+        return ignis__failed();
+    ignis__op_rows(&op, op.in[1], &rows, &n);
+    dx = ignis__op_new_like(&op, op.in[1]);
+    grad = ignis__op_read(&op, op.in[0]);
+    y = ignis__op_read(&op, op.in[1]);
+    to = ignis__op_write(&op, dx);
+    plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2);
+    params[0] = &to;
+    params[1] = &grad;
+    params[2] = &y;
+    params[3] = &rows;
+    params[4] = &n;
+    params[5] = &plan.packed;
+    params[6] = &plan.kept;
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
+    return ignis__op_give(&op, args, 1, &dx);
+}
+
+IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
+{
+    static const char call[] = "ignis_softmax";
+    ignis__op op;
+    ignis_rule rule;
+    ignis_array saved;
+    ignis__array *out;
+    ignis__address x, y;
+    ignis__rows plan;
+    int64_t rows, n;
+    void *params[6];
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    ignis__op_is_float(&op, 0, "x");
+    ignis__op_rows(&op, op.in[0], &rows, &n);
+    out = ignis__op_new_like(&op, op.in[0]);
+    x = ignis__op_read(&op, op.in[0]);
+    y = ignis__op_write(&op, out);
+    plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1);
+    params[0] = &y;
+    params[1] = &x;
+    params[2] = &rows;
+    params[3] = &n;
+    params[4] = &plan.packed;
+    params[5] = &plan.kept;
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    memset(&rule, 0, sizeof rule);
+    rule.name = "softmax";
+    rule.backward_fn = ignis__softmax_backward;
+    saved.id = op.ok ? out->slot.handle : 0;
+    rule.saved = &saved;
+    rule.saved_count = 1;
+    return ignis__op_end(&op, out, &rule);
+}
+
+/* --- layer_norm, rms_norm --------------------------------------------------------------------------------------------------------- */
+
+/*  The kernels of one of the two; those of rms_norm take the same parameters, and leave out what they do not need. */
+typedef struct ignis__norm {
+    const char *call;
+    bool rms;
+    ignis__builtin warp, block, backward_warp, backward_block, averages, columns;
+} ignis__norm;
+
+static const ignis__norm ignis__layer_norm = {"ignis_layer_norm",
+                                              false,
+                                              IGNIS__BUILTIN_LAYER_NORM_WARP,
+                                              IGNIS__BUILTIN_LAYER_NORM_BLOCK,
+                                              IGNIS__BUILTIN_LAYER_NORM_BACKWARD_WARP,
+                                              IGNIS__BUILTIN_LAYER_NORM_BACKWARD_BLOCK,
+                                              IGNIS__BUILTIN_LAYER_NORM_BACKWARD_AVERAGES,
+                                              IGNIS__BUILTIN_LAYER_NORM_BACKWARD_COLUMNS};
+static const ignis__norm ignis__rms_norm = {"ignis_rms_norm",
+                                            true,
+                                            IGNIS__BUILTIN_RMS_NORM_WARP,
+                                            IGNIS__BUILTIN_RMS_NORM_BLOCK,
+                                            IGNIS__BUILTIN_RMS_NORM_BACKWARD_WARP,
+                                            IGNIS__BUILTIN_RMS_NORM_BACKWARD_BLOCK,
+                                            IGNIS__BUILTIN_RMS_NORM_BACKWARD_AVERAGES,
+                                            IGNIS__BUILTIN_RMS_NORM_BACKWARD_COLUMNS};
+
+/*  What the backward kernels work on. The partial sums of dw come first, then those of db. */
+typedef struct ignis__norm_backward_work {
+    ignis__address dx, partial_w, partial_b, dy, x, w, mean, rstd;
+    int64_t rows, n;
+    int packed;
+} ignis__norm_backward_work;
+
+static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work, ignis_dtype wide, int64_t count)
+{
+    work->partial_w = ignis__op_write(op, ignis__op_new_row(op, 2 * count * work->n, wide));
+    work->partial_b = work->partial_w + (ignis__address)(count * work->n * ignis__dtypes[wide].size);
+}
+
+/*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
+    over many rows. Longer ones take two kernels: averages of every row, then all columns. */
+static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
+{
+    int64_t share = ignis__row_share(dtype, work->packed != 0), processors = op->work.device->info.multiprocessors, count, across;
+    ignis_dtype wide = ignis__wide_dtype(dtype);
+    ignis__address average_g, average_gh;
+    bool warp = work->packed && work->n <= 32 * share;
+    unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
+    void *params[13];
+    params[0] = &work->dx;
+    params[1] = &work->partial_w;
+    params[2] = &work->partial_b;
+    params[3] = &work->dy;
+    params[4] = &work->x;
+    params[5] = &work->w;
+    params[6] = &work->mean;
+    params[7] = &work->rstd;
+    params[8] = &work->rows;
+    params[9] = &work->n;
+    params[10] = &work->packed;
+    if (work->n <= threads * share) {
+        count = processors * (threads <= 128 ? 384 / threads : 1);
+        count = count < work->rows ? count : work->rows;
+        ignis__norm_partials(op, work, wide, count);
+        ignis__op_launch(op, warp ? norm->backward_warp : norm->backward_block, dtype, NULL, count, 1, 1, threads, 1, 0, params);
+        return count;
+    }
+    threads = 128;
+    share = work->packed ? ignis__pack_elements(dtype) : 1;
+    across = (work->n + threads * share - 1) / (threads * share);
+    count = (processors * 8 + across - 1) / across;
+    count = count < work->rows ? count : work->rows;
+    ignis__norm_partials(op, work, wide, count);
+    average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
+    average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
+    params[0] = &average_g;
+    params[1] = &average_gh;
+    params[2] = &work->dy;
+    params[3] = &work->x;
+    params[4] = &work->w;
+    params[5] = &work->mean;
+    params[6] = &work->rstd;
+    params[7] = &work->rows;
+    params[8] = &work->n;
+    params[9] = &work->packed;
+    ignis__op_launch(op, norm->averages, dtype, NULL, work->rows < 1 << 30 ? work->rows : 1 << 30, 1, 1, 256, 1, 0, params);
+    params[0] = &work->dx;
+    params[1] = &work->partial_w;
+    params[2] = &work->partial_b;
+    params[3] = &work->dy;
+    params[4] = &work->x;
+    params[5] = &work->w;
+    params[6] = &work->mean;
+    params[7] = &work->rstd;
+    params[8] = &average_g;
+    params[9] = &average_gh;
+    params[10] = &work->rows;
+    params[11] = &work->n;
+    params[12] = &work->packed;
+    ignis__op_launch(op, norm->columns, dtype, NULL, across, count, 1, threads, 1, 0, params);
+    return count;
+}
+
+/*  Saved: x, w, rstd, and mean of layer_norm. */
+static ignis_status ignis__norm_backward(const ignis_backward_args *args, const ignis__norm *norm)
+{
+    ignis__op op;
+    ignis_array handles[5];
+    ignis__array *gradients[3];
+    ignis__norm_backward_work work;
+    ignis__address dw, db = 0;
+    int64_t count, n;
+    ignis_dtype dtype;
+    int partial_count, i;
+    void *params[6];
+    memset(&work, 0, sizeof work);
+    handles[0] = args->grad_output;
+    for (i = 0; i < args->saved_count; i++)
+        handles[i + 1] = args->saved[i];
+    if (!ignis__op_begin_arrays(&op, norm->call, args->saved_count + 1, handles))
+        return ignis__failed();
+    dtype = op.in[1]->dtype;
+    ignis__op_rows(&op, op.in[1], &work.rows, &work.n);
+    n = work.n;
+    gradients[0] = ignis__op_new_like(&op, op.in[1]);
+    gradients[1] = ignis__op_new_like(&op, op.in[2]);
+    gradients[2] = norm->rms ? NULL : ignis__op_new_like(&op, op.in[2]);
+    if (op.in[1]->numel == 0) {
+        ignis__op_zero(&op, gradients[1]);
+        if (!norm->rms)
+            ignis__op_zero(&op, gradients[2]);
+    } else {
+        work.dy = ignis__op_read(&op, op.in[0]);
+        work.x = ignis__op_read(&op, op.in[1]);
+        work.w = ignis__op_read(&op, op.in[2]);
+        work.rstd = ignis__op_read(&op, op.in[3]);
+        work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
+        work.dx = ignis__op_write(&op, gradients[0]);
+        work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
+        count = ignis__norm_backward_run(&op, norm, &work, dtype);
+        dw = ignis__op_write(&op, gradients[1]);
+        if (!norm->rms)
+            db = ignis__op_write(&op, gradients[2]);
+        partial_count = (int)count;
+        params[0] = &dw;
+        params[1] = &db;
+        params[2] = &work.partial_w;
+        params[3] = &work.partial_b;
+        params[4] = &partial_count;
+        params[5] = &n;
+        ignis__op_launch(&op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, (n + 31) / 32, norm->rms ? 1 : 2, 1, 512, 1, 0, params);
+    }
+    for (i = 0; i < args->input_count; i++)
+        if (!args->needed[i])
+            gradients[i] = NULL;
+    return ignis__op_give(&op, args, args->input_count, gradients);
+}
+
+static ignis_status ignis__layer_norm_backward(const ignis_backward_args *args) { return ignis__norm_backward(args, &ignis__layer_norm); }
+static ignis_status ignis__rms_norm_backward(const ignis_backward_args *args) { return ignis__norm_backward(args, &ignis__rms_norm); }
+
+static bool ignis__norm_check(ignis__op *op, double eps, int64_t n)
+{
+    static const char *const names[] = {"x", "w", "b"};
+    int i;
+    ignis__op_is_float(op, 0, "x");
+    for (i = 1; i < op->count; i++) {
+        const ignis_shape *shape = &op->in[i]->shape;
+        ignis__op_same_dtype(op, i, names[i]);
+        if (op->ok && (shape->ndim != 1 || shape->dim[0] != n)) {
+            op->ok = false;
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, op->work.call, "%s is %s; x is %s, and needs [%lld]", names[i],
+                        ignis__shape_write(shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)n);
+        }
+    }
+    if (op->ok && !(eps >= 0)) {
+        op->ok = false;
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, op->work.call, "eps is %g, not 0 or more", eps);
+    }
+    return op->ok;
+}
+
+/*  inputs: x, w, and b of layer_norm. */
+static ignis_tensor ignis__norm_forward(const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps)
+{
+    ignis__op op;
+    ignis_rule rule;
+    ignis_array saved[4];
+    ignis__array *out, *means = NULL, *rstds;
+    ignis__address x, w, b = 0, y, mean = 0, rstd;
+    ignis__rows plan;
+    ignis_dtype dtype;
+    int64_t rows, n;
+    void *params[11];
+    if (!ignis__op_begin(&op, norm->call, count, inputs))
+        return ignis__no_tensor();
+    dtype = op.in[0]->dtype;
+    ignis__op_rows(&op, op.in[0], &rows, &n);
+    ignis__norm_check(&op, eps, n);
+    out = ignis__op_new_like(&op, op.in[0]);
+    rstds = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
+    if (!norm->rms)
+        means = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
+    x = ignis__op_read(&op, op.in[0]);
+    w = ignis__op_read(&op, op.in[1]);
+    if (!norm->rms)
+        b = ignis__op_read(&op, op.in[2]);
+    y = ignis__op_write(&op, out);
+    rstd = ignis__op_write(&op, rstds);
+    if (!norm->rms)
+        mean = ignis__op_write(&op, means);
+    plan = ignis__rows_plan(&op, dtype, rows, n, n % ignis__pack_elements(dtype) == 0 && (x | y | w | b) % 16 == 0, 1);
+    params[0] = &y;
+    params[1] = &mean;
+    params[2] = &rstd;
+    params[3] = &x;
+    params[4] = &w;
+    params[5] = &b;
+    params[6] = &rows;
+    params[7] = &n;
+    params[8] = &eps;
+    params[9] = &plan.packed;
+    params[10] = &plan.kept;
+    ignis__rows_launch(&op, &plan, norm->warp, norm->block, dtype, params);
+    memset(&rule, 0, sizeof rule);
+    rule.name = norm->rms ? "rms_norm" : "layer_norm";
+    rule.backward_fn = norm->rms ? ignis__rms_norm_backward : ignis__layer_norm_backward;
+    rule.saved = saved;
+    if (op.ok) {
+        saved[0].id = op.in[0]->slot.handle;
+        saved[1].id = op.in[1]->slot.handle;
+        saved[2].id = rstds->slot.handle;
+        saved[3].id = norm->rms ? 0 : means->slot.handle;
+        rule.saved_count = norm->rms ? 3 : 4;
+    }
+    return ignis__op_end(&op, out, &rule);
+}
+
+IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps)
+{
+    ignis_tensor inputs[3];
+    inputs[0] = x;
+    inputs[1] = w;
+    inputs[2] = b;
+    return ignis__norm_forward(&ignis__layer_norm, 3, inputs, eps);
+}
+
+IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps)
+{
+    ignis_tensor inputs[2];
+    inputs[0] = x;
+    inputs[1] = w;
+    return ignis__norm_forward(&ignis__rms_norm, 2, inputs, eps);
+}
+
+/* --- rope --------------------------------------------------------------------------------------------------------------------------- */
+
+#define IGNIS__ROPE_HALF 256
+
+/*  The parameters of the kernel; the last one is passed by value, as the launch may be captured and the memory of a table be gone. */
+typedef struct ignis__rope {
+    int64_t rows, seq, offset;
+    int heads, half;
+    float frequencies[IGNIS__ROPE_HALF];
+} ignis__rope;
+
+/*  The root of x of some degree, by Newton's method: the C library's pow would have to be linked. */
+static double ignis__root(double x, int degree)
+{
+    double root = 1, power, factor, step = 1;
+    int i, exponent;
+    for (i = 0; i < 2000 && (step > 1e-15 || step < -1e-15); i++) {
+        power = 1;
+        factor = root;
+        for (exponent = degree; exponent; exponent >>= 1) {
+            power *= exponent & 1 ? factor : 1;
+            factor *= factor;
+        }
+        step = (x / power - 1) / degree;
+        step = step > 0.5 ? 0.5 : step;
+        root *= 1 + step;
+    }
+    return root;
+}
+
+static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, double direction)
+{
+    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
+    int64_t pack = ignis__pack_elements(out->dtype), threads;
+    int packed = rope->half % pack == 0 && (x | y) % 16 == 0;
+    void *params[10];
+    threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
+    params[0] = &y;
+    params[1] = &x;
+    params[2] = &rope->rows;
+    params[3] = &rope->seq;
+    params[4] = &rope->offset;
+    params[5] = &rope->heads;
+    params[6] = &rope->half;
+    params[7] = &direction;
+    params[8] = &packed;
+    params[9] = rope->frequencies;
+    ignis__op_launch(op, IGNIS__BUILTIN_ROPE, out->dtype, NULL, (threads + 255) / 256, 1, 1, 256, 1, 0, params);
+}
+
+static ignis_status ignis__rope_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__array *dx;
+    ignis__rope rope;
+    if (!ignis__op_begin_arrays(&op, "ignis_rope", 1, &args->grad_output))
+        return ignis__failed();
+    memcpy(&rope, args->params, sizeof rope);
+    dx = ignis__op_new_like(&op, op.in[0]);
+    if (op.ok)
+        ignis__rope_run(&op, &rope, dx, -1);
+    return ignis__op_give(&op, args, 1, &dx);
+}
+
+/*  Fills in what the kernel needs. Reports what does not fit. */
+static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, ignis__rope *rope)
+{
+    const char *call = op->work.call;
+    const ignis_shape *shape = &op->in[0]->shape;
+    int64_t width = shape->dim[shape->ndim - 1];
+    double base = desc->base == 0 ? 10000.0 : desc->base, ratio, frequency = 1;
+    int i;
+    memset(rope, 0, sizeof *rope);
+    if (desc->num_heads < 1) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->num_heads is %d, below 1", desc->num_heads);
+        return false;
+    }
+    if (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call,
+                    "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
+                    ignis__shape_write(shape).text, desc->num_heads);
+        return false;
+    }
+    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "heads have %lld elements, more than %d", (long long)(width / desc->num_heads),
+                    2 * IGNIS__ROPE_HALF);
+        return false;
+    }
+    if (!(base > 0 && base < 1e300)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->base is %g, not a positive number", desc->base);
+        return false;
+    }
+    if (desc->pos_offset > INT32_MAX || desc->pos_offset < -INT32_MAX) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->pos_offset is %lld, beyond 2^31", (long long)desc->pos_offset);
+        return false;
+    }
+    rope->heads = desc->num_heads;
+    rope->half = (int)(width / desc->num_heads / 2);
+    rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
+    rope->rows = op->in[0]->numel / width;
+    rope->offset = desc->pos_offset;
+    if ((desc->inv_freq || desc->inv_freq_count) && desc->inv_freq_count != rope->half) {
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
+                    desc->inv_freq_count, 2 * rope->half, rope->half);
+        return false;
+    }
+    if (desc->inv_freq_count && !desc->inv_freq) {
+        ignis__fail_null(call, "desc->inv_freq");
+        return false;
+    }
+    ratio = ignis__root(1 / base, rope->half);
+    for (i = 0; i < rope->half; i++, frequency *= ratio)
+        rope->frequencies[i] = desc->inv_freq ? desc->inv_freq[i] : (float)frequency;
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *desc)
+{
+    static const char call[] = "ignis_rope";
+    ignis__op op;
+    ignis__rope rope;
+    ignis_rule rule;
+    ignis__array *out = NULL;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    ignis__op_is_float(&op, 0, "x");
+    if (op.ok && !desc) {
+        op.ok = false;
+        ignis__fail_null(call, "desc");
+    }
+    op.ok = op.ok && ignis__rope_prepare(&op, desc, &rope);
+    out = ignis__op_new_like(&op, op.in[0]);
+    if (op.ok)
+        ignis__rope_run(&op, &rope, out, 1);
+    memset(&rule, 0, sizeof rule);
+    rule.name = "rope";
+    rule.backward_fn = ignis__rope_backward;
+    rule.params = &rope;
+    rule.params_size = sizeof rope;
+    return ignis__op_end(&op, out, &rule);
+}
+
+/* --- embedding ---------------------------------------------------------------------------------------------------------------------- */
+
+/*  Geometry of kernels/embedding.cu. */
+#define IGNIS__SORT_TILE 2048
+#define IGNIS__SORT_DIGITS 256
+#define IGNIS__EMBEDDING_CHUNK 64
+
+/*  Of one gradient: the lists that are sorted, in pairs of which each pass reads one and writes the other. */
+typedef struct ignis__embedding_sort {
+    ignis__address keys[2], positions[2], counts, bounds;
+} ignis__embedding_sort;
+
+/*  Sorts positions by id. Returns which of the lists are the sorted ones. */
+static int ignis__embedding_sort_run(ignis__op *op, ignis__embedding_sort *sort, ignis__array *ids, int64_t vocab, ignis_dtype dtype)
+{
+    int64_t count = ids->numel, tiles = (count + IGNIS__SORT_TILE - 1) / IGNIS__SORT_TILE, numbers = tiles * IGNIS__SORT_DIGITS;
+    int64_t larger = count > 2 * vocab ? count : 2 * vocab;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size, from = 0, shift, i;
+    ignis__address source = ignis__op_read(op, ids), none = 0;
+    void *params[7];
+    for (i = 0; i < 2; i++) {
+        sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, count, IGNIS_I32));
+        sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, count, IGNIS_I32));
+    }
+    sort->counts = ignis__op_write(op, ignis__op_new_row(op, numbers, IGNIS_I32));
+    sort->bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
+    params[0] = &sort->keys[0];
+    params[1] = &sort->bounds;
+    params[2] = &source;
+    params[3] = &id_bytes;
+    params[4] = &count;
+    params[5] = &vocab;
+    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, NULL, (larger + 255) / 256, 1, 1, 256, 1, 0, params);
+    for (shift = 0; vocab >> shift; shift += 8, from = 1 - from) { /* keys are up to vocab, for ids out of range */
+        params[0] = &sort->counts;
+        params[1] = &sort->keys[from];
+        params[2] = &count;
+        params[3] = &shift;
+        ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_COUNT, dtype, NULL, tiles, 1, 1, 256, 1, 0, params);
+        params[1] = &numbers;
+        ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_SCAN, dtype, NULL, tiles ? 1 : 0, 1, 1, 1024, 1, 0, params);
+        params[0] = &sort->keys[1 - from];
+        params[1] = &sort->positions[1 - from];
+        params[2] = &sort->keys[from];
+        params[3] = shift == 0 ? &none : &sort->positions[from];
+        params[4] = &sort->counts;
+        params[5] = &count;
+        params[6] = &shift;
+        ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_SCATTER, dtype, NULL, tiles, 1, 1, 256, 1, 0, params);
+    }
+    params[0] = &sort->bounds;
+    params[1] = &sort->keys[from];
+    params[2] = &count;
+    params[3] = &vocab;
+    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, NULL, (count + 255) / 256, 1, 1, 256, 1, 0, params);
+    return from;
+}
+
+static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
+{
+    const int64_t *table = (const int64_t *)args->params; /* vocab, n */
+    ignis__op op;
+    ignis_shape shape;
+    ignis_array handles[2];
+    ignis__array *made = NULL;
+    ignis__embedding_sort sort;
+    ignis__address to, grad, partial;
+    int64_t count, vocab = table[0], n = table[1], chunks, share, across, rows;
+    ignis_dtype dtype;
+    unsigned threads;
+    int sorted, packed;
+    void *params[9];
+    handles[0] = args->grad_output;
+    handles[1] = args->saved[0];
+    if (!ignis__op_begin_arrays(&op, "ignis_embedding", 2, handles))
+        return ignis__failed();
+    dtype = op.in[0]->dtype;
+    count = op.in[1]->numel;
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 2;
+    shape.dim[0] = vocab;
+    shape.dim[1] = n;
+    made = ignis__op_new(&op, &shape, dtype);
+    if (op.ok && made->numel > 0) {
+        sorted = ignis__embedding_sort_run(&op, &sort, op.in[1], vocab, dtype);
+        chunks = (count + IGNIS__EMBEDDING_CHUNK - 1) / IGNIS__EMBEDDING_CHUNK;
+        partial = ignis__op_write(&op, ignis__op_new_row(&op, 2 * chunks * n, ignis__wide_dtype(dtype)));
+        grad = ignis__op_read(&op, op.in[0]);
+        to = ignis__op_write(&op, made);
+        packed = n % ignis__pack_elements(dtype) == 0 && (to | grad) % 16 == 0;
+        share = packed ? ignis__pack_elements(dtype) : 1;
+        threads = ignis__row_threads(n, share, 256);
+        across = (n + threads * share - 1) / (threads * share);
+        params[0] = &to;
+        params[1] = &partial;
+        params[2] = &grad;
+        params[3] = &sort.keys[sorted];
+        params[4] = &sort.positions[sorted];
+        params[5] = &count;
+        params[6] = &vocab;
+        params[7] = &n;
+        params[8] = &packed;
+        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, params);
+        rows = vocab < 65536 ? vocab : 65536;
+        params[2] = &sort.bounds;
+        params[3] = &vocab;
+        params[4] = &n;
+        params[5] = &packed;
+        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, rows, across, 1, threads, 1, 0, params);
+    }
+    return ignis__op_give(&op, args, 1, &made);
+}
+
+/*  The shape of ids, with n behind it. */
+static bool ignis__embedding_shape(ignis__op *op, ignis_shape *shape)
+{
+    const ignis__array *table = op->in[0], *ids = op->in[1];
+    const char *call = op->work.call;
+    *shape = ids->shape;
+    if (ids->dtype != IGNIS_I32 && ids->dtype != IGNIS_I64) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "ids is %s; i32 or i64 is needed", ignis__dtypes[ids->dtype].name);
+        return false;
+    }
+    if (table->shape.ndim != 2) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "table is %s; [vocab, n] is needed", ignis__shape_write(&table->shape).text);
+        return false;
+    }
+    if (ids->shape.ndim == IGNIS_MAX_DIMS) {
+        ignis__fail(IGNIS_DIAG_SHAPE_RANK, call, "ids is %s; the result would have more than %d dimensions",
+                    ignis__shape_write(&ids->shape).text, IGNIS_MAX_DIMS);
+        return false;
+    }
+    if (table->shape.dim[0] > INT32_MAX || table->shape.dim[1] >= (int64_t)1 << 30 || ids->numel > INT32_MAX) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "table is %s, and ids has %lld elements; 2^31 rows or ids, or 2^30 columns, are too many",
+                    ignis__shape_write(&table->shape).text, (long long)ids->numel);
+        return false;
+    }
+    shape->dim[shape->ndim++] = table->shape.dim[1];
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
+{
+    static const char call[] = "ignis_embedding";
+    ignis__op op;
+    ignis_rule rule;
+    ignis_shape shape;
+    ignis_tensor inputs[2];
+    ignis_array saved;
+    ignis__array *out = NULL;
+    ignis__address from, indices, to;
+    int64_t count, vocab, n, share;
+    int id_bytes, packed;
+    int64_t sizes[2];
+    void *params[8];
+    inputs[0] = table;
+    inputs[1] = ids;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return ignis__no_tensor();
+    op.ok = ignis__op_is_float(&op, 0, "table") && ignis__embedding_shape(&op, &shape);
+    out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+    from = ignis__op_read(&op, op.in[0]);
+    indices = ignis__op_read(&op, op.in[1]);
+    to = ignis__op_write(&op, out);
+    if (op.ok) {
+        count = op.in[1]->numel;
+        vocab = sizes[0] = op.in[0]->shape.dim[0];
+        n = sizes[1] = op.in[0]->shape.dim[1];
+        id_bytes = (int)ignis__dtypes[op.in[1]->dtype].size;
+        packed = n % ignis__pack_elements(op.in[0]->dtype) == 0 && (from | to) % 16 == 0;
+        share = ignis__row_share(op.in[0]->dtype, packed != 0);
+        params[0] = &to;
+        params[1] = &from;
+        params[2] = &indices;
+        params[3] = &id_bytes;
+        params[4] = &count;
+        params[5] = &vocab;
+        params[6] = &n;
+        params[7] = &packed;
+        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING, op.in[0]->dtype, NULL, out->numel ? count : 0, 1, 1,
+                         ignis__row_threads(n, share, 256), 1, 0, params);
+    }
+    memset(&rule, 0, sizeof rule);
+    rule.name = "embedding";
+    rule.backward_fn = ignis__embedding_backward;
+    saved.id = op.in[1]->slot.handle;
+    rule.saved = &saved;
+    rule.saved_count = 1;
+    rule.params = sizes;
+    rule.params_size = sizeof sizes;
+    return ignis__op_end(&op, out, &rule);
+}
+
+/* --- cross_entropy ------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct ignis__cross_entropy {
+    int64_t rows, classes, stride, ignore_index;
+    int mean, target_bytes;
+} ignis__cross_entropy;
+
+/*  Saved: the gradient itself, of a loss whose gradient is 1, and nobody else's. */
+static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis_array handles[2];
+    ignis__address gradient, grad;
+    int64_t numel;
+    void *params[3];
+    handles[0] = args->grad_output;
+    handles[1] = args->saved[0];
+    if (!ignis__op_begin_arrays(&op, "ignis_cross_entropy", 2, handles))
+        return ignis__failed();
+    numel = op.in[1]->numel;
+    grad = ignis__op_read(&op, op.in[0]);
+    gradient = ignis__op_write(&op, op.in[1]);
+    params[0] = &gradient;
+    params[1] = &grad;
+    params[2] = &numel;
+    ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, NULL, (numel + 4095) / 4096, 1, 1, 256, 1, 0, params);
+    if (op.ok)
+        args->grad_inputs[0] = args->saved[0];
+    return ignis__op_leave(&op);
+}
+
+/*  Saved: logits, targets, log_sums, scale. */
+static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    ignis__cross_entropy entropy;
+    ignis_array handles[5];
+    ignis__array *made;
+    ignis__address gradient, grad, logits, targets, log_sums, scale;
+    ignis__rows plan;
+    ignis_dtype dtype;
+    int i;
+    void *params[12];
+    handles[0] = args->grad_output;
+    for (i = 0; i < 4; i++)
+        handles[i + 1] = args->saved[i];
+    if (!ignis__op_begin_arrays(&op, "ignis_cross_entropy", 5, handles))
+        return ignis__failed();
+    memcpy(&entropy, args->params, sizeof entropy);
+    dtype = op.in[1]->dtype;
+    made = ignis__op_new_like(&op, op.in[1]);
+    grad = ignis__op_read(&op, op.in[0]);
+    logits = ignis__op_read(&op, op.in[1]);
+    targets = ignis__op_read(&op, op.in[2]);
+    log_sums = ignis__op_read(&op, op.in[3]);
+    scale = ignis__op_read(&op, op.in[4]);
+    gradient = ignis__op_write(&op, made);
+    plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, logits % 16 == gradient % 16, 0);
+    if (plan.warp) { /* there is no such kernel */
+        plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
+        plan.blocks = entropy.rows;
+    }
+    params[0] = &gradient;
+    params[1] = &grad;
+    params[2] = &log_sums;
+    params[3] = &logits;
+    params[4] = &targets;
+    params[5] = &entropy.target_bytes;
+    params[6] = &entropy.rows;
+    params[7] = &entropy.classes;
+    params[8] = &entropy.stride;
+    params[9] = &entropy.ignore_index;
+    params[10] = &scale;
+    params[11] = &plan.packed;
+    ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, 0, params);
+    for (i = 1; i < args->input_count; i++)
+        args->grad_inputs[i].id = 0;
+    return ignis__op_give(&op, args, 1, &made);
+}
+
+static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy)
+{
+    const char *call = op->work.call;
+    const ignis__array *logits = op->in[0], *targets = op->in[1];
+    memset(entropy, 0, sizeof *entropy);
+    if (targets->dtype != IGNIS_I32 && targets->dtype != IGNIS_I64) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "targets is %s; i32 or i64 is needed", ignis__dtypes[targets->dtype].name);
+        return false;
+    }
+    if (!ignis__op_rows(op, logits, &entropy->rows, &entropy->stride))
+        return false;
+    if (entropy->stride == 0 || targets->numel != entropy->rows) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call,
+                    "logits is %s, targets %s; one target is needed for each of %lld rows of at least one class",
+                    ignis__shape_write(&logits->shape).text, ignis__shape_write(&targets->shape).text, (long long)entropy->rows);
+        return false;
+    }
+    if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT)) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->reduction is %d", (int)desc->reduction);
+        return false;
+    }
+    if (desc && (desc->classes < 0 || desc->classes > entropy->stride)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->classes is %lld; logits has %lld columns", (long long)desc->classes,
+                    (long long)entropy->stride);
+        return false;
+    }
+    entropy->classes = desc && desc->classes ? desc->classes : entropy->stride;
+    entropy->ignore_index = desc && (desc->ignore_index || desc->ignore_zero) ? desc->ignore_index : -100;
+    entropy->mean = !desc || desc->reduction == IGNIS_REDUCTION_MEAN;
+    entropy->target_bytes = (int)ignis__dtypes[targets->dtype].size;
+    return true;
+}
+
+/*  f16 does not hold the gradient of a mean over many rows before what scales the loss up is in it; other types do, and then forward has
+    all that the gradient needs at hand. */
+static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
+
+IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
+{
+    static const char call[] = "ignis_cross_entropy";
+    ignis__op op;
+    ignis__cross_entropy entropy;
+    ignis_rule rule;
+    ignis_tensor inputs[2];
+    ignis_array saved[4];
+    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__address logits, targets, to_loss, to_losses, to_log_sums, to_scale, gradient = 0;
+    ignis__rows plan;
+    ignis_dtype dtype, wide;
+    bool fused;
+    void *params[13];
+    inputs[0] = logits_tensor;
+    inputs[1] = targets_tensor;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return ignis__no_tensor();
+    dtype = op.in[0]->dtype;
+    wide = ignis__wide_dtype(dtype);
+    fused = op.records && ignis__cross_entropy_is_fused(dtype);
+    op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__cross_entropy_prepare(&op, desc, &entropy);
+    if (op.ok) {
+        loss = ignis__op_new_row(&op, 1, wide);
+        scale = ignis__op_new_row(&op, 1, wide);
+        losses = ignis__op_new_row(&op, entropy.rows, wide);
+        log_sums = ignis__op_new_row(&op, entropy.rows, wide);
+        made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
+    }
+    logits = ignis__op_read(&op, op.in[0]);
+    targets = ignis__op_read(&op, op.in[1]);
+    to_loss = ignis__op_write(&op, loss);
+    to_scale = ignis__op_write(&op, scale);
+    to_losses = ignis__op_write(&op, losses);
+    to_log_sums = ignis__op_write(&op, log_sums);
+    if (fused)
+        gradient = ignis__op_write(&op, made);
+    if (op.ok) {
+        params[0] = &to_scale;
+        params[1] = &targets;
+        params[2] = &entropy.target_bytes;
+        params[3] = &entropy.rows;
+        params[4] = &entropy.ignore_index;
+        params[5] = &entropy.mean;
+        ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_SCALE, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+        plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || logits % 16 == gradient % 16, fused ? 1 : 0);
+        params[0] = &to_losses;
+        params[1] = &to_log_sums;
+        params[2] = &gradient;
+        params[3] = &logits;
+        params[4] = &targets;
+        params[5] = &entropy.target_bytes;
+        params[6] = &entropy.rows;
+        params[7] = &entropy.classes;
+        params[8] = &entropy.stride;
+        params[9] = &entropy.ignore_index;
+        params[10] = &to_scale;
+        params[11] = &plan.packed;
+        params[12] = &plan.kept;
+        ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, params);
+        params[0] = &to_loss;
+        params[1] = &to_losses;
+        params[2] = &to_scale;
+        params[3] = &entropy.rows;
+        ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+    }
+    memset(&rule, 0, sizeof rule);
+    rule.name = "cross_entropy";
+    rule.backward_fn = fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward;
+    rule.saved = saved;
+    rule.params = &entropy;
+    rule.params_size = sizeof entropy;
+    if (op.ok) {
+        saved[0].id = fused ? made->slot.handle : op.in[0]->slot.handle;
+        saved[1].id = op.in[1]->slot.handle;
+        saved[2].id = log_sums->slot.handle;
+        saved[3].id = scale->slot.handle;
+        rule.saved_count = fused ? 1 : 4;
+    }
+    return ignis__op_end(&op, loss, &rule);
+}
+
+/* --- attention ------------------------------------------------------------------------------------------------------------------------ */
+
+/*  The parameters of the kernels, as in kernels/attention.cuh: rows of a batch of a tensor, and all of them. */
+typedef struct ignis__attention_rows {
+    ignis__address data;
+    int64_t row, batch;
+} ignis__attention_rows;
+
+typedef struct ignis__attention {
+    ignis__attention_rows q, k, v, out, grad_out, grad_q, grad_k, grad_v;
+    ignis__address lse, delta;
+    int batches, heads, kv_heads, head_dim, sq, sk, causal;
+    double scale;
+} ignis__attention;
+
+/*  How a kernel is launched: its blocks have so many rows, walk over so many at a time, and have threads and dynamic shared memory. */
+typedef struct ignis__attention_shape {
+    int rows, walk, threads, shared;
+} ignis__attention_shape;
+
+typedef struct ignis__attention_variant {
+    char define[32];
+    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel;
+    ignis__attention_shape forward, kv, q;
+} ignis__attention_variant;
+
+/*  Geometry of kernels/attention_mma.cu for each size of heads that it is compiled for, without the shared memory. */
+static const struct {
+    int head_dim;
+    ignis__attention_shape forward, kv, q;
+} ignis__attention_mma[] = {
+    {32, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}}, {64, {128, 64, 128, 0}, {128, 64, 128, 0}, {128, 64, 128, 0}},
+    {96, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},  {128, {128, 32, 128, 0}, {64, 64, 128, 0}, {128, 32, 128, 0}},
+    {192, {64, 32, 128, 0}, {32, 32, 192, 0}, {64, 16, 128, 0}},   {256, {64, 32, 128, 0}, {32, 32, 128, 0}, {64, 16, 128, 0}},
+};
+
+/*  The one place that chooses between the variants: tensor cores for f16 and bf16, where the device has mma.m16n8k16 and all rows consist of
+    packs of 16 bytes, else plain CUDA C. */
+static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    ignis__attention_variant variant;
+    const ignis__attention_rows *tensors = &p->q;
+    bool half = dtype == IGNIS_F16 || dtype == IGNIS_BF16, aligned = p->head_dim % 8 == 0;
+    int i, head_dim = 32, size = half ? 4 : (int)ignis__dtypes[dtype].size, pack = 16 / size, bytes, lines;
+    memset(&variant, 0, sizeof variant);
+    for (i = 0; i < 8; i++)
+        aligned = aligned && tensors[i].data % 16 == 0;
+    if (half && aligned && op->work.device->info.compute_major >= 8) {
+        for (i = 0; ignis__attention_mma[i].head_dim < p->head_dim;)
+            i++;
+        head_dim = ignis__attention_mma[i].head_dim;
+        variant.forward_kernel = IGNIS__BUILTIN_SDPA_MMA;
+        variant.delta_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_DELTA;
+        variant.kv_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_KV;
+        variant.q_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_Q;
+        variant.forward = ignis__attention_mma[i].forward;
+        variant.kv = ignis__attention_mma[i].kv;
+        variant.q = ignis__attention_mma[i].q;
+        variant.forward.shared = 2 * head_dim * (variant.forward.rows + 4 * variant.forward.walk);
+        variant.kv.shared = 2 * head_dim * (2 * variant.kv.rows + 4 * variant.kv.walk) + 16 * variant.kv.walk;
+        variant.q.shared = 2 * head_dim * (2 * variant.q.rows + 4 * variant.q.walk) + 8 * variant.q.rows;
+    } else { /* as computed at the top of kernels/attention.cu */
+        while (head_dim < p->head_dim)
+            head_dim *= 2;
+        bytes = head_dim * size;
+        variant.forward_kernel = IGNIS__BUILTIN_SDPA;
+        variant.delta_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_DELTA;
+        variant.kv_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_KV;
+        variant.q_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_Q;
+        variant.forward.threads = variant.kv.threads = bytes > 1024 ? 64 : 128;
+        variant.forward.walk = variant.kv.walk = 16384 / bytes < 8 * pack ? 16384 / bytes : 8 * pack;
+        lines = variant.forward.threads / 8;
+        variant.forward.rows = lines * (2048 / bytes < pack ? 2048 / bytes : pack);
+        variant.kv.rows = lines * (bytes > 1024 ? 1 : 1024 / bytes < pack ? 1024 / bytes : pack);
+        variant.forward.shared =
+            (variant.forward.rows + variant.forward.walk) * (bytes + 16) + variant.forward.rows * (variant.forward.walk * size + 16);
+        variant.kv.shared = (2 * variant.kv.rows + variant.kv.walk) * (bytes + 16) + 2 * variant.kv.rows * (variant.kv.walk * size + 16);
+        variant.q = variant.kv;
+    }
+    snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    return variant;
+}
+
+static void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant, ignis__builtin kernel,
+                                    const ignis__attention_shape *shape, ignis_dtype dtype, int rows, int heads, ignis__attention *p)
+{
+    int64_t blocks = ((int64_t)rows + shape->rows - 1) / shape->rows * heads * p->batches;
+    void *params[1];
+    params[0] = p;
+    ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1, (size_t)shape->shared, params);
+}
+
+/*  Where the rows of a contiguous tensor of the shape [rows, width] or [batch, rows, width] are. */
+static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, ignis__address address)
+{
+    ignis__attention_rows rows;
+    IGNIS_ASSERT(shape->ndim >= 2);
+    rows.data = address;
+    rows.row = shape->dim[shape->ndim - 1];
+    rows.batch = rows.row * shape->dim[shape->ndim - 2];
+    return rows;
+}
+
+/*  The addresses of q, k, v, which were checked, and of the result. */
+static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p)
+{
+    if (!op->ok)
+        return;
+    p->q = ignis__attention_rows_of(&op->in[0]->shape, ignis__op_read(op, op->in[0]));
+    p->k = ignis__attention_rows_of(&op->in[1]->shape, ignis__op_read(op, op->in[1]));
+    p->v = ignis__attention_rows_of(&op->in[2]->shape, ignis__op_read(op, op->in[2]));
+    p->out = ignis__attention_rows_of(&op->in[0]->shape, ignis__op_write(op, out));
+}
+
+static bool ignis__attention_heads(const char *call, int heads, int64_t kv_heads)
+{
+    if (heads % kv_heads == 0)
+        return true;
+    ignis__fail(IGNIS_DIAG_SDPA_HEADS, call, "num_heads (%d) must be a multiple of num_kv_heads (%lld)", heads, (long long)kv_heads);
+    return false;
+}
+
+/*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Reports what does not fit. */
+static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
+{
+    const char *call = op->work.call;
+    const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
+    int64_t width, head_dim, kv_width, limit = (int64_t)1 << 30;
+    int last = q->ndim - 1;
+    if (!ignis__op_is_float(op, 0, "q") || !ignis__op_same_dtype(op, 1, "k") || !ignis__op_same_dtype(op, 2, "v"))
+        return false;
+    if (q->ndim < 2 || q->ndim > 3)
+        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "q is %s; it has to be [rows, width] or [batch, rows, width]",
+                           ignis__shape_write(q).text),
+               false;
+    if (k->ndim != q->ndim || (q->ndim == 3 && k->dim[0] != q->dim[0]))
+        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "k is %s, which does not go with q %s", ignis__shape_write(k).text,
+                           ignis__shape_write(q).text),
+               false;
+    if (v->ndim != k->ndim || memcmp(v->dim, k->dim, sizeof k->dim[0] * (size_t)k->ndim) != 0)
+        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "v is %s, k is %s", ignis__shape_write(v).text, ignis__shape_write(k).text), false;
+    width = q->dim[last];
+    kv_width = k->dim[last];
+    if (width == 0 || width % heads != 0)
+        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "q is %s; its last dimension has to be num_heads (%d) heads of equal size",
+                           ignis__shape_write(q).text, heads),
+               false;
+    head_dim = width / heads;
+    if (kv_heads == 0 && (kv_width == 0 || kv_width % head_dim != 0 || kv_width > width))
+        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "k is %s; its last dimension has to be 1 to %d heads of %lld elements",
+                           ignis__shape_write(k).text, heads, (long long)head_dim),
+               false;
+    if (kv_heads != 0 && kv_width != kv_heads * head_dim)
+        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "k is %s; its last dimension has to be num_kv_heads (%d) heads of %lld elements",
+                           ignis__shape_write(k).text, kv_heads, (long long)head_dim),
+               false;
+    if (!ignis__attention_heads(call, heads, kv_width / head_dim))
+        return false;
+    if (head_dim > 256)
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "head_dim is %lld; 256 is the most", (long long)head_dim), false;
+    if (q->dim[last - 1] >= limit || k->dim[last - 1] >= limit || (last == 2 && q->dim[0] >= limit))
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "q is %s, k is %s; 2^30 rows are too many", ignis__shape_write(q).text,
+                           ignis__shape_write(k).text),
+               false;
+    p->batches = last == 2 ? (int)q->dim[0] : 1;
+    p->heads = heads;
+    p->kv_heads = (int)(kv_width / head_dim);
+    p->head_dim = (int)head_dim;
+    p->sq = (int)q->dim[last - 1];
+    p->sk = (int)k->dim[last - 1];
+    p->scale = ignis__root(1.0 / (double)head_dim, 2);
+    return true;
+}
+
+/*  Room for a number for each query head of each row. */
+static ignis__array *ignis__attention_stat(ignis__op *op, const ignis__attention *p, ignis_dtype dtype)
+{
+    return ignis__op_new_row(op, (int64_t)p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
+}
+
+static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
+{
+    ignis__attention p;
+    ignis__attention_variant variant;
+    ignis__op op;
+    ignis_array handles[6]; /* grad_out, q, k, v, out, lse */
+    ignis__array *gradients[3] = {NULL, NULL, NULL}, *grad_k = NULL, *grad_v = NULL, *delta;
+    ignis_dtype dtype;
+    int64_t blocks;
+    void *params[1];
+    handles[0] = args->grad_output;
+    memcpy(&handles[1], args->saved, sizeof handles[0] * 5);
+    if (!ignis__op_begin_arrays(&op, "ignis_sdpa", 6, handles))
+        return ignis__failed();
+    memcpy(&p, args->params, sizeof p);
+    dtype = op.in[1]->dtype;
+    params[0] = &p;
+    p.q = ignis__attention_rows_of(&op.in[1]->shape, ignis__op_read(&op, op.in[1]));
+    p.k = ignis__attention_rows_of(&op.in[2]->shape, ignis__op_read(&op, op.in[2]));
+    p.v = ignis__attention_rows_of(&op.in[3]->shape, ignis__op_read(&op, op.in[3]));
+    p.out = ignis__attention_rows_of(&op.in[4]->shape, ignis__op_read(&op, op.in[4]));
+    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    p.lse = ignis__op_read(&op, op.in[5]);
+    delta = ignis__attention_stat(&op, &p, dtype);
+    p.delta = ignis__op_write(&op, delta);
+    if (args->needed[0]) {
+        gradients[0] = ignis__op_new_like(&op, op.in[1]);
+        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, ignis__op_write(&op, gradients[0]));
+    }
+    if (args->needed[1] || args->needed[2]) { /* they come together */
+        grad_k = ignis__op_new_like(&op, op.in[2]);
+        p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, ignis__op_write(&op, grad_k));
+        grad_v = ignis__op_new_like(&op, op.in[3]);
+        p.grad_v = ignis__attention_rows_of(&op.in[3]->shape, ignis__op_write(&op, grad_v));
+        gradients[1] = args->needed[1] ? grad_k : NULL;
+        gradients[2] = args->needed[2] ? grad_v : NULL;
+    }
+    if (op.ok) {
+        variant = ignis__attention_choose(&op, dtype, &p);
+        blocks = ((int64_t)p.batches * p.heads * p.sq + 7) / 8;
+        if (blocks > 16 * op.work.device->info.multiprocessors)
+            blocks = 16 * op.work.device->info.multiprocessors;
+        ignis__op_launch(&op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
+        if (grad_k)
+            ignis__attention_launch(&op, &variant, variant.kv_kernel, &variant.kv, dtype, p.sk, p.kv_heads, &p);
+        if (gradients[0])
+            ignis__attention_launch(&op, &variant, variant.q_kernel, &variant.q, dtype, p.sq, p.heads, &p);
+    }
+    return ignis__op_give(&op, args, 3, gradients);
+}
+
+static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__attention *p)
+{
+    const char *call = op->work.call;
+    int heads = desc->num_heads ? desc->num_heads : 1, kv_heads = desc->num_kv_heads ? desc->num_kv_heads : heads;
+    memset(p, 0, sizeof *p);
+    if (heads < 1)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->num_heads is %d, below 1", heads), false;
+    if (kv_heads < 1)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->num_kv_heads is %d, below 1", kv_heads), false;
+    if ((int)desc->mask < 0 || desc->mask >= IGNIS_MASK_COUNT)
+        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->mask is %d, not one of ignis_mask", (int)desc->mask), false;
+    if (!(desc->scale >= 0 && desc->scale < 1e30))
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->scale is %g, not a positive number", desc->scale), false;
+    if (!ignis__attention_heads(call, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, p))
+        return false;
+    p->causal = desc->mask == IGNIS_MASK_CAUSAL;
+    if (desc->scale > 0)
+        p->scale = desc->scale;
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
+{
+    static const char call[] = "ignis_sdpa";
+    static const ignis_sdpa_desc defaults = IGNIS__ZERO;
+    ignis__attention p;
+    ignis__attention_variant variant;
+    ignis__op op;
+    ignis__array *out, *lse = NULL;
+    ignis_rule rule;
+    ignis_tensor inputs[3];
+    ignis_array saved[5];
+    int i;
+    inputs[0] = q;
+    inputs[1] = k;
+    inputs[2] = v;
+    if (!ignis__op_begin(&op, call, 3, inputs))
+        return ignis__no_tensor();
+    op.ok = ignis__sdpa_prepare(&op, desc ? desc : &defaults, &p);
+    out = ignis__op_new_like(&op, op.in[0]);
+    if (op.records)
+        lse = ignis__attention_stat(&op, &p, op.in[0]->dtype);
+    ignis__attention_operands(&op, out, &p);
+    p.lse = lse ? ignis__op_write(&op, lse) : 0;
+    if (op.ok) {
+        variant = ignis__attention_choose(&op, out->dtype, &p);
+        ignis__attention_launch(&op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p.sq, p.heads, &p);
+    }
+    memset(&rule, 0, sizeof rule);
+    rule.name = "sdpa";
+    rule.backward_fn = ignis__sdpa_backward;
+    rule.params = &p;
+    rule.params_size = sizeof p;
+    if (op.ok && op.records) {
+        for (i = 0; i < 3; i++)
+            saved[i].id = op.in[i]->slot.handle;
+        saved[3].id = out->slot.handle;
+        saved[4].id = lse->slot.handle;
+        rule.saved = saved;
+        rule.saved_count = 5;
+    }
+    return ignis__op_end(&op, out, &rule);
+}
+
+/*  The keys that a block has of a cache: so many splits that every multiprocessor has two blocks, and at least 64 keys, in whole 64ths. */
+static int ignis__decode_split(const ignis__op *op, const ignis__attention *p, int64_t blocks_per_split)
+{
+    int64_t wanted = 2 * (int64_t)op->work.device->info.multiprocessors / (blocks_per_split ? blocks_per_split : 1), split;
+    split = wanted > 1 ? ((int64_t)p->sk + wanted - 1) / wanted : p->sk;
+    return (int)((split + 63) / 64 * 64);
+}
+
+IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads)
+{
+    static const char call[] = "ignis_decode_sdpa";
+    static const ignis__builtin kernels[5] = {IGNIS__BUILTIN_SDPA_DECODE_1, IGNIS__BUILTIN_SDPA_DECODE_1, IGNIS__BUILTIN_SDPA_DECODE_2,
+                                              IGNIS__BUILTIN_SDPA_DECODE_4, IGNIS__BUILTIN_SDPA_DECODE_4};
+    static const int at_a_time[5] = {1, 1, 2, 4, 4}; /* query heads that a block does: it reads the keys once for all of them */
+    ignis__attention p;
+    ignis__op op;
+    ignis__array *out;
+    ignis__address scratch;
+    ignis_tensor inputs[3];
+    int64_t passes;
+    int group, split, splits, head_dim = 64;
+    char define[32];
+    void *params[3];
+    inputs[0] = q;
+    inputs[1] = k;
+    inputs[2] = v;
+    if (!ignis__op_begin(&op, call, 3, inputs))
+        return ignis__no_tensor();
+    memset(&p, 0, sizeof p);
+    if (num_heads < 1) {
+        op.ok = false;
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "num_heads is %d, below 1", num_heads);
+    }
+    op.ok = op.ok && ignis__attention_sizes(&op, num_heads, 0, &p);
+    if (op.ok && p.batches > 0 && (p.sq != 1 || p.sk < 1)) {
+        op.ok = false;
+        ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "q is %s, k is %s; one query and at least one key are needed",
+                    ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
+    }
+    out = ignis__op_new_like(&op, op.in[0]);
+    ignis__attention_operands(&op, out, &p);
+    if (op.ok && p.batches > 0) {
+        while (head_dim < p.head_dim)
+            head_dim *= 2;
+        snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d", head_dim);
+        group = p.heads / p.kv_heads;
+        group = group < 4 ? group : 4;
+        passes = (p.heads / p.kv_heads + at_a_time[group] - 1) / at_a_time[group];
+        split = ignis__decode_split(&op, &p, passes * p.kv_heads * p.batches);
+        splits = (p.sk + split - 1) / split;
+        scratch = ignis__op_write(
+            &op, ignis__op_new_row(&op, (int64_t)p.batches * p.heads * splits * (p.head_dim + 2), ignis__wide_dtype(out->dtype)));
+        params[0] = &p;
+        params[1] = &scratch;
+        params[2] = &split;
+        ignis__op_launch(&op, kernels[group], out->dtype, define, splits, passes * p.kv_heads, p.batches, 256, 1, 0, params);
+        params[2] = &splits;
+        ignis__op_launch(&op, IGNIS__BUILTIN_SDPA_DECODE_COMBINE, out->dtype, define, (int64_t)p.batches * p.heads, 1, 1, 128, 1, 0,
+                         params);
+    }
+    return ignis__op_end(&op, out, NULL);
+}
+
+/* ===============================================================================================================
+   >>optim - optimizers: all parameters of one element type in one launch, state and schedule on the device.
+   =============================================================================================================== */
+
+/*  A row of the table that the kernels read; kernels/optim.cu has the same. */
+typedef struct ignis__optim_row {
+    ignis__address data, grad, first, second, master;
+    int64_t count, first_block;
+    double decay;
+} ignis__optim_row;
+
+enum { /* the state in device memory; kernels/optim.cu has the same */
+       IGNIS__OPTIM_BASE_LR,
+       IGNIS__OPTIM_CLIP_NEXT,
+       IGNIS__OPTIM_NORM,
+       IGNIS__OPTIM_STEP,
+       IGNIS__OPTIM_CLIP,
+       IGNIS__OPTIM_LR,
+       IGNIS__OPTIM_STATES = 8
+};
+
+#define IGNIS__OPTIM_CHUNK 8192 /* elements of a block */
+#define IGNIS__OPTIM_BATCH 60   /* rows that one launch carries to the table */
+
+typedef struct ignis__optim_batch {
+    ignis__optim_row rows[IGNIS__OPTIM_BATCH];
+} ignis__optim_batch;
+
+typedef struct ignis__parameter {
+    ignis__tensor *tensor; /* held */
+    ignis__array *data;    /* claimed, as are these; null without */
+    ignis__array *first, *second, *master;
+    double decay;
+} ignis__parameter;
+
+typedef struct ignis__optimizer {
+    ignis__slot slot; /* first; its lock guards the rest */
+    ignis__device *device;
+    bool adamw, no_master, zero_grad;
+    double lr, beta1, beta2, eps, weight_decay, momentum;
+    ignis_schedule_desc schedule;
+    ignis__parameter *parameters;
+    int count, capacity;
+    ignis__array *state;    /* f64; claimed */
+    ignis__array *table;    /* rows, as bytes; claimed, null before the first step */
+    ignis__optim_row *rows; /* what the table holds, in the order of element types */
+    int row_count;
+    int rows_of[IGNIS_DTYPE_COUNT];
+    int64_t blocks_of[IGNIS_DTYPE_COUNT];
+} ignis__optimizer;
+
+static ignis__pool ignis__optimizers = {sizeof(ignis__optimizer), IGNIS__KIND_OPTIMIZER, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
+{
+    if (*array)
+        ignis__array_unclaim(call, *array);
+    *array = NULL;
+}
+
+static void ignis__parameter_end(const char *call, ignis__parameter *parameter)
+{
+    ignis__optimizer_unclaim(call, &parameter->data);
+    ignis__optimizer_unclaim(call, &parameter->first);
+    ignis__optimizer_unclaim(call, &parameter->second);
+    ignis__optimizer_unclaim(call, &parameter->master);
+    if (parameter->tensor)
+        ignis__tensor_drop(call, parameter->tensor);
+    parameter->tensor = NULL;
+}
+
+static void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
+{
+    int i;
+    if (!ignis__pool_drop(optimizer))
+        return;
+    for (i = 0; i < optimizer->count; i++)
+        ignis__parameter_end(call, &optimizer->parameters[i]);
+    ignis__optimizer_unclaim(call, &optimizer->state);
+    ignis__optimizer_unclaim(call, &optimizer->table);
+    ignis__free(optimizer->parameters);
+    ignis__free(optimizer->rows);
+    ignis__pool_give(&ignis__optimizers, optimizer);
+}
+
+static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer handle)
+{
+    ignis__optimizer *optimizer;
+    if (!ignis__enter(call))
+        return NULL;
+    optimizer = (ignis__optimizer *)ignis__pool_hold(&ignis__optimizers, handle.id);
+    if (!optimizer)
+        ignis__fail_stale(call, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED, IGNIS__KIND_OPTIMIZER, handle.id);
+    return optimizer;
+}
+
+/*  A new array that belongs to the optimizer, like one that is given but of another dtype: zero. */
+static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype, ignis__array **claimed)
+{
+    ignis_array made = ignis__array_create_like(call, like, dtype);
+    ignis__array *array;
+    if (!made.id)
+        return false;
+    if (ignis__array_set_zero(call, made) != IGNIS_OK) {
+        ignis__array_discard(call, &made);
+        return false;
+    }
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    ignis__array_claim(array);
+    ignis__array_drop(call, array);
+    *claimed = array;
+    return true;
+}
+
+/* --- making one ------------------------------------------------------------------------------------------------------ */
+
+/*  The state of a new optimizer, on the thread's current device. */
+static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer)
+{
+    double state[IGNIS__OPTIM_STATES];
+    ignis_array_desc desc;
+    ignis_array made;
+    ignis__array *array;
+    bool ok;
+    memset(&desc, 0, sizeof desc);
+    memset(state, 0, sizeof state);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = IGNIS__OPTIM_STATES;
+    desc.dtype = IGNIS_F64;
+    desc.tag = "optimizer";
+    made = ignis__array_create(call, &desc);
+    if (!made.id)
+        return false;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    state[IGNIS__OPTIM_BASE_LR] = optimizer->lr;
+    state[IGNIS__OPTIM_CLIP_NEXT] = state[IGNIS__OPTIM_CLIP] = 1;
+    ok = ignis__array_from_host(call, array, state, IGNIS_F64) == IGNIS_OK;
+    if (ok) {
+        ignis__array_claim(array);
+        optimizer->state = array;
+        optimizer->device = array->storage->device;
+    } else {
+        ignis__array_discard(call, &made);
+    }
+    ignis__array_drop(call, array);
+    return ok;
+}
+
+static bool ignis__optimizer_number(const char *call, const char *name, double value, double low, double below)
+{
+    if (value >= low && value < below)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is %g, outside %g to below %g", name, value, low, below);
+    return false;
+}
+
+static double ignis__default(double value, double otherwise) { return value == 0 ? otherwise : value; }
+
+/*  Checks what all optimizers have in common, and makes one from a filled template. */
+static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__optimizer *given)
+{
+    ignis_optimizer handle = IGNIS__ZERO;
+    const ignis_schedule_desc *schedule = &given->schedule;
+    const double no_limit = 1e300;
+    ignis__optimizer *optimizer;
+    ignis__slot slot;
+    if (!ignis__optimizer_number(call, "lr", given->lr, 0, no_limit) || !ignis__optimizer_number(call, "beta1", given->beta1, 0, 1) ||
+        !ignis__optimizer_number(call, "beta2", given->beta2, 0, 1) || !ignis__optimizer_number(call, "eps", given->eps, 0, no_limit) ||
+        !ignis__optimizer_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
+        !ignis__optimizer_number(call, "momentum", given->momentum, 0, no_limit) ||
+        !ignis__optimizer_number(call, "schedule.floor", schedule->floor, 0, no_limit) ||
+        !ignis__optimizer_number(call, "schedule.warmup", (double)schedule->warmup, 0, no_limit))
+        return handle;
+    if ((int)schedule->kind < IGNIS_SCHEDULE_CONSTANT || schedule->kind > IGNIS_SCHEDULE_LINEAR) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no schedule %d; IGNIS_SCHEDULE_CONSTANT to _LINEAR are 0 to 2",
+                    (int)schedule->kind);
+        return handle;
+    }
+    if (schedule->kind != IGNIS_SCHEDULE_CONSTANT && schedule->total <= schedule->warmup) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "schedule.total is %lld, which is not above schedule.warmup, %lld",
+                    (long long)schedule->total, (long long)schedule->warmup);
+        return handle;
+    }
+    optimizer = (ignis__optimizer *)ignis__pool_take(&ignis__optimizers);
+    if (!optimizer) {
+        ignis__fail_host_memory(call, sizeof *optimizer);
+        return handle;
+    }
+    slot = optimizer->slot;
+    *optimizer = *given;
+    optimizer->slot = slot;
+    if (!ignis__optimizer_start(call, optimizer)) {
+        ignis__pool_give(&ignis__optimizers, optimizer);
+        return handle;
+    }
+    handle.id = ignis__pool_publish(&ignis__optimizers, optimizer);
+    return handle;
+}
+
+IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
+{
+    static const char call[] = "ignis_adamw";
+    ignis_optimizer none = IGNIS__ZERO;
+    ignis_adamw_desc d;
+    ignis__optimizer given;
+    if (!ignis__enter(call))
+        return none;
+    memset(&d, 0, sizeof d);
+    memset(&given, 0, sizeof given);
+    if (desc)
+        d = *desc;
+    given.adamw = true;
+    given.no_master = d.no_master;
+    given.zero_grad = d.zero_grad;
+    given.lr = ignis__default(d.lr, 1e-3);
+    given.beta1 = ignis__default(d.beta1, 0.9);
+    given.beta2 = ignis__default(d.beta2, 0.999);
+    given.eps = ignis__default(d.eps, 1e-8);
+    given.weight_decay = d.weight_decay;
+    given.schedule = d.schedule;
+    return ignis__optimizer_make(call, &given);
+}
+
+IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
+{
+    static const char call[] = "ignis_sgd";
+    ignis_optimizer none = IGNIS__ZERO;
+    ignis_sgd_desc d;
+    ignis__optimizer given;
+    if (!ignis__enter(call))
+        return none;
+    memset(&d, 0, sizeof d);
+    memset(&given, 0, sizeof given);
+    if (desc)
+        d = *desc;
+    given.no_master = d.no_master;
+    given.zero_grad = d.zero_grad;
+    given.lr = ignis__default(d.lr, 1e-3);
+    given.momentum = d.momentum;
+    given.weight_decay = d.weight_decay;
+    given.schedule = d.schedule;
+    return ignis__optimizer_make(call, &given);
+}
+
+IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
+{
+    static const char call[] = "ignis_optimizer_free";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    bool live;
+    if (!optimizer)
+        return ignis__failed();
+    ignis__mutex_lock(&optimizer->slot.lock);
+    live = ignis__pool_live(optimizer);
+    if (live)
+        ignis__pool_kill(optimizer);
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    if (live)
+        (void)ignis__pool_drop(optimizer); /* the handle's own hold; this call still has one */
+    ignis__optimizer_drop(call, optimizer);
+    return live ? IGNIS_OK : ignis__fail(IGNIS_DIAG_OPTIMIZER_FREED, call, "another thread has freed the optimizer");
+}
+
+/*  Ends every optimizer; for ignis_shutdown, before tensors end. */
+static void ignis__optimizers_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__optimizers.count);
+    for (index = 0; index < count; index++) {
+        ignis__optimizer *optimizer = (ignis__optimizer *)ignis__pool_hold_slot(&ignis__optimizers, index, 0);
+        if (!optimizer)
+            continue;
+        ignis__pool_kill(optimizer);
+        (void)ignis__pool_drop(optimizer);
+        ignis__optimizer_drop(call, optimizer);
+    }
+}
+
+/* --- parameters ------------------------------------------------------------------------------------------------------ */
+
+static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, const ignis__tensor *tensor)
+{
+    int i;
+    if (!tensor->leaf || !tensor->requires_grad) {
+        ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
+                    tensor->leaf ? "requires no gradient" : "is the result of an operation");
+        return false;
+    }
+    if (tensor->device != optimizer->device) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the tensor is on device %d, the optimizer is on device %d",
+                    (int)(tensor->device - ignis__devices), (int)(optimizer->device - ignis__devices));
+        return false;
+    }
+    for (i = 0; i < optimizer->count; i++) {
+        if (optimizer->parameters[i].tensor == tensor) {
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, was added already, as parameter %d",
+                        ignis__shape_write(&tensor->shape).text, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  Room for one more parameter. */
+static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
+{
+    int wanted = optimizer->capacity ? 2 * optimizer->capacity : 16;
+    ignis__parameter *parameters;
+    ignis__optim_row *rows;
+    if (optimizer->count < optimizer->capacity)
+        return true;
+    parameters = (ignis__parameter *)ignis__alloc(sizeof *parameters * (size_t)wanted);
+    rows = (ignis__optim_row *)ignis__alloc(sizeof *rows * (size_t)wanted);
+    if (!parameters || !rows) {
+        ignis__free(parameters);
+        ignis__free(rows);
+        ignis__fail_host_memory(call, (sizeof *parameters + sizeof *rows) * (size_t)wanted);
+        return false;
+    }
+    memset(parameters, 0, sizeof *parameters * (size_t)wanted);
+    if (optimizer->count)
+        memcpy(parameters, optimizer->parameters, sizeof *parameters * (size_t)optimizer->count);
+    ignis__free(optimizer->parameters);
+    ignis__free(optimizer->rows);
+    optimizer->parameters = parameters;
+    optimizer->rows = rows;
+    optimizer->row_count = 0;
+    optimizer->capacity = wanted;
+    ignis__optimizer_unclaim(call, &optimizer->table); /* made anew, larger, at the next step */
+    return true;
+}
+
+/*  Takes a tensor in; what the parameter has got by the time of a failure is the caller's to end. */
+static bool ignis__parameter_start(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
+{
+    ignis_dtype dtype = parameter->tensor->dtype, wide = dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
+    ignis__array *data = ignis__tensor_array(call, parameter->tensor);
+    bool ok;
+    if (!data)
+        return false;
+    ignis__array_claim(data);
+    parameter->data = data;
+    ignis__array_drop(call, data);
+    ok = (!optimizer->adamw && optimizer->momentum == 0) || ignis__optimizer_array(call, data, wide, &parameter->first);
+    ok = ok && (!optimizer->adamw || ignis__optimizer_array(call, data, wide, &parameter->second));
+    if (ok && dtype != wide && !optimizer->no_master)
+        ok = ignis__optimizer_array(call, data, wide, &parameter->master) && ignis__array_convert(call, parameter->master, data);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor tensor, bool decay)
+{
+    static const char call[] = "ignis_optimizer_add";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis__parameter *parameter;
+    ignis__tensor *held;
+    bool ok;
+    if (!optimizer)
+        return ignis__failed();
+    held = ignis__tensor_hold(call, tensor);
+    if (!held) {
+        ignis__optimizer_drop(call, optimizer);
+        return ignis__failed();
+    }
+    ignis__mutex_lock(&optimizer->slot.lock);
+    ok = ignis__parameter_check(call, optimizer, held) && ignis__optimizer_grow(call, optimizer);
+    if (ok) {
+        parameter = &optimizer->parameters[optimizer->count];
+        memset(parameter, 0, sizeof *parameter);
+        parameter->tensor = held;
+        parameter->decay = decay ? optimizer->weight_decay : 0;
+        held = NULL;
+        ok = ignis__parameter_start(call, optimizer, parameter);
+        if (ok)
+            optimizer->count++;
+        else
+            ignis__parameter_end(call, parameter);
+    }
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    if (held)
+        ignis__tensor_drop(call, held);
+    ignis__optimizer_drop(call, optimizer);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/* --- the table ------------------------------------------------------------------------------------------------------- */
+
+/*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
+static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter *parameter, ignis__optim_row *row, bool *ok)
+{
+    ignis__array *grad = NULL;
+    memset(row, 0, sizeof *row);
+    ignis__mutex_lock(&parameter->tensor->slot.lock);
+    if (parameter->tensor->grad)
+        grad = (ignis__array *)ignis__pool_hold(&ignis__arrays, parameter->tensor->grad->slot.handle);
+    ignis__mutex_unlock(&parameter->tensor->slot.lock);
+    if (!grad)
+        return false;
+    row->count = parameter->data->numel;
+    row->decay = parameter->decay;
+    *ok = ignis__work_read(work, grad, &row->grad) && ignis__work_read(work, parameter->data, &row->data) &&
+          (!parameter->first || ignis__work_write(work, parameter->first, &row->first)) &&
+          (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&
+          (!parameter->master || ignis__work_write(work, parameter->master, &row->master));
+    ignis__array_drop(work->call, grad); /* the tensor has it, and keeps its memory */
+    return *ok && row->count > 0;
+}
+
+/*  Writes the rows that have changed since the last time to the table. They travel as parameters of a kernel, so nothing of the host's
+    needs to stay, and a CUDA graph can hold the launch. */
+static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
+{
+    unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_TABLE, dtype), *params[3];
+    ignis__optim_batch batch;
+    ignis__address table;
+    int at, some;
+    bool ok = function && ignis__work_write(work, optimizer->table, &table);
+    params[0] = &table;
+    params[1] = &batch;
+    params[2] = &some;
+    for (at = 0; ok && at < count; at += some) {
+        some = count - at < IGNIS__OPTIM_BATCH ? count - at : IGNIS__OPTIM_BATCH;
+        memset(&batch, 0, sizeof batch);
+        memcpy(batch.rows, optimizer->rows + at, sizeof *optimizer->rows * (size_t)some);
+        ok = ignis__launch(work, function, grid, block, 0, params);
+        table += sizeof *optimizer->rows * (uint64_t)some;
+    }
+    return ok;
+}
+
+static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer)
+{
+    ignis_array_desc desc;
+    ignis_array made;
+    if (optimizer->table)
+        return true;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = (int64_t)sizeof *optimizer->rows * optimizer->capacity;
+    desc.dtype = IGNIS_U8;
+    desc.device = optimizer->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(optimizer->device - ignis__devices);
+    desc.tag = "optimizer";
+    made = ignis__array_create(call, &desc);
+    if (!made.id)
+        return false;
+    optimizer->table = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    ignis__array_claim(optimizer->table);
+    ignis__array_drop(call, optimizer->table);
+    optimizer->row_count = 0;
+    return true;
+}
+
+/*  Brings the table up to date: the parameters that have a gradient, ordered by element type. */
+static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *optimizer)
+{
+    ignis_dtype dtype, some = IGNIS_F32;
+    ignis__optim_row row;
+    int i, count = 0;
+    bool ok = ignis__optimizer_table(work->call, optimizer), changed = false;
+    memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
+    memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
+    for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
+        for (i = 0; ok && i < optimizer->count; i++) {
+            if (optimizer->parameters[i].tensor->dtype != dtype || !ignis__parameter_row(work, &optimizer->parameters[i], &row, &ok))
+                continue;
+            row.first_block = optimizer->blocks_of[dtype];
+            optimizer->blocks_of[dtype] += (row.count + IGNIS__OPTIM_CHUNK - 1) / IGNIS__OPTIM_CHUNK;
+            optimizer->rows_of[dtype]++;
+            changed = changed || count >= optimizer->row_count || memcmp(&row, &optimizer->rows[count], sizeof row) != 0;
+            optimizer->rows[count++] = row;
+            some = dtype;
+        }
+    }
+    ok = ok && (!changed || ignis__optimizer_write(work, optimizer, count, some));
+    optimizer->row_count = ok ? count : 0; /* 0: written again the next time */
+    return ok;
+}
+
+/*  Launches a kernel for the rows of every element type. params are its own; those at table_at and the one after become the rows and their count;
+    where squares is not null it is set to its first block's. */
+static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin, int table_at,
+                                    void **params, ignis__address *squares)
+{
+    unsigned grid[3] = {1, 1, 1}, block[3] = {256, 1, 1};
+    ignis__address table;
+    ignis_dtype dtype;
+    void *function;
+    int count;
+    bool ok = ignis__work_write(work, optimizer->table, &table);
+    params[table_at] = &table;
+    params[table_at + 1] = &count;
+    for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
+        count = optimizer->rows_of[dtype];
+        if (!count)
+            continue;
+        ok = optimizer->blocks_of[dtype] <= INT32_MAX;
+        if (!ok) {
+            ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "the parameters are more than one launch can cover");
+            break;
+        }
+        grid[0] = (unsigned)optimizer->blocks_of[dtype];
+        function = ignis__builtin_get(work->call, work->device, builtin, dtype);
+        ok = function && ignis__launch(work, function, grid, block, 0, params);
+        table += sizeof *optimizer->rows * (uint64_t)count;
+        if (squares)
+            *squares += sizeof(double) * (uint64_t)optimizer->blocks_of[dtype];
+    }
+    params[table_at] = params[table_at + 1] = NULL;
+    return ok;
+}
+
+/*  Holds and locks an optimizer, enters its device and gathers the table. On failure nothing is held. */
+static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, ignis__work *work)
+{
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    if (!optimizer)
+        return NULL;
+    ignis__mutex_lock(&optimizer->slot.lock);
+    if (optimizer->count == 0) {
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add gives it some");
+    } else if (ignis__work_begin(call, optimizer->device, work)) {
+        if (ignis__optimizer_gather(work, optimizer))
+            return optimizer;
+        ignis__work_end(work);
+    }
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    ignis__optimizer_drop(call, optimizer);
+    return NULL;
+}
+
+static ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok)
+{
+    ignis__work_end(work);
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    ignis__optimizer_drop(work->call, optimizer);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  An element type that the step compiles anyway, for the kernels that do not care. */
+static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
+{
+    ignis_dtype dtype = IGNIS_F16;
+    while (dtype < IGNIS_F64 && !optimizer->rows_of[dtype])
+        dtype = (ignis_dtype)(dtype + 1);
+    return dtype;
+}
+
+/* --- step, clipping, zero -------------------------------------------------------------------------------------------- */
+
+static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
+{
+    unsigned one[3] = {1, 1, 1};
+    int schedule = (int)optimizer->schedule.kind;
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer)),
+         *params[7];
+    params[0] = state;
+    params[1] = &optimizer->beta1;
+    params[2] = &optimizer->beta2;
+    params[3] = &schedule;
+    params[4] = &optimizer->schedule.warmup;
+    params[5] = &optimizer->schedule.total;
+    params[6] = &optimizer->schedule.floor;
+    return function && ignis__launch(work, function, one, one, 0, params);
+}
+
+IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
+{
+    ignis__work work;
+    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, &work);
+    ignis__address state;
+    void *params[7];
+    int zero_grad;
+    bool ok;
+    if (!optimizer)
+        return ignis__failed();
+    zero_grad = optimizer->zero_grad;
+    params[2] = &state;
+    params[3] = optimizer->adamw ? &optimizer->beta1 : &optimizer->momentum;
+    params[4] = optimizer->adamw ? (void *)&optimizer->beta2 : (void *)&zero_grad;
+    params[5] = &optimizer->eps;
+    params[6] = &zero_grad;
+    ok = optimizer->row_count == 0 ||
+         (ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
+          ignis__optimizer_launch(&work, optimizer, optimizer->adamw ? IGNIS__BUILTIN_ADAMW : IGNIS__BUILTIN_SGD, 0, params, NULL));
+    return ignis__optimizer_end(optimizer, &work, ok);
+}
+
+IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
+{
+    ignis__work work;
+    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, &work);
+    void *params[2];
+    if (!optimizer)
+        return ignis__failed();
+    return ignis__optimizer_end(optimizer, &work, ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_ZERO, 0, params, NULL));
+}
+
+IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)
+{
+    static const char call[] = "ignis_clip_grad_norm";
+    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
+    ignis__work work;
+    ignis__optimizer *optimizer;
+    ignis__storage *storage;
+    ignis__address state, squares, at;
+    uint64_t base;
+    int64_t blocks = 0;
+    int dtype;
+    void *params[4], *function;
+    bool ok;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!(max_norm > 0))
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "max_norm is %g, which is not above 0", max_norm);
+    optimizer = ignis__optimizer_begin(call, handle, &work);
+    if (!optimizer)
+        return ignis__failed();
+    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
+        blocks += optimizer->blocks_of[dtype];
+    storage = blocks ? ignis__storage_make(call, work.device, blocks * (int64_t)sizeof(double)) : NULL;
+    ok = blocks == 0;
+    if (storage && ignis__storage_use(call, storage, work.device, work.stream, &base)) {
+        squares = at = base;
+        params[0] = &at;
+        ok = ignis__work_write(&work, optimizer->state, &state) &&
+             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, params, &at);
+        function = ok ? ignis__builtin_get(call, work.device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer)) : NULL;
+        params[0] = &state;
+        params[1] = &squares;
+        params[2] = &blocks;
+        params[3] = &max_norm;
+        ok = function && ignis__launch(&work, function, one, block, 0, params);
+    }
+    if (storage)
+        ignis__storage_drop(call, storage);
+    return ignis__optimizer_end(optimizer, &work, ok);
+}
+
+/* --- looking at and changing the state ------------------------------------------------------------------------------- */
+
+IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer handle, double lr)
+{
+    static const char call[] = "ignis_optimizer_set_lr";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis_array view = IGNIS__ZERO;
+    ignis__array *array;
+    ignis_shape one;
+    bool ok;
+    if (!optimizer)
+        return ignis__failed();
+    memset(&one, 0, sizeof one);
+    one.ndim = 1;
+    one.dim[0] = 1;
+    ok = ignis__optimizer_number(call, "lr", lr, 0, 1e300);
+    if (ok)
+        view = ignis__array_view(call, optimizer->state, &one, 1, IGNIS__OPTIM_BASE_LR * (int64_t)sizeof(double));
+    ok = view.id != 0;
+    if (ok) {
+        array = (ignis__array *)ignis__pool_hold(&ignis__arrays, view.id);
+        ok = ignis__array_from_host(call, array, &lr, IGNIS_F64) == IGNIS_OK;
+        ignis__array_discard(call, &view);
+        ignis__array_drop(call, array);
+    }
+    ignis__optimizer_drop(call, optimizer);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer handle, ignis_optimizer_info *info)
+{
+    static const char call[] = "ignis_optimizer_query";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    double state[IGNIS__OPTIM_STATES];
+    ignis_status status;
+    if (!optimizer)
+        return ignis__failed();
+    if (!info) {
+        status = ignis__fail_null(call, "info");
+    } else {
+        memset(info, 0, sizeof *info);
+        status = ignis__array_to_host(call, optimizer->state, state, IGNIS_F64);
+        if (status == IGNIS_OK) {
+            info->step = (int64_t)state[IGNIS__OPTIM_STEP];
+            info->lr = state[IGNIS__OPTIM_LR];
+            info->grad_norm = state[IGNIS__OPTIM_NORM];
+            ignis__mutex_lock(&optimizer->slot.lock);
+            info->parameters = optimizer->count;
+            ignis__mutex_unlock(&optimizer->slot.lock);
+        }
+    }
+    ignis__optimizer_drop(call, optimizer);
+    return status;
+}
+
+IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int parameter, ignis_optimizer_part part)
+{
+    static const char call[] = "ignis_optimizer_state";
+    ignis_array none = IGNIS__ZERO;
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    const ignis__parameter *p;
+    const ignis__array *array = NULL;
+    if (!optimizer)
+        return none;
+    ignis__mutex_lock(&optimizer->slot.lock);
+    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_MASTER) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _MASTER are 0 to 3", (int)part);
+    } else if (part == IGNIS_OPTIMIZER_SELF) {
+        array = optimizer->state;
+    } else if (parameter < 0 || parameter >= optimizer->count) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "parameter is %d, outside 0 to %d", parameter, optimizer->count - 1);
+    } else {
+        p = &optimizer->parameters[parameter];
+        array = part == IGNIS_OPTIMIZER_FIRST ? p->first : part == IGNIS_OPTIMIZER_SECOND ? p->second : p->master;
+    }
+    if (array)
+        none.id = array->slot.handle;
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    ignis__optimizer_drop(call, optimizer);
+    return none;
+}
+
+/* ===============================================================================================================
+   >>graph - CUDA graphs: capture and replay.
+   =============================================================================================================== */
+
+typedef struct ignis__graph {
+    ignis__slot slot;
+    void *exec; /* CUgraphExec */
+    ignis__capture *capture;
+} ignis__graph;
+
+static ignis__pool ignis__graphs = {sizeof(ignis__graph), IGNIS__KIND_GRAPH, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+/*  Gives up what a capture holds: the arrays it used, and the memory that it took, which goes to Ignis' own stream. The device is entered and
+    idle. */
+static void ignis__capture_end(const char *call, ignis__capture *capture)
+{
+    ignis__memory_forget_stream(capture->device, capture);
+    while (capture->held) {
+        ignis__held_storage *held = capture->held;
+        capture->held = held->next;
+        ignis__storage_drop(call, held->storage);
+        ignis__free(held);
+    }
+    ignis__free(capture);
+}
+
+IGNIS_API ignis_status ignis_graph_begin(void)
+{
+    static const char call[] = "ignis_graph_begin";
+    ignis__binding binding;
+    ignis__device *device;
+    ignis__capture *capture;
+    bool ok;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (ignis__capturing())
+        return ignis__fail(IGNIS_DIAG_CAPTURE_STATE, call, "this thread captures already; call ignis_graph_end first");
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return ignis__failed();
+    capture = (ignis__capture *)ignis__alloc(sizeof *capture);
+    ok = capture != NULL;
+    if (!ok)
+        ignis__fail_host_memory(call, sizeof *capture);
+    if (ok) {
+        capture->device = device;
+        capture->stream = ignis__stream_now(device);
+        /* Idle streams need no events between them during the capture. Relaxed: the allocator may ask the driver for memory. */
+        ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()) &&
+             !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED));
+    }
+    if (ok)
+        ignis__this_thread.capture = capture;
+    else
+        ignis__free(capture);
+    ignis__device_leave(&binding);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_graph ignis_graph_end(void)
+{
+    static const char call[] = "ignis_graph_end";
+    ignis_graph handle = IGNIS__ZERO;
+    ignis__capture *capture;
+    ignis__graph *graph = NULL;
+    ignis__binding binding;
+    void *captured = NULL, *exec = NULL;
+    bool ok;
+    if (!ignis__enter(call))
+        return handle;
+    capture = ignis__capturing();
+    if (!capture) {
+        ignis__fail(IGNIS_DIAG_CAPTURE_STATE, call, "this thread captures nothing; call ignis_graph_begin first");
+        return handle;
+    }
+    ignis__this_thread.capture = NULL;
+    if (!ignis__device_enter(call, capture->device, &binding))
+        return handle; /* the device is lost, and what the capture holds with it */
+    ok = !IGNIS__CUDA_FAILED(call, capture->device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
+         !IGNIS__CUDA_FAILED(call, capture->device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
+    if (captured)
+        (void)IGNIS__CUDA(cuGraphDestroy, (captured));
+    if (ok && (graph = (ignis__graph *)ignis__pool_take(&ignis__graphs)) == NULL) {
+        ignis__fail_host_memory(call, sizeof *graph);
+        (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
+        ok = false;
+    }
+    if (ok) {
+        graph->exec = exec;
+        graph->capture = capture;
+        handle.id = ignis__pool_publish(&ignis__graphs, graph);
+    } else {
+        ignis__capture_end(call, capture);
+    }
+    ignis__device_leave(&binding);
+    return handle;
+}
+
+static ignis__graph *ignis__graph_hold(const char *call, ignis_graph handle)
+{
+    ignis__graph *graph;
+    if (!ignis__enter(call))
+        return NULL;
+    graph = (ignis__graph *)ignis__pool_hold(&ignis__graphs, handle.id);
+    if (!graph)
+        ignis__fail_stale(call, "graph", IGNIS_DIAG_GRAPH_FREED, IGNIS__KIND_GRAPH, handle.id);
+    return graph;
+}
+
+static void ignis__graph_drop(const char *call, ignis__graph *graph)
+{
+    ignis__device *device = graph->capture->device;
+    ignis__binding binding;
+    if (!ignis__pool_drop(graph))
+        return;
+    if (!ignis__atomic_load(&device->lost) && ignis__device_enter(call, device, &binding)) {
+        (void)IGNIS__CUDA(cuCtxSynchronize, ());
+        (void)IGNIS__CUDA(cuGraphExecDestroy, (graph->exec));
+        ignis__capture_end(call, graph->capture);
+        ignis__device_leave(&binding);
+    }
+    ignis__pool_give(&ignis__graphs, graph);
+}
+
+IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
+{
+    static const char call[] = "ignis_graph_launch";
+    ignis__graph *graph = ignis__graph_hold(call, handle);
+    ignis__work work;
+    ignis__device *device;
+    bool ok = false;
+    if (!graph)
+        return ignis__failed();
+    device = graph->capture->device;
+    if (ignis__thread_now()->device != (int)(device - ignis__devices))
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current", (int)(device - ignis__devices),
+                    ignis__thread_now()->device);
+    else if (ignis__work_begin(call, device, &work)) {
+        ok = !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
+        ignis__work_end(&work);
+    }
+    ignis__graph_drop(call, graph);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+static bool ignis__graph_kill(ignis__graph *graph)
+{
+    bool live;
+    ignis__mutex_lock(&graph->slot.lock);
+    live = ignis__pool_live(graph);
+    if (live)
+        ignis__pool_kill(graph);
+    ignis__mutex_unlock(&graph->slot.lock);
+    if (live)
+        ignis__pool_drop(graph); /* the handle's own hold; the caller still has one */
+    return live;
+}
+
+IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
+{
+    static const char call[] = "ignis_graph_free";
+    ignis__graph *graph = ignis__graph_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    if (!graph)
+        return ignis__failed();
+    if (ignis__capture_refuses(call))
+        status = ignis__failed();
+    else if (!ignis__graph_kill(graph))
+        status = ignis__fail(IGNIS_DIAG_GRAPH_FREED, call, "another thread has freed the graph");
+    ignis__graph_drop(call, graph);
+    return status;
+}
+
+static void ignis__graphs_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__graphs.count);
+    if (ignis__capturing()) { /* left open: end it, so that the stream can be used and the memory goes */
+        ignis_graph open = ignis_graph_end();
+        if (open.id)
+            ignis_graph_free(open);
+    }
+    for (index = 0; index < count; index++) {
+        ignis__graph *graph = (ignis__graph *)ignis__pool_hold_slot(&ignis__graphs, index, 0);
+        if (!graph)
+            continue;
+        ignis__graph_kill(graph);
+        ignis__graph_drop(call, graph);
+    }
+}
+
+/* ===============================================================================================================
+   >>storage - safetensors files, read and written.
+   =============================================================================================================== */
+
+/*  A file is the length of its header as 8 bytes, little-endian; the header, JSON; the data of all tensors, little-endian, row by row:
+        {"__metadata__": {"key": "text", ...}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
+    Offsets count from the end of the header. No byte of the data belongs to two tensors, and none to no tensor.
+    github.com/huggingface/safetensors is the reference. */
+
+#define IGNIS__HEADER_LIMIT 100000000 /* bytes, as in the reference */
+
+/*  Every dtype of the format, in the reference's order of alignment: files are written from the last to the first. */
+static const struct {
+    const char *name;
+    int bits;
+    ignis_dtype dtype; /* 0: Ignis has none like it */
+} ignis__stored_types[] = {
+    {"BOOL", 8, IGNIS_DTYPE_DEFAULT},
+    {"F4", 4, IGNIS_DTYPE_DEFAULT},
+    {"F6_E2M3", 6, IGNIS_DTYPE_DEFAULT},
+    {"F6_E3M2", 6, IGNIS_DTYPE_DEFAULT},
+    {"U8", 8, IGNIS_U8},
+    {"I8", 8, IGNIS_DTYPE_DEFAULT},
+    {"F8_E5M2", 8, IGNIS_DTYPE_DEFAULT},
+    {"F8_E4M3", 8, IGNIS_DTYPE_DEFAULT},
+    {"F8_E8M0", 8, IGNIS_DTYPE_DEFAULT},
+    {"F8_E4M3FNUZ", 8, IGNIS_DTYPE_DEFAULT},
+    {"F8_E5M2FNUZ", 8, IGNIS_DTYPE_DEFAULT},
+    {"I16", 16, IGNIS_DTYPE_DEFAULT},
+    {"U16", 16, IGNIS_DTYPE_DEFAULT},
+    {"F16", 16, IGNIS_F16},
+    {"BF16", 16, IGNIS_BF16},
+    {"I32", 32, IGNIS_I32},
+    {"U32", 32, IGNIS_DTYPE_DEFAULT},
+    {"F32", 32, IGNIS_F32},
+    {"C64", 64, IGNIS_DTYPE_DEFAULT},
+    {"F64", 64, IGNIS_F64},
+    {"I64", 64, IGNIS_I64},
+    {"U64", 64, IGNIS_DTYPE_DEFAULT},
+};
+
+/*  One tensor of a file. */
+typedef struct ignis__stored {
+    const char *name;
+    int type; /* in ignis__stored_types */
+    ignis_shape shape;
+    int64_t begin, end; /* of its bytes in the data */
+    int index;          /* in the caller's list, when a file is written */
+} ignis__stored;
+
+/* --- text in UTF-8 and JSON -------------------------------------------------------------------------------------- */
+
+/*  Bytes of the character at the beginning of a text of `size` bytes; 0 when it is not well-formed UTF-8 (Unicode, table 3-7). */
+static int ignis__utf8_length(const char *text, size_t size)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    unsigned char low = 0x80, high = 0xBF; /* what the second byte may be */
+    int length, i;
+    if (size == 0)
+        return 0;
+    if (byte[0] < 0x80)
+        return 1;
+    if (byte[0] < 0xC2 || byte[0] > 0xF4)
+        return 0;
+    length = byte[0] < 0xE0 ? 2 : byte[0] < 0xF0 ? 3 : 4;
+    if ((size_t)length > size)
+        return 0;
+    if (byte[0] == 0xE0)
+        low = 0xA0; /* shorter forms exist */
+    else if (byte[0] == 0xED)
+        high = 0x9F; /* surrogates */
+    else if (byte[0] == 0xF0)
+        low = 0x90;
+    else if (byte[0] == 0xF4)
+        high = 0x8F; /* beyond U+10FFFF */
+    if (byte[1] < low || byte[1] > high)
+        return 0;
+    for (i = 2; i < length; i++)
+        if ((byte[i] & 0xC0) != 0x80)
+            return 0;
+    return length;
+}
+
+static bool ignis__utf8_valid(const char *text)
+{
+    size_t left = strlen(text);
+    int length;
+    for (; left > 0; text += length, left -= (size_t)length)
+        if ((length = ignis__utf8_length(text, left)) == 0)
+            return false;
+    return true;
+}
+
+/*  The longest beginning of a text, in whole characters, that fits into so many bytes. */
+static size_t ignis__utf8_cut(const char *text, size_t limit)
+{
+    size_t size = strlen(text), cut = 0, length;
+    while (cut < size && (length = (size_t)ignis__utf8_length(text + cut, size - cut)) > 0 && cut + length <= limit)
+        cut += length;
+    return cut;
+}
+
+/*  A name for a message, in a struct, so that a message can hold several: in quotes, cut, and nothing in it that a terminal obeys. */
+typedef struct ignis__name_text {
+    char text[80];
+} ignis__name_text;
+
+static ignis__name_text ignis__name_write(const char *name)
+{
+    ignis__name_text out;
+    size_t cut = ignis__utf8_cut(name, sizeof out.text - 8), i;
+    memset(&out, 0, sizeof out);
+    out.text[0] = '\'';
+    for (i = 0; i < cut; i++)
+        out.text[i + 1] = (unsigned char)name[i] < ' ' || name[i] == 0x7F ? '?' : name[i];
+    memcpy(out.text + cut + 1, name[cut] ? "...'" : "'", name[cut] ? 4 : 1);
+    return out;
+}
+
+/*  A reader of JSON. The first fault is kept, and ends it: from there on every function fails, without a step ahead. Strings are decoded
+    where they are: they become shorter, if anything. */
+typedef struct ignis__json {
+    char *start, *at, *end;
+    char fault[256]; /* "" for none */
+} ignis__json;
+
+static bool ignis__json_fail(ignis__json *json, const char *format, ...) IGNIS__PRINTF(2, 3);
+static bool ignis__json_fail(ignis__json *json, const char *format, ...)
+{
+    ignis__text text;
+    va_list args;
+    if (json->fault[0])
+        return false;
+    ignis__text_begin(&text, json->fault, sizeof json->fault);
+    ignis__text_add(&text, "at byte %lld of the header, ", (long long)(json->at - json->start));
+    va_start(args, format);
+    ignis__text_addv(&text, format, args);
+    va_end(args);
+    return false;
+}
+
+/*  The next character behind white space; 0 at the end. */
+static char ignis__json_peek(ignis__json *json)
+{
+    while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t'))
+        json->at++;
+    return json->at < json->end ? *json->at : 0;
+}
+
+static bool ignis__json_take(ignis__json *json, char wanted)
+{
+    if (json->fault[0] || ignis__json_peek(json) != wanted)
+        return false;
+    json->at++;
+    return true;
+}
+
+static bool ignis__json_expect(ignis__json *json, char wanted)
+{
+    return ignis__json_take(json, wanted) || ignis__json_fail(json, "a %c is missing", wanted);
+}
+
+/*  Whether another element follows in an object or array that ends with `close`, and steps over what is before it. *first is true behind
+    the opening bracket. */
+static bool ignis__json_more(ignis__json *json, char close, bool *first)
+{
+    bool behind_element = !*first;
+    *first = false;
+    if (json->fault[0] || ignis__json_take(json, close))
+        return false;
+    if (behind_element && !ignis__json_take(json, ','))
+        return ignis__json_fail(json, "a comma or %c is missing", close);
+    return true;
+}
+
+/*  The number of four hexadecimal digits; -1 when they are not. */
+static int ignis__json_hex(ignis__json *json)
+{
+    int value = 0, i;
+    if (json->end - json->at < 4)
+        return -1;
+    for (i = 0; i < 4; i++) {
+        char c = *json->at++;
+        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        if (digit < 0)
+            return -1;
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+/*  Writes the character that an escape, behind its backslash, stands for; the place behind it. */
+static char *ignis__json_escape(ignis__json *json, char *out)
+{
+    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+    const char *known = json->at < json->end && *json->at ? strchr(names, *json->at) : NULL;
+    int code, low;
+    if (known) {
+        json->at++;
+        *out++ = values[known - names];
+        return out;
+    }
+    if (json->at == json->end || *json->at != 'u') {
+        ignis__json_fail(json, "a backslash begins no escape");
+        return out;
+    }
+    json->at++;
+    code = ignis__json_hex(json);
+    if (code >= 0xD800 && code < 0xDC00) { /* the first half of a pair */
+        low = json->end - json->at >= 2 && json->at[0] == '\\' && json->at[1] == 'u' ? (json->at += 2, ignis__json_hex(json)) : -1;
+        code = low >= 0xDC00 && low < 0xE000 ? 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00) : -1;
+    } else if (code >= 0xDC00 && code < 0xE000) {
+        code = -1;
+    }
+    if (code < 0) {
+        ignis__json_fail(json, "\\u is not followed by the four digits of a character, or of two surrogates in their order");
+    } else if (code < 0x80) {
+        *out++ = (char)code;
+    } else if (code < 0x800) {
+        *out++ = (char)(0xC0 | code >> 6);
+        *out++ = (char)(0x80 | (code & 0x3F));
+    } else if (code < 0x10000) {
+        *out++ = (char)(0xE0 | code >> 12);
+        *out++ = (char)(0x80 | (code >> 6 & 0x3F));
+        *out++ = (char)(0x80 | (code & 0x3F));
+    } else {
+        *out++ = (char)(0xF0 | code >> 18);
+        *out++ = (char)(0x80 | (code >> 12 & 0x3F));
+        *out++ = (char)(0x80 | (code >> 6 & 0x3F));
+        *out++ = (char)(0x80 | (code & 0x3F));
+    }
+    return out;
+}
+
+/*  A string, decoded and ended with a 0; *size tells of those inside. "" after a fault. */
+static const char *ignis__json_string(ignis__json *json, size_t *size)
+{
+    char *text, *out;
+    int length;
+    *size = 0;
+    if (!ignis__json_take(json, '"')) {
+        ignis__json_fail(json, "a string is missing");
+        return "";
+    }
+    text = out = json->at;
+    while (!json->fault[0] && json->at < json->end && *json->at != '"') {
+        if (*json->at == '\\') {
+            json->at++;
+            out = ignis__json_escape(json, out);
+        } else if ((unsigned char)*json->at < ' ') {
+            ignis__json_fail(json, "a string holds the control character 0x%02x, which has to be escaped",
+                             (unsigned)(unsigned char)*json->at);
+        } else if ((length = ignis__utf8_length(json->at, (size_t)(json->end - json->at))) == 0) {
+            ignis__json_fail(json, "a string is not well-formed UTF-8");
+        } else {
+            memmove(out, json->at, (size_t)length);
+            json->at += length;
+            out += length;
+        }
+    }
+    if (json->at == json->end)
+        ignis__json_fail(json, "the header ends inside a string");
+    if (json->fault[0])
+        return "";
+    json->at++;
+    *out = 0; /* at the closing quote, or before it */
+    *size = (size_t)(out - text);
+    return text;
+}
+
+/*  A whole number that is not negative and fits 63 bits; 0 after a fault. */
+static int64_t ignis__json_count(ignis__json *json)
+{
+    int64_t value = 0;
+    const char *digits;
+    char c = ignis__json_peek(json);
+    if (c < '0' || c > '9') {
+        ignis__json_fail(json, "a whole number, not below 0, is missing");
+        return 0;
+    }
+    for (digits = json->at; json->at < json->end && *json->at >= '0' && *json->at <= '9'; json->at++) {
+        if (value > (INT64_MAX - (*json->at - '0')) / 10) {
+            ignis__json_fail(json, "a number does not fit 63 bits");
+            return 0;
+        }
+        value = value * 10 + (*json->at - '0');
+    }
+    if (json->at < json->end && (*json->at == '.' || *json->at == 'e' || *json->at == 'E'))
+        ignis__json_fail(json, "a number is not whole");
+    else if (*digits == '0' && json->at - digits > 1)
+        ignis__json_fail(json, "a number begins with 0");
+    return json->fault[0] ? 0 : value;
+}
+
+/*  Steps over the digits of a number; false when there are none. */
+static bool ignis__json_digits(ignis__json *json)
+{
+    const char *digits = json->at;
+    while (json->at < json->end && *json->at >= '0' && *json->at <= '9')
+        json->at++;
+    return json->at > digits;
+}
+
+/*  Steps over true, false, null, a number or a string. */
+static void ignis__json_skip_scalar(ignis__json *json)
+{
+    static const char *const words[] = {"true", "false", "null"};
+    char c = ignis__json_peek(json);
+    size_t size;
+    bool ok;
+    int i;
+    if (c == '"') {
+        ignis__json_string(json, &size);
+        return;
+    }
+    for (i = 0; i < IGNIS__COUNT(words); i++) {
+        size = strlen(words[i]);
+        if ((size_t)(json->end - json->at) >= size && memcmp(json->at, words[i], size) == 0) {
+            json->at += size;
+            return;
+        }
+    }
+    if (c == '-')
+        json->at++;
+    if (json->at < json->end && *json->at == '0')
+        ok = (json->at++, true);
+    else
+        ok = ignis__json_digits(json);
+    if (ok && json->at < json->end && *json->at == '.')
+        ok = (json->at++, ignis__json_digits(json));
+    if (ok && json->at < json->end && (*json->at == 'e' || *json->at == 'E')) {
+        json->at++;
+        if (json->at < json->end && (*json->at == '+' || *json->at == '-'))
+            json->at++;
+        ok = ignis__json_digits(json);
+    }
+    if (!ok)
+        ignis__json_fail(json, "there is no value");
+}
+
+#define IGNIS__JSON_DEPTH 64
+
+/*  Steps over a value of any kind. */
+static void ignis__json_skip(ignis__json *json)
+{
+    uint64_t objects = 0; /* what is open, the innermost in the lowest bit: 1 for an object, 0 for an array */
+    int depth = 0;
+    size_t size;
+    while (!json->fault[0]) {
+        char c = ignis__json_peek(json);
+        bool first = c == '{' || c == '[';
+        if (first && depth == IGNIS__JSON_DEPTH) {
+            ignis__json_fail(json, "values are nested deeper than %d", IGNIS__JSON_DEPTH);
+        } else if (first) {
+            json->at++;
+            objects = objects << 1 | (uint64_t)(c == '{');
+            depth++;
+        } else {
+            ignis__json_skip_scalar(json);
+        }
+        while (depth > 0 && !ignis__json_more(json, objects & 1 ? '}' : ']', &first)) {
+            objects >>= 1;
+            depth--;
+        }
+        if (depth == 0)
+            return;
+        if (objects & 1) {
+            ignis__json_string(json, &size);
+            ignis__json_expect(json, ':');
+        }
+    }
+}
+
+/* --- the header: read ---------------------------------------------------------------------------------------------- */
+
+/*  What is in a file. */
+typedef struct ignis__safetensors {
+    char *header; /* a copy; the names are in it */
+    ignis__stored *items;
+    int count, capacity;
+    int64_t data;    /* where the data begins in the file */
+    char fault[400]; /* why it is no safetensors file */
+} ignis__safetensors;
+
+static void ignis__safetensors_close(ignis__safetensors *file)
+{
+    ignis__free(file->items);
+    ignis__free(file->header);
+    file->items = NULL;
+    file->header = NULL;
+    file->count = file->capacity = 0;
+}
+
+/*  Bytes of a tensor; -1 when they do not fit 63 bits, or end inside a byte. As in ignis__shape_check, the product must fit without its
+    zeros, too. */
+static int64_t ignis__stored_bytes(int type, const ignis_shape *shape)
+{
+    int bits = ignis__stored_types[type].bits, i;
+    int64_t product = bits >= 8 ? bits / 8 : bits;
+    bool empty = false;
+    for (i = 0; i < shape->ndim; i++) {
+        if (shape->dim[i] == 0)
+            empty = true;
+        else if (!ignis__multiply(product, shape->dim[i], &product))
+            return -1;
+    }
+    if (empty)
+        return 0;
+    if (bits >= 8)
+        return product;
+    return product % 8 ? -1 : product / 8;
+}
+
+static void ignis__safetensors_shape(ignis__json *json, ignis_shape *shape)
+{
+    bool first = true;
+    ignis__json_expect(json, '[');
+    while (ignis__json_more(json, ']', &first)) {
+        int64_t dim = ignis__json_count(json);
+        if (shape->ndim < IGNIS_MAX_DIMS)
+            shape->dim[shape->ndim++] = dim;
+        else
+            ignis__json_fail(json, "a shape has more than %d dimensions", IGNIS_MAX_DIMS);
+    }
+    if (shape->ndim == 0)
+        shape->dim[shape->ndim++] = 1;
+}
+
+static int ignis__safetensors_type(ignis__json *json)
+{
+    size_t size;
+    const char *name = ignis__json_string(json, &size);
+    int type;
+    for (type = 0; type < IGNIS__COUNT(ignis__stored_types); type++)
+        if (strlen(ignis__stored_types[type].name) == size && memcmp(ignis__stored_types[type].name, name, size) == 0)
+            return type;
+    ignis__json_fail(json, "there is no dtype %s", ignis__name_write(name).text);
+    return 0;
+}
+
+/*  {"dtype": ..., "shape": ..., "data_offsets": ...} in any order. Other fields mean nothing to the reference, either. */
+static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
+{
+    static const char *const fields[] = {"dtype", "shape", "data_offsets"};
+    bool seen[3] = {false, false, false}, first = true;
+    int64_t bytes;
+    size_t size;
+    int field;
+    ignis__json_expect(json, '{');
+    while (ignis__json_more(json, '}', &first)) {
+        const char *key = ignis__json_string(json, &size);
+        for (field = 0; field < 3 && (strlen(fields[field]) != size || memcmp(fields[field], key, size) != 0); field++)
+            ;
+        if (field < 3 && seen[field])
+            ignis__json_fail(json, "tensor %s has two fields %s", ignis__name_write(item->name).text, fields[field]);
+        ignis__json_expect(json, ':');
+        if (field == 3) {
+            ignis__json_skip(json);
+            continue;
+        }
+        seen[field] = true;
+        if (field == 0) {
+            item->type = ignis__safetensors_type(json);
+        } else if (field == 1) {
+            ignis__safetensors_shape(json, &item->shape);
+        } else {
+            ignis__json_expect(json, '[');
+            item->begin = ignis__json_count(json);
+            ignis__json_expect(json, ',');
+            item->end = ignis__json_count(json);
+            ignis__json_expect(json, ']');
+        }
+    }
+    for (field = 0; field < 3; field++)
+        if (!seen[field])
+            ignis__json_fail(json, "tensor %s has no field %s", ignis__name_write(item->name).text, fields[field]);
+    if (json->fault[0])
+        return;
+    bytes = ignis__stored_bytes(item->type, &item->shape);
+    if (bytes < 0)
+        ignis__json_fail(json, "tensor %s, %s %s, is not a whole number of bytes that fits 63 bits", ignis__name_write(item->name).text,
+                         ignis__stored_types[item->type].name, ignis__shape_write(&item->shape).text);
+    else if (item->end < item->begin || item->end - item->begin != bytes)
+        ignis__json_fail(json, "tensor %s, %s %s, has %lld bytes, but its data_offsets are %lld and %lld",
+                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name, ignis__shape_write(&item->shape).text,
+                         (long long)bytes, (long long)item->begin, (long long)item->end);
+}
+
+/*  {"key": "text", ...}: checked, and of no other use to Ignis. */
+static void ignis__safetensors_metadata(ignis__json *json)
+{
+    bool first = true;
+    size_t size;
+    ignis__json_expect(json, '{');
+    while (ignis__json_more(json, '}', &first)) {
+        ignis__json_string(json, &size);
+        ignis__json_expect(json, ':');
+        ignis__json_string(json, &size);
+    }
+}
+
+/*  Room for one more tensor; null: no memory. */
+static ignis__stored *ignis__safetensors_add(ignis__safetensors *file)
+{
+    if (file->count == file->capacity) {
+        int capacity = file->capacity ? file->capacity * 2 : 64;
+        ignis__stored *items = (ignis__stored *)ignis__alloc((size_t)capacity * sizeof *items);
+        if (!items)
+            return NULL;
+        if (file->count)
+            memcpy(items, file->items, (size_t)file->count * sizeof *items);
+        ignis__free(file->items);
+        file->items = items;
+        file->capacity = capacity;
+    }
+    return &file->items[file->count++];
+}
+
+static int ignis__stored_by_name(const void *a, const void *b)
+{
+    return strcmp(((const ignis__stored *)a)->name, ((const ignis__stored *)b)->name);
+}
+
+static int ignis__stored_by_offset(const void *a, const void *b)
+{
+    const ignis__stored *one = (const ignis__stored *)a, *other = (const ignis__stored *)b;
+    if (one->begin != other->begin)
+        return one->begin < other->begin ? -1 : 1;
+    if (one->end != other->end)
+        return one->end < other->end ? -1 : 1;
+    return strcmp(one->name, other->name);
+}
+
+static int ignis__stored_by_type(const void *a, const void *b)
+{
+    const ignis__stored *one = (const ignis__stored *)a, *other = (const ignis__stored *)b;
+    return one->type != other->type ? other->type - one->type : strcmp(one->name, other->name);
+}
+
+static void ignis__stored_sort(ignis__stored *items, int count, int (*order)(const void *, const void *))
+{
+    if (count > 1)
+        qsort(items, (size_t)count, sizeof *items, order);
+}
+
+/*  A name that two neighbours have; null for none. */
+static const char *ignis__stored_twice(const ignis__stored *items, int count)
+{
+    int i;
+    for (i = 1; i < count; i++)
+        if (strcmp(items[i - 1].name, items[i].name) == 0)
+            return items[i].name;
+    return NULL;
+}
+
+/*  Every byte of the data belongs to one tensor. Sorts by offset. */
+static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_size)
+{
+    int64_t end = 0;
+    int i;
+    ignis__stored_sort(file->items, file->count, ignis__stored_by_offset);
+    for (i = 0; i < file->count; i++) {
+        const ignis__stored *item = &file->items[i];
+        if (item->begin != end) {
+            snprintf(file->fault, sizeof file->fault, "the data of tensor %s begins at %lld, %s the data before it ends, at %lld",
+                     ignis__name_write(item->name).text, (long long)item->begin, item->begin < end ? "before" : "after", (long long)end);
+            return false;
+        }
+        end = item->end;
+    }
+    if (end != data_size)
+        snprintf(file->fault, sizeof file->fault, "its tensors have %lld bytes, but the file has %lld bytes behind its header",
+                 (long long)end, (long long)data_size);
+    return end == data_size;
+}
+
+/*  The whole header; false after a fault or when memory has run out. */
+static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *json, bool *no_memory)
+{
+    bool first = true, metadata = false;
+    size_t size;
+    if (json->at == json->end || *json->at != '{')
+        ignis__json_fail(json, "there is no { to begin with");
+    else
+        json->at++;
+    while (ignis__json_more(json, '}', &first)) {
+        const char *name = ignis__json_string(json, &size);
+        ignis__json_expect(json, ':');
+        if (strcmp(name, "__metadata__") == 0) {
+            if (metadata)
+                ignis__json_fail(json, "there is a second __metadata__");
+            metadata = true;
+            ignis__safetensors_metadata(json);
+        } else {
+            ignis__stored *item = ignis__safetensors_add(file);
+            *no_memory = item == NULL;
+            if (!item)
+                return false;
+            if (strlen(name) != size)
+                ignis__json_fail(json, "the name %s goes on behind a character 0", ignis__name_write(name).text);
+            item->name = name;
+            ignis__safetensors_item(json, item);
+        }
+    }
+    if (!json->fault[0] && (ignis__json_peek(json), json->at != json->end))
+        ignis__json_fail(json, "something follows the end of the JSON text");
+    return !json->fault[0];
+}
+
+/*  Reads what is in a file of `size` bytes, and checks all of it but the values of the tensors. Afterwards the items are sorted by offset.
+    Whatever the result, ignis__safetensors_close frees them. It is NONE, HOST_MEMORY, or STORAGE_FORMAT with file->fault. */
+static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
+{
+    ignis__json json;
+    uint64_t length = 0;
+    const char *twice;
+    bool no_memory = false;
+    int i;
+    memset(file, 0, sizeof *file);
+    for (i = 0; i < 8 && i < size; i++)
+        length |= (uint64_t)bytes[i] << 8 * i;
+    if (size < 8) {
+        snprintf(file->fault, sizeof file->fault, "it has %lld bytes, and the length of its header would be 8", (long long)size);
+    } else if (length > IGNIS__HEADER_LIMIT) {
+        snprintf(file->fault, sizeof file->fault, "its header would have %llu bytes, above %d", (unsigned long long)length,
+                 IGNIS__HEADER_LIMIT);
+    } else if ((int64_t)length > size - 8) {
+        snprintf(file->fault, sizeof file->fault, "its header would have %llu bytes, but %lld are left of the file: it is truncated",
+                 (unsigned long long)length, (long long)(size - 8));
+    } else {
+        file->data = 8 + (int64_t)length;
+        file->header = (char *)ignis__alloc(length ? (size_t)length : 1);
+        if (!file->header)
+            return IGNIS_DIAG_HOST_MEMORY;
+        memcpy(file->header, bytes + 8, (size_t)length);
+        memset(&json, 0, sizeof json);
+        json.start = json.at = file->header;
+        json.end = file->header + length;
+        if (!ignis__safetensors_header(file, &json, &no_memory)) {
+            memcpy(file->fault, json.fault, sizeof json.fault);
+            return no_memory ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_STORAGE_FORMAT;
+        }
+        ignis__stored_sort(file->items, file->count, ignis__stored_by_name);
+        twice = ignis__stored_twice(file->items, file->count);
+        if (twice)
+            snprintf(file->fault, sizeof file->fault, "it has two tensors %s", ignis__name_write(twice).text);
+        else if (ignis__safetensors_covered(file, size - file->data))
+            return IGNIS_DIAG_NONE;
+    }
+    return IGNIS_DIAG_STORAGE_FORMAT;
+}
+
+/* --- the header: written --------------------------------------------------------------------------------------------- */
+
+static void ignis__json_write_string(ignis__text *text, const char *string)
+{
+    static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
+    const char *known;
+    ignis__text_add(text, "\"");
+    for (; *string; string++) {
+        if ((known = strchr(plain, *string)) != NULL)
+            ignis__text_add(text, "\\%c", escaped[known - plain]);
+        else if ((unsigned char)*string < ' ')
+            ignis__text_add(text, "\\u%04x", (unsigned)(unsigned char)*string);
+        else
+            ignis__text_add(text, "%c", *string);
+    }
+    ignis__text_add(text, "\"");
+}
+
+/*  Gives every item its place in the data, as the reference does: by alignment, the largest first, and then by name. False when they do
+    not fit 63 bits together. */
+static bool ignis__safetensors_arrange(ignis__stored *items, int count)
+{
+    int64_t end = 0, bytes;
+    int i;
+    ignis__stored_sort(items, count, ignis__stored_by_type);
+    for (i = 0; i < count; i++) {
+        bytes = ignis__stored_bytes(items[i].type, &items[i].shape);
+        if (bytes > INT64_MAX - end)
+            return false;
+        items[i].begin = end;
+        items[i].end = end += bytes;
+    }
+    return true;
+}
+
+/*  Writes the header of arranged items, letter by letter that of the reference, and returns its size: a multiple of 8, so the data is
+    aligned. A capacity of 0 only measures. */
+static size_t ignis__safetensors_write(const ignis__stored *items, int count, char *header, size_t capacity)
+{
+    ignis__text text;
+    int i, k;
+    ignis__text_begin(&text, header, capacity);
+    ignis__text_add(&text, "{");
+    for (i = 0; i < count; i++) {
+        if (i)
+            ignis__text_add(&text, ",");
+        ignis__json_write_string(&text, items[i].name);
+        ignis__text_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__stored_types[items[i].type].name);
+        for (k = 0; k < items[i].shape.ndim; k++)
+            ignis__text_add(&text, "%s%lld", k ? "," : "", (long long)items[i].shape.dim[k]);
+        ignis__text_add(&text, "],\"data_offsets\":[%lld,%lld]}", (long long)items[i].begin, (long long)items[i].end);
+    }
+    ignis__text_add(&text, "}");
+    while (text.length % 8)
+        ignis__text_add(&text, " ");
+    return text.length;
+}
+
+/* --- arrays that are lent to the storage layer ----------------------------------------------------------------------- */
+
+/*  One tensor of a call that saves or loads. */
+typedef struct ignis__lent {
+    ignis__array *array; /* held */
+    bool acquired;       /* by this call, for IGNIS_OWNER_WNAIS */
+    ignis_tensor made;   /* by this call, until it has succeeded */
+    const ignis__stored *item;
+} ignis__lent;
+
+/*  Acquires every array, one that comes twice once. Unlike ignis_contract_acquire it does not mind references, of which the tape holds
+    some: the array is back with its owner when the call returns. */
+static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
+{
+    int i, earlier;
+    for (i = 0; i < count; i++) {
+        ignis__array *array = lent[i].array;
+        ignis_owner owner;
+        if (!ignis__array_lock(call, array))
+            return false;
+        owner = array->owner;
+        if (owner == IGNIS_OWNER_IGNIS) {
+            array->owner = IGNIS_OWNER_WNAIS;
+            lent[i].acquired = true;
+            ignis__track(array, false);
+        }
+        ignis__array_unlock(array);
+        for (earlier = i; owner == IGNIS_OWNER_WNAIS && earlier > 0; earlier--)
+            if (lent[earlier - 1].array == array && lent[earlier - 1].acquired)
+                owner = IGNIS_OWNER_IGNIS;
+        if (owner == IGNIS_OWNER_WNAIS) {
+            ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call,
+                        "array #%llu is owned by wnais already: it is being saved or loaded by another thread",
+                        (unsigned long long)array->id);
+            return false;
+        }
+        if (owner != IGNIS_OWNER_IGNIS) {
+            ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "array #%llu is owned by %s, which has to release it first",
+                        (unsigned long long)array->id, ignis__owner_name(owner));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void ignis__tensor_discard(const char *call, ignis_tensor handle)
+{
+    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    if (!tensor)
+        return;
+    (void)ignis__tensor_end_handle(call, tensor);
+    ignis__tensor_drop(call, tensor);
+}
+
+/*  Gives every array back; tensors that the call has made end unless it has succeeded. */
+static void ignis__lent_release(const char *call, ignis__lent *lent, int count, bool succeeded)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        ignis__array *array = lent[i].array;
+        if (lent[i].acquired) {
+            ignis__mutex_lock(&array->slot.lock);
+            if (array->owner == IGNIS_OWNER_WNAIS)
+                array->owner = IGNIS_OWNER_IGNIS;
+            ignis__array_unlock(array);
+        }
+        if (array)
+            ignis__array_drop(call, array);
+        if (lent[i].made.id && !succeeded)
+            ignis__tensor_discard(call, lent[i].made);
+    }
+}
+
+/*  The array of a tensor, held; null, and reported, when there is none. */
+static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
+{
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__array *array;
+    if (!tensor)
+        return NULL;
+    array = ignis__tensor_array(call, tensor);
+    ignis__tensor_drop(call, tensor);
+    return array;
+}
+
+/*  The arguments that saving and loading have in common. */
+static bool ignis__named_check(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+{
+    int i;
+    if (!ignis__enter(call) || ignis__capture_refuses(call))
+        return false;
+    if (count < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+        return false;
+    }
+    if (!path || (count > 0 && (!names || !tensors))) {
+        ignis__fail_null(call, !path ? "path" : !names ? "names" : "tensors");
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        if (!names[i]) {
+            ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "names[%d] of %d is null", i, count);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- saving ----------------------------------------------------------------------------------------------------------- */
+
+static bool ignis__file_fail(const char *call, const char *path, const char *what)
+{
+    char reason[256];
+    ignis__system_error(reason, sizeof reason);
+    ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' cannot be %s: %s", path, what, reason);
+    return false;
+}
+
+/*  The items for the tensors of a save, sorted by their place in the file. */
+static bool ignis__save_items(const char *call, const char *const *names, ignis__stored *items, const ignis__lent *lent, int count)
+{
+    const char *twice;
+    int i;
+    for (i = 0; i < count; i++) {
+        if (!ignis__utf8_valid(names[i]) || strcmp(names[i], "__metadata__") == 0) {
+            ignis__fail(IGNIS_DIAG_STORAGE_NAME, call, "names[%d], %s, is %s", i, ignis__name_write(names[i]).text,
+                        *names[i] == '_' ? "no name for a tensor: it is the file's own" : "not well-formed UTF-8");
+            return false;
+        }
+        items[i].name = names[i];
+        items[i].index = i;
+        items[i].shape = lent[i].array->shape;
+        while (ignis__stored_types[items[i].type].dtype != lent[i].array->dtype)
+            items[i].type++;
+    }
+    ignis__stored_sort(items, count, ignis__stored_by_name);
+    twice = ignis__stored_twice(items, count);
+    if (twice)
+        ignis__fail(IGNIS_DIAG_STORAGE_NAME, call, "two tensors have the name %s", ignis__name_write(twice).text);
+    else if (!ignis__safetensors_arrange(items, count))
+        ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, call, "the %d tensors have more bytes than 63 bits can count", count);
+    else
+        return true;
+    return false;
+}
+
+static bool ignis__save_write(const char *call, const char *path, FILE *file, const void *data, int64_t size)
+{
+    return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
+}
+
+static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count)
+{
+    size_t size = ignis__safetensors_write(items, count, NULL, 0);
+    unsigned char length[8];
+    char *header;
+    bool ok;
+    int i;
+    if (size > IGNIS__HEADER_LIMIT) {
+        ignis__fail(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, of which a header holds %d", count,
+                    (long long)size, IGNIS__HEADER_LIMIT);
+        return false;
+    }
+    header = (char *)ignis__alloc(size + 1);
+    if (!header) {
+        ignis__fail_host_memory(call, size + 1);
+        return false;
+    }
+    for (i = 0; i < 8; i++)
+        length[i] = (unsigned char)(size >> 8 * i);
+    ignis__safetensors_write(items, count, header, size + 1);
+    ok = ignis__save_write(call, path, file, length, 8) && ignis__save_write(call, path, file, header, (int64_t)size);
+    ignis__free(header);
+    return ok;
+}
+
+/*  Writes an array, through IGNIS__CONVERT_CHUNK bytes of host memory. */
+static bool ignis__save_array(const char *call, const char *path, FILE *file, ignis__array *array, void *chunk)
+{
+    ignis__work work;
+    ignis__address address;
+    int64_t size = ignis__array_bytes(array), done, part;
+    bool ok;
+    if (!ignis__work_begin(call, array->storage->device, &work))
+        return false;
+    ok = ignis__work_read(&work, array, &address);
+    for (done = 0; ok && done < size; done += part) {
+        part = size - done < IGNIS__CONVERT_CHUNK ? size - done : IGNIS__CONVERT_CHUNK;
+        ok = ignis__copy_to_host(&work, chunk, address + (uint64_t)done, part) && ignis__save_write(call, path, file, chunk, part);
+    }
+    ignis__work_end(&work);
+    return ok;
+}
+
+/*  Writes a new file, down to the disk. */
+static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count)
+{
+    FILE *file = ignis__file_create(path);
+    void *chunk;
+    bool ok;
+    int i;
+    if (!file)
+        return ignis__file_fail(call, path, "created");
+    chunk = ignis__alloc((size_t)IGNIS__CONVERT_CHUNK);
+    ok = chunk != NULL;
+    if (!ok)
+        ignis__fail_host_memory(call, (size_t)IGNIS__CONVERT_CHUNK);
+    ok = ok && ignis__save_header(call, path, file, items, count);
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__save_array(call, path, file, lent[items[i].index].array, chunk);
+    ok = ok && (ignis__file_flush(file) || ignis__file_fail(call, path, "written to the disk"));
+    if (fclose(file) != 0 && ok)
+        ok = ignis__file_fail(call, path, "closed");
+    ignis__free(chunk);
+    return ok;
+}
+
+/*  Writes a file beside the path, and puts it there when it is whole. */
+static bool ignis__save_atomically(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count)
+{
+    char *part;
+    bool ok;
+    if (ignis__path_is_special(path)) {
+        ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' is there already, and no regular file: it is not replaced", path);
+        return false;
+    }
+    part = ignis__file_part_path(path);
+    if (!part) {
+        ignis__fail_host_memory(call, strlen(path) + 64);
+        return false;
+    }
+    ok = ignis__save_file(call, part, items, lent, count) && (ignis__file_rename(part, path) || ignis__file_fail(call, path, "replaced"));
+    if (ok)
+        ignis__folder_flush(path);
+    else
+        remove(part);
+    ignis__free(part);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+{
+    static const char call[] = "ignis_save";
+    ignis__lent *lent;
+    ignis__stored *items;
+    bool ok;
+    int i;
+    if (!ignis__named_check(call, path, names, tensors, count))
+        return ignis__failed();
+    lent = (ignis__lent *)ignis__alloc(((size_t)count + 1) * sizeof *lent);
+    items = (ignis__stored *)ignis__alloc(((size_t)count + 1) * sizeof *items);
+    ok = lent && items;
+    if (!ok)
+        ignis__fail_host_memory(call, ((size_t)count + 1) * (sizeof *lent + sizeof *items));
+    for (i = 0; ok && i < count; i++)
+        ok = (lent[i].array = ignis__lent_array(call, tensors[i])) != NULL;
+    ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__lent_acquire(call, lent, count) &&
+         ignis__save_atomically(call, path, items, lent, count);
+    if (lent)
+        ignis__lent_release(call, lent, count, ok);
+    ignis__free(lent);
+    ignis__free(items);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/* --- loading ---------------------------------------------------------------------------------------------------------- */
+
+/*  A file in memory, and what is in it. ignis__load_close ends both. */
+typedef struct ignis__load {
+    const unsigned char *bytes;
+    int64_t size;
+    ignis__safetensors file;
+} ignis__load;
+
+static void ignis__load_close(ignis__load *load)
+{
+    ignis__safetensors_close(&load->file);
+    ignis__file_unmap(load->bytes, load->size);
+}
+
+static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
+{
+    ignis_diagnostic result;
+    load->bytes = ignis__file_map(path, &load->size);
+    if (!load->bytes && load->size != 0) {
+        if (!ignis__path_is_special(path))
+            return ignis__file_fail(call, path, "opened");
+        ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
+        return false;
+    }
+    result = ignis__safetensors_parse(&load->file, load->bytes, load->size);
+    if (result == IGNIS_DIAG_NONE)
+        return true;
+    if (result == IGNIS_DIAG_HOST_MEMORY)
+        ignis__fail(result, call, "out of host memory for the header of '%s', a file of %lld bytes", path, (long long)load->size);
+    else
+        ignis__fail(result, call, "'%s' is not a sound safetensors file: %s", path, load->file.fault);
+    ignis__load_close(load);
+    return false;
+}
+
+/*  The item of a name; null, and reported with names that are there, when there is none. The items are sorted by name. */
+static const ignis__stored *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file, const char *name)
+{
+    ignis__stored key;
+    const ignis__stored *item = NULL;
+    char known[512];
+    ignis__text text;
+    int i;
+    memset(&key, 0, sizeof key);
+    key.name = name;
+    if (file->count)
+        item = (const ignis__stored *)bsearch(&key, file->items, (size_t)file->count, sizeof key, ignis__stored_by_name);
+    if (item)
+        return item;
+    ignis__text_begin(&text, known, sizeof known);
+    for (i = 0; i < file->count && i < 5; i++)
+        ignis__text_add(&text, "%s%s", i ? ", " : ": ", ignis__name_write(file->items[i].name).text);
+    ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "'%s' has no tensor %s; it has %d%s%s", path, ignis__name_write(name).text, file->count,
+                known, file->count > 5 ? ", ..." : "");
+    return NULL;
+}
+
+/*  Whether a tensor of a file can go into an array, or into a new one where that is null. */
+static bool ignis__load_fits(const char *call, const ignis__stored *item, const ignis__array *array)
+{
+    ignis_dtype dtype = ignis__stored_types[item->type].dtype;
+    bool same = array && array->shape.ndim == item->shape.ndim;
+    int i;
+    for (i = 0; same && i < item->shape.ndim; i++)
+        same = array->shape.dim[i] == item->shape.dim[i];
+    if (!dtype)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype that Ignis has not",
+                    ignis__name_write(item->name).text, ignis__stored_types[item->type].name);
+    else if (array && array->dtype != dtype)
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
+                    ignis__name_write(item->name).text, ignis__dtypes[dtype].name, ignis__dtypes[array->dtype].name);
+    else if (array && !same)
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
+                    ignis__name_write(item->name).text, ignis__shape_write(&item->shape).text, ignis__shape_write(&array->shape).text);
+    else
+        return true;
+    return false;
+}
+
+/*  A new tensor like one of the file, and its array; false when it cannot be. */
+static bool ignis__load_make(const char *call, ignis__lent *lent)
+{
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = lent->item->shape;
+    desc.dtype = ignis__stored_types[lent->item->type].dtype;
+    desc.tag = lent->item->name;
+    lent->made = ignis__tensor_adopt(call, ignis__array_create(call, &desc), false);
+    return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
+}
+
+/*  Copies from the file, and waits: the copy must be over when the file goes. */
+static bool ignis__load_array(const char *call, ignis__array *array, const unsigned char *bytes)
+{
+    ignis__work work;
+    ignis__address address;
+    bool ok;
+    if (!ignis__work_begin(call, array->storage->device, &work))
+        return false;
+    ok = ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, bytes, ignis__array_bytes(array)) &&
+         !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+    ignis__work_end(&work);
+    return ok;
+}
+
+/*  Everything that can be known to fail is tried before an array is written to. */
+static bool ignis__load_tensors(const char *call, const char *path, ignis__load *load, const char *const *names,
+                                const ignis_tensor *tensors, ignis__lent *lent, int count)
+{
+    int i;
+    ignis__stored_sort(load->file.items, load->file.count, ignis__stored_by_name);
+    for (i = 0; i < count; i++) {
+        lent[i].item = ignis__load_find(call, path, &load->file, names[i]);
+        if (!lent[i].item || (tensors[i].id && (lent[i].array = ignis__lent_array(call, tensors[i])) == NULL) ||
+            !ignis__load_fits(call, lent[i].item, lent[i].array))
+            return false;
+    }
+    for (i = 0; i < count; i++)
+        if (!lent[i].array && !ignis__load_make(call, &lent[i]))
+            return false;
+    if (!ignis__lent_acquire(call, lent, count))
+        return false;
+    for (i = 0; i < count; i++)
+        if (!ignis__load_array(call, lent[i].array, load->bytes + load->file.data + lent[i].item->begin))
+            return false;
+    return true;
+}
+
+IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
+{
+    static const char call[] = "ignis_load";
+    ignis__load load;
+    ignis__lent *lent;
+    bool ok = false;
+    int i;
+    if (!ignis__named_check(call, path, names, tensors, count) || !ignis__load_open(call, path, &load))
+        return ignis__failed();
+    lent = (ignis__lent *)ignis__alloc(((size_t)count + 1) * sizeof *lent);
+    if (lent) {
+        ok = ignis__load_tensors(call, path, &load, names, tensors, lent, count);
+        for (i = 0; ok && i < count; i++)
+            if (lent[i].made.id)
+                tensors[i] = lent[i].made;
+        ignis__lent_release(call, lent, count, ok);
+        ignis__free(lent);
+    } else {
+        ignis__fail_host_memory(call, ((size_t)count + 1) * sizeof *lent);
+    }
+    ignis__load_close(&load);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity)
+{
+    static const char call[] = "ignis_storage_list";
+    ignis__load load;
+    int i, count;
+    if (!ignis__enter(call))
+        return -1;
+    if (capacity < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+        return -1;
+    }
+    if (!path || (!entries && capacity > 0)) {
+        ignis__fail_null(call, !path ? "path" : "entries");
+        return -1;
+    }
+    if (!ignis__load_open(call, path, &load))
+        return -1;
+    count = load.file.count;
+    for (i = 0; i < count && i < capacity; i++) {
+        const ignis__stored *item = &load.file.items[i];
+        memset(&entries[i], 0, sizeof entries[i]);
+        memcpy(entries[i].name, item->name, ignis__utf8_cut(item->name, sizeof entries[i].name - 1));
+        entries[i].dtype = ignis__stored_types[item->type].dtype;
+        entries[i].shape = item->shape;
+        entries[i].bytes = item->end - item->begin;
+    }
+    ignis__load_close(&load);
+    return count;
+}
+
+/* ===============================================================================================================
    >>setup - bringing all layers up, and down.
    =============================================================================================================== */
 
@@ -6428,6 +14507,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
         !ignis__library_want(call, IGNIS_LIBRARY_CUBLASLT, desc->cublas_library) || !ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
+    ignis__allow_tf32 = desc->allow_tf32;
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
     if (!fork_watched)
@@ -6470,33 +14550,24 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
     return status;
 }
 
-#define IGNIS__LEAKS_SHOWN 20
-
 /*  Reports every array that is alive, and frees it. Views count too: they are handles that nobody has freed. */
 static void ignis__arrays_close(const char *call)
 {
     uint64_t index, count = ignis__atomic_load(&ignis__arrays.count);
-    int alive = 0;
     for (index = 0; index < count; index++) {
         ignis__array *array = (ignis__array *)ignis__pool_hold_slot(&ignis__arrays, index, 0);
-        char line[512];
-        ignis__text text;
         if (!array)
             continue;
-        if (alive++ < IGNIS__LEAKS_SHOWN) {
-            ignis__text_begin(&text, line, sizeof line);
-            ignis__array_describe(&text, array);
-            ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s, %lld bytes, %lld ms old", call, line,
-                        (long long)ignis__array_bytes(array), (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
-        }
+        ignis__leak_report(call, array, "");
         ignis__mutex_lock(&array->slot.lock);
         ignis__pool_kill(array);
         ignis__array_unlock(array);
         ignis__pool_drop(array);
         ignis__array_drop(call, array);
     }
-    if (alive > IGNIS__LEAKS_SHOWN)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more arrays", call, alive - IGNIS__LEAKS_SHOWN);
+    if (ignis__leaks > IGNIS__LEAKS_SHOWN)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
+    ignis__leaks = 0;
 }
 
 static void ignis__kernels_close_handles(const char *call)
@@ -6528,6 +14599,9 @@ IGNIS_API ignis_status ignis_shutdown(void)
         return IGNIS_OK;
     }
     memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
+    ignis__graphs_close(call);
+    ignis__optimizers_close(call);
+    ignis__tensors_close(call);
     ignis__tracking_reset(call);
     ignis__arrays_close(call);
     ignis__kernels_close_handles(call);
@@ -6538,6 +14612,7 @@ IGNIS_API ignis_status ignis_shutdown(void)
         if (!IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)) && !ignis__atomic_load(&device->lost))
             (void)IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
         ignis__builtins_close(device);
+        ignis__matmul_close(device);
         ignis__memory_close(call, device);
         ignis__device_close(call, device);
     }

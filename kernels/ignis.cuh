@@ -10,7 +10,7 @@
         reductions   ignis_warp_sum, ignis_warp_max, ignis_block_sum, ignis_block_max
         random       ignis_philox
         map          ignis_map, ignis_spread, ignis_random_words
-        rows         ignis_row, ignis_warp_team, ignis_block_team, ignis_load_any, ignis_exp, ignis_index
+        rows         ignis_row, ignis_warp_team, ignis_block_team, ignis_exp, ignis_index
 */
 #ifndef IGNIS_CUH
 #define IGNIS_CUH
@@ -764,18 +764,6 @@ template <typename T, typename Team, int N = 16 / sizeof(T)> struct ignis_row {
         return ((ignis_pack<T, N> *)ignis_row_memory)[(slot * packs + p) * Team::size() + Team::thread()];
     }
 };
-
-/*  A pack from anywhere. */
-template <int N, typename T> __device__ inline ignis_pack<T, N> ignis_load_any(const T *from)
-{
-    if (ignis_is_aligned(from, N * sizeof(T)))
-        return ignis_load<N>(from);
-    ignis_pack<T, N> pack;
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        pack[i] = from[i];
-    return pack;
-}
 
 /*  exp(x) for the use in a T: for 16-bit types and x that is not large, exact to a few bits more than they have. */
 template <typename T> __device__ inline ignis_wide<T> ignis_exp(ignis_wide<T> x)

@@ -2,14 +2,16 @@
 
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double).
 
-    A table in device memory lists the parameters, and a list of chunks cuts them into pieces of up to IGNIS_CHUNK elements, one
-    block each. What changes from step to step (count of steps, learning rate, clipping) lies in device memory too, and the device itself
-    moves it on, so that a CUDA graph of a step can be replayed.
+    A table in device memory lists the parameters. Each takes ceil(count / CHUNK) blocks of a launch, from its first_block on; so a
+    launch has as many blocks as all parameters together. What changes from step to step (count of steps, learning
+    rate, clipping) lies in device memory too, and the device itself moves it on, so that a CUDA graph of a step can be replayed.
 
+        ignis_optim_table       writes rows of the table, without any memory of the host that would have to stay
         ignis_optim_advance     once a step, first: counts, and computes learning rate and bias corrections
         ignis_adamw, ignis_sgd  the step
-        ignis_grad_squares      the sum of squares of each chunk of gradients
-        ignis_grad_clip         from these the norm of all gradients and what to multiply them with
+        ignis_grad_squares      the sum of squares of each block's gradients
+        ignis_grad_clip         from these the norm of all gradients and what the next step multiplies them with
+        ignis_grad_zero         sets all gradients to zero
 */
 #include "ignis.cuh"
 
@@ -17,54 +19,85 @@ typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
 #define THREADS 256
-#define IGNIS_CHUNK 8192
+#define CHUNK 8192 /* elements of a block */
 
-/* The host has the same three structs. */
+/* The host has the same struct, and the same order of the state. */
 struct ignis_parameter {
     T *data, *grad;
-    Wide *first;    /* first moment or momentum; null without */
-    Wide *second;   /* second moment; null without */
-    Wide *master;   /* the parameter in full precision; null without */
-    long long count;
-    double decay;   /* weight decay of this parameter */
+    Wide *first;  /* first moment or momentum; null without */
+    Wide *second; /* second moment; null without */
+    Wide *master; /* the parameter in full precision; null without */
+    long long count, first_block;
+    double decay; /* weight decay of this parameter */
 };
 
-struct ignis_chunk {
-    long long parameter, start;
-};
-
-struct ignis_optim_state {
-    double base_lr;       /* what the caller has set; the schedule scales it */
-    double clip;          /* gradients are multiplied with this; 1 unless clipped */
-    double norm;          /* of all gradients before clipping */
-    double lr;            /* of this step */
-    double first_scale;   /* 1 / (1 - beta1^step), 1 / sqrt(1 - beta2^step) */
-    double second_scale;
-    long long step;       /* the first one is 1 */
+enum ignis_optim_state {
+    BASE_LR,      /* what the caller has set; the schedule scales it */
+    CLIP_NEXT,    /* what the next step multiplies gradients with; 1 unless clipped */
+    NORM,         /* of all gradients, when they were clipped last */
+    STEP,         /* the first one is 1 */
+    CLIP,         /* these are of the step under way */
+    LR,
+    FIRST_SCALE,  /* 1 / (1 - beta1^step) */
+    SECOND_SCALE  /* 1 / sqrt(1 - beta2^step) */
 };
 
 /* >>state ------------------------------------------------------------------------------------------------------- */
 
-enum { IGNIS_SCHEDULE_CONSTANT, IGNIS_SCHEDULE_COSINE, IGNIS_SCHEDULE_LINEAR };
+#define BATCH 60 /* rows that fit a kernel's parameters */
 
-/*  One thread. The learning rate grows linearly for warmup steps, then falls from 1 to floor times base_lr until step total. */
-extern "C" __global__ void ignis_optim_advance(ignis_optim_state *state, double beta1, double beta2, int schedule, long long warmup,
-                                               long long total, double floor)
+struct ignis_parameters {
+    ignis_parameter at[BATCH];
+};
+
+extern "C" __global__ void ignis_optim_table(ignis_parameter *table, ignis_parameters rows, int count)
 {
-    const long long step = state->step + 1;
+    if (threadIdx.x < count)
+        table[threadIdx.x] = rows.at[threadIdx.x];
+}
+
+enum { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_LINEAR };
+
+/*  One thread. The learning rate grows linearly for warmup steps, then falls from 1 to floor times the base rate until step total. */
+extern "C" __global__ void ignis_optim_advance(double *state, double beta1, double beta2, int schedule, long long warmup, long long total,
+                                               double floor)
+{
+    const double step = state[STEP] + 1;
     double factor = 1;
-    if (step <= warmup) {
-        factor = (double)step / (double)warmup;
-    } else if (schedule != IGNIS_SCHEDULE_CONSTANT) {
-        const double span = (double)max(total - warmup, 1LL), done = min((double)(step - warmup) / span, 1.0);
-        const double left = schedule == IGNIS_SCHEDULE_COSINE ? 0.5 * (1 + cospi(done)) : 1 - done;
+    if (step <= (double)warmup) {
+        factor = step / (double)warmup;
+    } else if (schedule != SCHEDULE_CONSTANT) {
+        const double done = min((step - (double)warmup) / (double)max(total - warmup, 1LL), 1.0);
+        const double left = schedule == SCHEDULE_COSINE ? 0.5 * (1 + cospi(done)) : 1 - done;
         factor = floor + (1 - floor) * left;
     }
-    state->step = step;
-    state->lr = state->base_lr * factor;
-    state->first_scale = 1 / (1 - pow(beta1, (double)step));
-    state->second_scale = 1 / sqrt(1 - pow(beta2, (double)step));
+    state[STEP] = step;
+    state[CLIP] = state[CLIP_NEXT];
+    state[CLIP_NEXT] = 1;
+    state[LR] = state[BASE_LR] * factor;
+    state[FIRST_SCALE] = 1 / (1 - pow(beta1, step));
+    state[SECOND_SCALE] = 1 / sqrt(1 - pow(beta2, step));
 }
+
+/*  A block's share of the table. */
+struct chunk {
+    ignis_parameter parameter;
+    long long start;
+
+    __device__ chunk(const ignis_parameter *table, int count)
+    {
+        int low = 0, high = count; /* the parameter is the last one that begins at this block or before it */
+        while (high - low > 1) {
+            const int middle = (low + high) / 2;
+            if (table[middle].first_block <= blockIdx.x)
+                low = middle;
+            else
+                high = middle;
+        }
+        parameter = table[low];
+        start = (blockIdx.x - parameter.first_block) * CHUNK;
+    }
+};
 
 /* >>step -------------------------------------------------------------------------------------------------------- */
 
@@ -127,27 +160,26 @@ __device__ inline void step_share(const ignis_parameter &p, long long at, long l
 }
 
 template <bool has_second, typename Update>
-__device__ inline void step_chunk(const ignis_parameter &p, long long start, Wide clip, bool zero_grad, Update update)
+__device__ inline void step_chunk(const chunk &c, Wide clip, bool zero_grad, Update update)
 {
     constexpr int N = 16 / sizeof(T);
-    const long long end = min(start + IGNIS_CHUNK, p.count);
+    const ignis_parameter &p = c.parameter;
+    const long long end = min(c.start + CHUNK, p.count);
     const bool packs = ignis_is_aligned(p.data, 16) && ignis_is_aligned(p.grad, 16); /* the rest is the optimizer's own and is aligned */
-    const long long body = packs ? start + (end - start) / N * N : start;
-    step_share<N, has_second>(p, start + threadIdx.x * N, body, clip, zero_grad, update);
+    const long long body = packs ? c.start + (end - c.start) / N * N : c.start;
+    step_share<N, has_second>(p, c.start + threadIdx.x * N, body, clip, zero_grad, update);
     step_share<1, has_second>(p, body + threadIdx.x, end, clip, zero_grad, update);
 }
 
 /*  AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019) */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_adamw(const ignis_parameter *parameters, const ignis_chunk *chunks, const ignis_optim_state *state, double beta1, double beta2,
-            double eps, int zero_grad)
+ignis_adamw(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps, int zero_grad)
 {
-    const ignis_chunk chunk = chunks[blockIdx.x];
-    const ignis_parameter p = parameters[chunk.parameter];
-    const Wide keep = Wide(1 - state->lr * p.decay), step_size = Wide(state->lr * state->first_scale);
-    const Wide second_scale = Wide(state->second_scale), b1 = Wide(beta1), b2 = Wide(beta2), not_b1 = Wide(1 - beta1), not_b2 = Wide(1 - beta2);
-    const Wide wide_eps = Wide(eps);
-    step_chunk<true>(p, chunk.start, Wide(state->clip), zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
+    const chunk c(table, count);
+    const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
+    const Wide keep = Wide(1 - state[LR] * c.parameter.decay), step_size = Wide(state[LR] * state[FIRST_SCALE]);
+    const Wide second_scale = Wide(state[SECOND_SCALE]);
+    step_chunk<true>(c, Wide(state[CLIP]), zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         first = b1 * first + not_b1 * grad;
         second = b2 * second + not_b2 * grad * grad;
         value = value * keep - step_size * first / (sqrt(second) * second_scale + wide_eps);
@@ -156,18 +188,17 @@ ignis_adamw(const ignis_parameter *parameters, const ignis_chunk *chunks, const 
 
 /*  Stochastic gradient descent with momentum (first may be null when that is 0) and weight decay that is part of the gradient. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_sgd(const ignis_parameter *parameters, const ignis_chunk *chunks, const ignis_optim_state *state, double momentum, int zero_grad)
+ignis_sgd(const ignis_parameter *table, int count, const double *state, double momentum, int zero_grad)
 {
-    const ignis_chunk chunk = chunks[blockIdx.x];
-    const ignis_parameter p = parameters[chunk.parameter];
-    const Wide lr = Wide(state->lr), decay = Wide(p.decay), wide_momentum = Wide(momentum);
-    step_chunk<false>(p, chunk.start, Wide(state->clip), zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
+    const chunk c(table, count);
+    const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum);
+    step_chunk<false>(c, Wide(state[CLIP]), zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
         first = wide_momentum * first + (grad + decay * value);
         value -= lr * first;
     });
 }
 
-/* >>clipping ---------------------------------------------------------------------------------------------------- */
+/* >>gradients --------------------------------------------------------------------------------------------------- */
 
 template <int N> __device__ inline Wide sum_of_squares(const T *grad, long long at, long long end)
 {
@@ -182,25 +213,23 @@ template <int N> __device__ inline Wide sum_of_squares(const T *grad, long long 
     return sum;
 }
 
-/*  squares[block] = the sum of squares of the chunk's gradients. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_grad_squares(double *squares, const ignis_parameter *parameters, const ignis_chunk *chunks)
+/*  squares[block] = the sum of squares of the block's gradients. */
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_squares(double *squares, const ignis_parameter *table, int count)
 {
     constexpr int N = 16 / sizeof(T);
-    const ignis_chunk chunk = chunks[blockIdx.x];
-    const T *grad = parameters[chunk.parameter].grad;
-    const long long end = min(chunk.start + IGNIS_CHUNK, parameters[chunk.parameter].count);
-    const long long body = ignis_is_aligned(grad, 16) ? chunk.start + (end - chunk.start) / N * N : chunk.start;
-    Wide sum = sum_of_squares<N>(grad, chunk.start + threadIdx.x * N, body);
+    const chunk c(table, count);
+    const T *grad = c.parameter.grad;
+    const long long end = min(c.start + CHUNK, c.parameter.count);
+    const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;
+    Wide sum = sum_of_squares<N>(grad, c.start + threadIdx.x * N, body);
     sum += sum_of_squares<1>(grad, body + threadIdx.x, end);
     sum = ignis_block_sum(sum);
     if (threadIdx.x == 0)
         squares[blockIdx.x] = (double)sum;
 }
 
-/*  One block. The norm is left alone up to max_norm, and gradients are scaled down to that otherwise. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_grad_clip(ignis_optim_state *state, const double *squares, long long count, double max_norm)
+/*  One block. Gradients are left alone up to max_norm, and scaled down to it otherwise. */
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_clip(double *state, const double *squares, long long count, double max_norm)
 {
     double sum = 0;
     for (long long i = threadIdx.x; i < count; i += THREADS)
@@ -208,7 +237,21 @@ ignis_grad_clip(ignis_optim_state *state, const double *squares, long long count
     sum = ignis_block_sum(sum);
     if (threadIdx.x == 0) {
         const double norm = sqrt(sum);
-        state->norm = norm;
-        state->clip = norm > max_norm ? max_norm / norm : norm != norm ? norm : 1;
+        state[NORM] = norm;
+        state[CLIP_NEXT] = norm > max_norm ? max_norm / norm : norm != norm ? norm : 1;
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_zero(const ignis_parameter *table, int count)
+{
+    constexpr int N = 16 / sizeof(T);
+    const chunk c(table, count);
+    T *grad = c.parameter.grad;
+    const Wide zero[N] = {};
+    const long long end = min(c.start + CHUNK, c.parameter.count);
+    const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;
+    for (long long at = c.start + threadIdx.x * N; at < body; at += THREADS * N)
+        store_all(grad + at, zero);
+    for (long long at = body + threadIdx.x; at < end; at += THREADS)
+        grad[at] = T(0);
 }

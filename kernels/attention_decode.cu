@@ -1,0 +1,219 @@
+/*  attention_decode.cu - attention of one query to all keys of a cache
+
+    Bound by memory: every element of k and v is read once and used once for each query head that shares it. So no tensor cores,
+    but as many blocks as the device needs, which share the keys (Flash-Decoding, Dao et al. 2023): each writes what it found to
+    scratch memory, and a second kernel combines that, in a fixed order.
+    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves
+    smaller heads, too.
+*/
+#include "ignis.cuh"
+#include "attention.cuh"
+
+#ifndef IGNIS_HEAD_DIM
+#define IGNIS_HEAD_DIM 64
+#endif
+#ifndef IGNIS_DECODE_PACKS /* of k, and as many of v, that a thread loads at a time */
+#define IGNIS_DECODE_PACKS 4
+#endif
+
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> W;
+typedef attention<T> Attention;
+
+constexpr int D = IGNIS_HEAD_DIM;
+constexpr int WARPS = 8;
+constexpr int PACK = 16 / sizeof(T);
+constexpr int ROW_BYTES = D * sizeof(W);
+constexpr int LANES = ROW_BYTES <= 512 ? 8 : ROW_BYTES <= 1024 ? 16 : 32; /* that have a row: 64 bytes each, of wide numbers */
+constexpr int CHUNKS = D / LANES / PACK; /* packs that a lane has of a row; neighbours have neighbouring packs */
+constexpr int ROWS = 32 / LANES; /* of a warp at a time */
+constexpr int KEYS = CHUNKS < IGNIS_DECODE_PACKS ? IGNIS_DECODE_PACKS / CHUNKS : 1; /* of some lanes at a time */
+constexpr int WALK = WARPS * ROWS * KEYS; /* of a block at a time */
+static_assert(D % 64 == 0 && D <= 256, "sizes of heads are multiples of 64");
+
+constexpr double LOG2_E = 1.44269504088896340736;
+
+__device__ inline float power_of_2(float x) { return exp2f(x); }
+__device__ inline double power_of_2(double x) { return exp2(x); }
+
+/*  A lane's part of a row. */
+template <bool packed> __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int head_dim)
+{
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        const int d = (threadIdx.x % LANES + LANES * c) * PACK;
+        if (packed) {
+            if (d < head_dim)
+                part[c] = ignis_load_once(row + d);
+            else
+                part[c] = ignis_pack<T>{};
+        } else {
+#pragma unroll
+            for (int i = 0; i < PACK; i++)
+                part[c][i] = d + i < head_dim ? row[d + i] : T(0.0f);
+        }
+    }
+}
+
+/*  Over lanes that are a multiple of from apart, within groups of to lanes. */
+template <int from, int to, typename Op> __device__ inline W reduce_lanes(W x)
+{
+#pragma unroll
+    for (int distance = from; distance < to; distance *= 2)
+        x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));
+    return x;
+}
+
+/*  G query heads that share a key head, over a block's part of the keys. scratch: for each head and split the greatest score, the
+    sum of 2^(score - greatest), then the sum of 2^(score - greatest) v. */
+template <int G, bool packed> __device__ inline void decode(const Attention &p, W *scratch, int per_split)
+{
+    __shared__ W warp_top[WARPS][G], warp_sum[WARPS][G], warp_out[WARPS][D];
+    const int group = p.heads / p.kv_heads, passes = (group + G - 1) / G;
+    const int b = blockIdx.z, kv_h = blockIdx.y / passes, first_h = kv_h * group + blockIdx.y % passes * G;
+    const int heads = min(G, (kv_h + 1) * group - first_h); /* the last ones may be fewer; then the first is done again */
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int from = blockIdx.x * per_split, to = min(p.sk, from + per_split);
+    const T *k = p.k.head(b, kv_h, p.head_dim), *v = p.v.head(b, kv_h, p.head_dim);
+    const W scale = W(p.scale * LOG2_E);
+
+    W q[G][CHUNKS][PACK], out[G][CHUNKS][PACK], top[G], sum[G];
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        ignis_pack<T> part[CHUNKS];
+        load_row<packed>(part, p.q.head(b, first_h + (g < heads ? g : 0), p.head_dim), p.head_dim);
+        top[g] = -ignis_infinity<W>();
+        sum[g] = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+            for (int i = 0; i < PACK; i++) {
+                q[g][c][i] = W(part[c][i]) * scale;
+                out[g][c][i] = 0;
+            }
+    }
+
+#pragma unroll 1
+    for (int at = from + warp * ROWS * KEYS; at < to; at += WALK) {
+        ignis_pack<T> k_part[KEYS][CHUNKS], v_part[KEYS][CHUNKS];
+#pragma unroll
+        for (int n = 0; n < KEYS; n++) {
+            const long long key = min(at + n * ROWS + lane / LANES, to - 1);
+            load_row<packed>(k_part[n], k + key * p.k.row, p.head_dim);
+        }
+#pragma unroll
+        for (int n = 0; n < KEYS; n++) {
+            const long long key = min(at + n * ROWS + lane / LANES, to - 1);
+            load_row<packed>(v_part[n], v + key * p.v.row, p.head_dim);
+        }
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            W s[KEYS], higher = top[g];
+#pragma unroll
+            for (int n = 0; n < KEYS; n++) {
+                W part = 0;
+#pragma unroll
+                for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+                    for (int i = 0; i < PACK; i++)
+                        part += q[g][c][i] * W(k_part[n][c][i]);
+                s[n] = reduce_lanes<1, LANES, ignis_sum>(part);
+                if (at + n * ROWS + lane / LANES >= to)
+                    s[n] = -ignis_infinity<W>();
+                higher = max(higher, s[n]);
+            }
+            const W base = higher == -ignis_infinity<W>() ? 0 : higher; /* these lanes had no key yet */
+            const W factor = power_of_2(top[g] - base);
+            top[g] = higher;
+            sum[g] *= factor;
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+                for (int i = 0; i < PACK; i++)
+                    out[g][c][i] *= factor;
+#pragma unroll
+            for (int n = 0; n < KEYS; n++) {
+                const W weight = power_of_2(s[n] - base);
+                sum[g] += weight;
+#pragma unroll
+                for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+                    for (int i = 0; i < PACK; i++)
+                        out[g][c][i] += weight * W(v_part[n][c][i]);
+            }
+        }
+    }
+
+    /* The rows of a warp, then the warps. */
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        const W higher = reduce_lanes<LANES, 32, ignis_max>(top[g]);
+        const W factor = higher == -ignis_infinity<W>() ? 0 : power_of_2(top[g] - higher);
+        const W total = reduce_lanes<LANES, 32, ignis_sum>(sum[g] * factor);
+        if (lane == 0) {
+            warp_top[warp][g] = higher;
+            warp_sum[warp][g] = total;
+        }
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+            for (int i = 0; i < PACK; i++) {
+                const W x = reduce_lanes<LANES, 32, ignis_sum>(out[g][c][i] * factor);
+                if (lane < LANES)
+                    warp_out[warp][(lane + LANES * c) * PACK + i] = x;
+            }
+        __syncthreads();
+
+        W block_top = warp_top[0][g], block_sum = 0;
+        for (int w = 1; w < WARPS; w++)
+            block_top = max(block_top, warp_top[w][g]);
+        for (int w = 0; w < WARPS; w++)
+            block_sum += warp_sum[w][g] * power_of_2(warp_top[w][g] - block_top);
+        const long long item = (long long)b * p.heads + first_h + g;
+        W *result = scratch + (item * gridDim.x + blockIdx.x) * (p.head_dim + 2);
+        for (int d = threadIdx.x; g < heads && d < p.head_dim; d += 32 * WARPS) {
+            W x = 0;
+            for (int w = 0; w < WARPS; w++)
+                x += warp_out[w][d] * power_of_2(warp_top[w][g] - block_top);
+            result[2 + d] = x;
+        }
+        if (g < heads && threadIdx.x == 0) {
+            result[0] = block_top;
+            result[1] = block_sum;
+        }
+        __syncthreads();
+    }
+}
+
+/*  grid = splits, kv_heads * ceil(heads / kv_heads / G), batches. Every split has a key. */
+#define DECODE(G)                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_sdpa_decode_##G(Attention p, W *scratch, int per_split)     \
+    {                                                                                                                              \
+        if (p.head_dim % PACK == 0 && attention_aligned(p.q) && attention_aligned(p.k) && attention_aligned(p.v))                  \
+            decode<G, true>(p, scratch, per_split);                                                                                \
+        else                                                                                                                       \
+            decode<G, false>(p, scratch, per_split);                                                                               \
+    }
+DECODE(1)
+DECODE(2)
+DECODE(4)
+
+/*  grid = heads * batches, blocks of 128. */
+extern "C" __global__ void __launch_bounds__(128) ignis_sdpa_decode_combine(Attention p, const W *scratch, int splits)
+{
+    const int b = blockIdx.x / p.heads, h = blockIdx.x % p.heads, size = p.head_dim + 2;
+    const W *parts = scratch + (long long)blockIdx.x * splits * size;
+    W top = parts[0], sum = 0;
+    for (int i = 1; i < splits; i++)
+        top = max(top, parts[(long long)i * size]);
+#pragma unroll 4
+    for (int i = 0; i < splits; i++)
+        sum += parts[(long long)i * size + 1] * power_of_2(parts[(long long)i * size] - top);
+    for (int d = threadIdx.x; d < p.head_dim; d += 128) {
+        W x = 0;
+#pragma unroll 8
+        for (int i = 0; i < splits; i++)
+            x += parts[(long long)i * size + 2 + d] * power_of_2(parts[(long long)i * size] - top);
+        p.out.head(b, h, p.head_dim)[d] = T(x / sum);
+    }
+}

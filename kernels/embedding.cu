@@ -1,0 +1,294 @@
+/*  embedding.cu - rows of a table by index, and the gradient of the table
+
+        out[i] = table[ids[i]]                 grad_table[v] = sum of grad[i] over all i with ids[i] == v, in the order of i
+
+    An id that is none of the table's rows gives a row of NaN, and its gradient is dropped; nothing is read out of bounds.
+
+    The backward pass has no atomic additions of numbers, so equal inputs give equal bits: ids are sorted, with their positions,
+    by a stable radix sort (8 bits a pass; counting, scanning and scattering as in Satish, Harris, Garland: Designing Efficient
+    Sorting Algorithms for Manycore GPUs, 2009). Then blocks sum chunks of the sorted list, however often an id occurs.
+
+        ignis_embedding_keys                            ids as keys; out of range: vocab
+        ignis_embedding_count, _scan, _scatter          once for each 8 bits of vocab
+        ignis_embedding_bounds                          where each id begins and ends
+        ignis_embedding_chunks, _rows                   sums of chunks, and of ids that lie in several chunks
+
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Tokens, and rows of the table, are fewer than 2^31.
+*/
+#include "ignis.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> Wide;
+
+#define THREADS 256
+
+/* >>forward ----------------------------------------------------------------------------------------------------- */
+
+template <int N> __device__ void gather(T *out, const T *table, const void *ids, int id_bytes, long long count, long long vocab, long long n)
+{
+    const T nan = T(__int_as_float(0x7fffffff));
+
+    for (long long i = blockIdx.x; i < count; i += gridDim.x) {
+        const long long id = ignis_index(ids, id_bytes, i);
+        const bool valid = id >= 0 && id < vocab;
+        T *to = out + i * n;
+        const ignis_row<T, ignis_block_team, N> row(to, n);
+        ignis_batch<T, N> batch;
+        for (int round = 0; row.has(round); round++) {
+            if (valid)
+                row.load(batch, table + id * n, round);
+            row.each(
+                round,
+                [&](int column, auto &pack) {
+                    if (!valid)
+#pragma unroll
+                        for (int k = 0; k < pack.count; k++)
+                            pack[k] = nan;
+                    ignis_store(to + column, pack);
+                },
+                batch);
+        }
+    }
+}
+
+/*  Any grid; blocks of 32 to THREADS threads. packed: n is a multiple of a pack of 16 bytes, and out and table are aligned to it. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_embedding(T *out, const T *table, const void *ids, int id_bytes, long long count, long long vocab, long long n, int packed)
+{
+    if (packed)
+        gather<16 / sizeof(T)>(out, table, ids, id_bytes, count, vocab, n);
+    else
+        gather<1>(out, table, ids, id_bytes, count, vocab, n);
+}
+
+/* >>sort -------------------------------------------------------------------------------------------------------- */
+
+#define DIGITS 256                /* values of the 8 bits of a key that a pass sorts by */
+#define SORT_WARPS (THREADS / 32)
+#define SORT_ROUNDS 8             /* keys of a thread */
+#define SORT_TILE (THREADS * SORT_ROUNDS)
+
+/*  Also clears bounds [vocab, 2]. Blocks of THREADS threads, for the larger of count and 2 * vocab. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_embedding_keys(uint32_t *keys, uint32_t *bounds, const void *ids, int id_bytes, long long count, long long vocab)
+{
+    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count) {
+        const long long id = ignis_index(ids, id_bytes, i);
+        keys[i] = (uint32_t)(id >= 0 && id < vocab ? id : vocab);
+    }
+    if (i < 2 * vocab)
+        bounds[i] = 0;
+}
+
+/*  A tile is THREADS * SORT_ROUNDS keys; each of its warps has a contiguous part, of which lane l takes every 32nd. */
+__device__ inline long long tile_position(int round)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    return (long long)blockIdx.x * SORT_TILE + (warp * SORT_ROUNDS + round) * 32 + lane;
+}
+
+__device__ inline int digit_of(uint32_t key, int shift) { return key >> shift & (DIGITS - 1); }
+
+/*  counts[d, tile] = how many keys of the tile have digit d. One block a tile. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_embedding_count(uint32_t *counts, const uint32_t *keys, long long count, int shift)
+{
+    __shared__ uint32_t histogram[DIGITS];
+    histogram[threadIdx.x] = 0;
+    __syncthreads();
+    for (int round = 0; round < SORT_ROUNDS; round++) {
+        const long long i = tile_position(round);
+        if (i < count)
+            atomicAdd(&histogram[digit_of(keys[i], shift)], 1u); /* of integers: the order does not matter */
+    }
+    __syncthreads();
+    counts[(long long)threadIdx.x * gridDim.x + blockIdx.x] = histogram[threadIdx.x];
+}
+
+/*  One block of 1024 threads: each count becomes the sum of all before it. */
+extern "C" __global__ void __launch_bounds__(1024) ignis_embedding_scan(uint32_t *counts, long long n)
+{
+    __shared__ uint32_t warp_sums[32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const long long share = (n + 1023) / 1024, first = min(threadIdx.x * share, n), end = min(first + share, n);
+    uint32_t sum = 0, before, others = 0;
+
+    for (long long i = first; i < end; i++)
+        sum += counts[i];
+    before = sum; /* becomes the sum of this and all lower lanes */
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const uint32_t lower = __shfl_up_sync(0xffffffff, before, distance);
+        before += lane >= distance ? lower : 0;
+    }
+    if (lane == 31)
+        warp_sums[warp] = before;
+    __syncthreads();
+    for (int i = 0; i < warp; i++)
+        others += warp_sums[i];
+    before += others - sum;
+    for (long long i = first; i < end; i++) {
+        const uint32_t own = counts[i];
+        counts[i] = before;
+        before += own;
+    }
+}
+
+/*  Puts every key, with its position in the list of ids, where this pass sorts it to. offsets are the scanned counts. In the
+    first pass positions is null: they are still in order. One block a tile. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_embedding_scatter(uint32_t *sorted_keys, uint32_t *sorted_positions, const uint32_t *keys, const uint32_t *positions,
+                            const uint32_t *offsets, long long count, int shift)
+{
+    __shared__ uint32_t next[SORT_WARPS][DIGITS]; /* counts of each warp; then where its next key of a digit goes */
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t mine[SORT_ROUNDS];
+
+    for (int w = 0; w < SORT_WARPS; w++)
+        next[w][threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int round = 0; round < SORT_ROUNDS; round++) {
+        const long long i = tile_position(round);
+        if (i < count) {
+            mine[round] = keys[i];
+            atomicAdd(&next[warp][digit_of(mine[round], shift)], 1u);
+        }
+    }
+    __syncthreads();
+    uint32_t offset = offsets[(long long)threadIdx.x * gridDim.x + blockIdx.x];
+    for (int w = 0; w < SORT_WARPS; w++) {
+        const uint32_t own = next[w][threadIdx.x];
+        next[w][threadIdx.x] = offset;
+        offset += own;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int round = 0; round < SORT_ROUNDS; round++) {
+        const long long i = tile_position(round);
+        const int digit = i < count ? digit_of(mine[round], shift) : DIGITS; /* those behind the end are among themselves */
+        const uint32_t peers = __match_any_sync(0xffffffff, digit);
+        const int rank = __popc(peers & ((1u << lane) - 1));
+        uint32_t to = 0;
+        if (digit < DIGITS)
+            to = next[warp][digit] + rank;
+        __syncwarp();
+        if (digit < DIGITS) {
+            if (rank == 0)
+                next[warp][digit] += __popc(peers);
+            sorted_keys[to] = mine[round];
+            sorted_positions[to] = positions ? positions[i] : (uint32_t)i;
+        }
+        __syncwarp();
+    }
+}
+
+/*  bounds[v] = begin and end of id v in the sorted keys; both 0 if it does not occur. */
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_embedding_bounds(uint32_t *bounds, const uint32_t *keys, long long count, long long vocab)
+{
+    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count || keys[i] >= vocab)
+        return;
+    const long long key = keys[i];
+    if (i == 0 || keys[i - 1] != key)
+        bounds[2 * key] = (uint32_t)i;
+    if (i + 1 == count || keys[i + 1] != key)
+        bounds[2 * key + 1] = (uint32_t)(i + 1);
+}
+
+/* >>sums -------------------------------------------------------------------------------------------------------- */
+
+#define CHUNK 64    /* sorted keys that a block sums, so that an id that is everywhere is the work of many */
+#define IN_FLIGHT 4 /* rows that are loaded before the first is added */
+
+/*  The columns of a thread are the N from here on; it has none if that is not below n. */
+template <int N> __device__ inline long long first_column() { return ((long long)blockIdx.y * blockDim.x + threadIdx.x) * N; }
+
+template <int N> __device__ inline void store_row(T *to, const Wide (&sum)[N]) { ignis_store(to, ignis_pack_round<T>(sum)); }
+
+/*  The rows of one chunk. An id whose positions are all in this chunk is finished; of one that came in from the chunk before,
+    the sum goes to partial[chunk, 0, n], of one that only goes on in the next, to partial[chunk, 1, n]. */
+template <int N>
+__device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions, long long count, long long vocab, long long n)
+{
+    const long long begin = (long long)blockIdx.x * CHUNK, end = min(begin + CHUNK, count);
+    const long long column = first_column<N>();
+    if (column >= n)
+        return;
+    bool came_in = begin > 0 && keys[begin - 1] == keys[begin];
+    Wide sum[N] = {};
+    for (long long at = begin; at < end; at += IN_FLIGHT) {
+        ignis_pack<T, N> packs[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (at + k < end)
+                packs[k] = ignis_load<N>(grad + positions[at + k] * n + column);
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++) {
+            const long long i = at + k;
+            if (i >= end)
+                break;
+#pragma unroll
+            for (int c = 0; c < N; c++)
+                sum[c] += Wide(packs[k][c]);
+            const uint32_t key = keys[i];
+            const bool goes_on = i + 1 < count && keys[i + 1] == key;
+            if (goes_on && i + 1 < end)
+                continue;
+            if (key < vocab) {
+                if (!came_in && !goes_on)
+                    store_row(grad_table + key * n + column, sum);
+                else
+#pragma unroll
+                    for (int c = 0; c < N; c++)
+                        partial[(2 * (long long)blockIdx.x + !came_in) * n + column + c] = sum[c];
+            }
+            came_in = false;
+#pragma unroll
+            for (int c = 0; c < N; c++)
+                sum[c] = 0;
+        }
+    }
+}
+
+/*  What is left: zeros for ids that do not occur, and the sums of those whose positions lie in several chunks. */
+template <int N> __device__ void sum_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n)
+{
+    const long long column = first_column<N>();
+    if (column >= n)
+        return;
+    for (long long id = blockIdx.x; id < vocab; id += gridDim.x) {
+        const uint32_t begin = bounds[2 * id], end = bounds[2 * id + 1];
+        const uint32_t first = begin / CHUNK, last = end == begin ? first : (end - 1) / CHUNK;
+        if (end > begin && first == last)
+            continue;
+        Wide sum[N] = {};
+        if (end > begin)
+#pragma unroll 4
+            for (long long chunk = first; chunk <= last; chunk++)
+#pragma unroll
+                for (int c = 0; c < N; c++)
+                    sum[c] += partial[(2 * chunk + (chunk == first)) * n + column + c];
+        store_row(grad_table + id * n + column, sum);
+    }
+}
+
+/*  Grids of ceil(count / CHUNK), and of any number, blocks; y for the columns, at 1 or, if packed, 16 bytes a thread. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_embedding_chunks(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions, long long count,
+                           long long vocab, long long n, int packed)
+{
+    if (packed)
+        sum_chunk<16 / sizeof(T)>(grad_table, partial, grad, keys, positions, count, vocab, n);
+    else
+        sum_chunk<1>(grad_table, partial, grad, keys, positions, count, vocab, n);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_embedding_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n, int packed)
+{
+    if (packed)
+        sum_rows<16 / sizeof(T)>(grad_table, partial, bounds, vocab, n);
+    else
+        sum_rows<1>(grad_table, partial, bounds, vocab, n);
+}

@@ -1,0 +1,346 @@
+/*  softmax.cu - softmax over the rows of [rows, n], and cross-entropy of logits, forward and backward
+
+        softmax        y = exp(x - max) / sum of exp(x - max)          dx = y * (dy - sum of y * dy)
+        cross-entropy  loss = log(sum of exp(x)) - x[target]           dx = softmax(x) - (1 at the target)
+
+    The maximum and the sum come out of one walk over the row (Milakov, Gimelshein: Online normalizer calculation for softmax,
+    2018). A row of nothing but -infinity has no probability anywhere: zeros, and zero gradients. NaN and +infinity make the
+    whole row NaN.
+
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Losses and sums are ignis_wide<T>. Rows are shorter than 2^30.
+    See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a warp has in registers, and
+    packed; _block takes any, in blocks of 32 to 512 threads, with kept rounds in dynamic shared memory. Any grid will do.
+    packed: the rows of all arrays begin at the same addresses modulo 16.
+*/
+#include "ignis.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> Wide;
+
+#define PACK (16 / (int)sizeof(T)) /* elements */
+
+/* >>sums -------------------------------------------------------------------------------------------------------- */
+
+/*  What is subtracted from elements before exp: their maximum; but -infinity less itself would be NaN. */
+__device__ inline Wide shift_of(Wide max) { return max == -ignis_infinity<Wide>() ? Wide(0) : max; }
+
+struct exponentials {
+    Wide shift; /* the maximum of the row, mostly */
+    Wide sum;   /* of exp(x - shift) */
+};
+
+/*  Of a row, for all threads of its team. Leaves the batch with the row's round last. */
+template <typename Team, int N>
+__device__ inline exponentials sum_up(const ignis_row<T, Team, N> &row, ignis_batch<T, N> &xs, const T *from, int &last)
+{
+    Wide max = -ignis_infinity<Wide>(), sum = 0;
+    last = 0;
+    for (int round = 0; row.has(round); round++) {
+        row.load(xs, from, round);
+        row.keep(xs, round);
+        Wide now = max;
+        row.each(
+            round,
+            [&](int, auto &x) {
+#pragma unroll
+                for (int i = 0; i < x.count; i++)
+                    now = ignis_max::combine(now, Wide(x[i]));
+            },
+            xs);
+        const Wide shift = shift_of(now);
+        sum *= ignis_exp<T>(max - shift);
+        row.each(
+            round,
+            [&](int, auto &x) {
+#pragma unroll
+                for (int i = 0; i < x.count; i++)
+                    sum += ignis_exp<T>(Wide(x[i]) - shift);
+            },
+            xs);
+        max = now;
+        last = round;
+    }
+    exponentials all;
+    all.shift = shift_of(Team::template reduce<ignis_max>(max));
+    all.sum = Team::template reduce<ignis_sum>(sum * ignis_exp<T>(shift_of(max) - all.shift));
+    return all;
+}
+
+/* >>softmax ----------------------------------------------------------------------------------------------------- */
+
+template <typename Team, int N> __device__ void forward(T *y, const T *x, long long rows, long long n, int kept)
+{
+    for (long long r = Team::first(); r < rows; r += Team::count()) {
+        const T *from = x + r * n;
+        T *to = y + r * n;
+        const ignis_row<T, Team, N> row(from, n, kept);
+        ignis_batch<T, N> xs;
+        int last;
+        const exponentials all = sum_up(row, xs, from, last);
+        const Wide scale = all.sum == 0 ? Wide(0) : Wide(1) / all.sum;
+        for (int round = last; round >= 0; round--) {
+            if (round != last)
+                row.recall(xs, from, round);
+            row.each(
+                round,
+                [&](int column, auto &x) {
+                    Wide values[ignis_pack_count<decltype(x)>];
+#pragma unroll
+                    for (int i = 0; i < x.count; i++)
+                        values[i] = ignis_exp<T>(Wide(x[i]) - all.shift) * scale;
+                    ignis_store(to + column, ignis_pack_round<T>(values));
+                },
+                xs);
+        }
+    }
+}
+
+template <typename Team, int N> __device__ void backward(T *dx, const T *dy, const T *y, long long rows, long long n, int kept)
+{
+    for (long long r = Team::first(); r < rows; r += Team::count()) {
+        const T *from_y = y + r * n, *from_dy = dy + r * n;
+        T *to = dx + r * n;
+        const ignis_row<T, Team, N> row(from_y, n, kept);
+        ignis_batch<T, N> ys, grads;
+        Wide sum = 0;
+        int last = 0;
+        for (int round = 0; row.has(round); round++) {
+            row.load(ys, from_y, round);
+            row.load(grads, from_dy, round);
+            row.keep(ys, round, 0, 2);
+            row.keep(grads, round, 1, 2);
+            row.each(
+                round,
+                [&](int, auto &y, auto &grad) {
+#pragma unroll
+                    for (int i = 0; i < y.count; i++)
+                        sum += Wide(y[i]) * Wide(grad[i]);
+                },
+                ys, grads);
+            last = round;
+        }
+        sum = Team::template reduce<ignis_sum>(sum);
+        for (int round = last; round >= 0; round--) {
+            if (round != last) {
+                row.recall(ys, from_y, round, 0, 2);
+                row.recall(grads, from_dy, round, 1, 2);
+            }
+            row.each(
+                round,
+                [&](int column, auto &y, auto &grad) {
+                    Wide values[ignis_pack_count<decltype(y)>];
+#pragma unroll
+                    for (int i = 0; i < y.count; i++)
+                        values[i] = Wide(y[i]) * (Wide(grad[i]) - sum);
+                    ignis_store(to + column, ignis_pack_round<T>(values));
+                },
+                ys, grads);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3) ignis_softmax_warp(T *y, const T *x, long long rows, long long n)
+{
+    forward<ignis_warp_team, PACK>(y, x, rows, n, 0);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1) ignis_softmax_block(T *y, const T *x, long long rows, long long n, int packed, int kept)
+{
+    if (packed)
+        forward<ignis_block_team, PACK>(y, x, rows, n, kept);
+    else
+        forward<ignis_block_team, 1>(y, x, rows, n, 0);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)
+{
+    backward<ignis_warp_team, PACK>(dx, dy, y, rows, n, 0);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+    ignis_softmax_backward_block(T *dx, const T *dy, const T *y, long long rows, long long n, int packed, int kept)
+{
+    if (packed)
+        backward<ignis_block_team, PACK>(dx, dy, y, rows, n, kept);
+    else
+        backward<ignis_block_team, 1>(dx, dy, y, rows, n, 0);
+}
+
+/* >>cross-entropy ----------------------------------------------------------------------------------------------- */
+
+/*  The logits of all rows. A row has n classes and stride elements; what is behind the classes pads it. */
+struct logit_rows {
+    const T *logits;
+    const void *targets;
+    int target_bytes;
+    long long rows, n, stride, ignore_index;
+};
+
+/*  What becomes of a row. Its target is never used as an index unless it is one. */
+struct target_of {
+    long long target;
+    bool ignored, valid;
+
+    __device__ target_of(const logit_rows &all, long long r) : target(ignis_index(all.targets, all.target_bytes, r))
+    {
+        ignored = target == all.ignore_index;
+        valid = target >= 0 && target < all.n;
+    }
+};
+
+template <typename Team> __device__ inline void clear(T *row, long long first, long long end)
+{
+    for (long long column = first + Team::thread(); column < end; column += Team::size())
+        row[column] = T(0.0f);
+}
+
+__device__ inline Wide not_a_number() { return Wide(__int_as_float(0x7fffffff)); }
+
+/*  losses[r] and log_sums[r], and unless null gradient, of the same layout as the logits: that of the sum of losses times scale.
+    An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. */
+template <typename Team, int N>
+__device__ void cross_entropy(Wide *losses, Wide *log_sums, T *gradient, const logit_rows &all, const Wide *scale, int kept)
+{
+    for (long long turn = Team::first(); turn < all.rows; turn += Team::count()) {
+        const long long r = all.rows - 1 - turn; /* the last rows are likely to be in the cache still */
+        const T *from = all.logits + r * all.stride;
+        T *to = gradient + r * all.stride;
+        const target_of target(all, r);
+        if (target.ignored) {
+            if (Team::thread() == 0)
+                losses[r] = log_sums[r] = 0;
+            if (gradient)
+                clear<Team>(to, 0, all.stride);
+            continue;
+        }
+        const ignis_row<T, Team, N> row(from, all.n, kept);
+        ignis_batch<T, N> xs;
+        int last;
+        const exponentials sums = sum_up(row, xs, from, last);
+        if (Team::thread() == 0) {
+            const Wide log_sum = sums.shift + log(sums.sum);
+            losses[r] = target.valid ? log_sum - Wide(from[target.target]) : not_a_number();
+            log_sums[r] = log_sum;
+        }
+        if (!gradient)
+            continue;
+        const Wide factor = target.valid ? scale[0] : not_a_number(), scaled = factor / sums.sum;
+        for (int round = last; round >= 0; round--) {
+            if (round != last)
+                row.recall(xs, from, round);
+            row.each(
+                round,
+                [&](int column, auto &x) {
+                    Wide values[ignis_pack_count<decltype(x)>];
+#pragma unroll
+                    for (int i = 0; i < x.count; i++) {
+                        values[i] = ignis_exp<T>(Wide(x[i]) - sums.shift) * scaled;
+                        if (column + i == target.target)
+                            values[i] -= factor;
+                    }
+                    ignis_store(to + column, ignis_pack_round<T>(values));
+                },
+                xs);
+        }
+        clear<Team>(to, all.n, all.stride);
+    }
+}
+
+/*  The gradient from log_sums of the forward pass; grad is that of the scaled sum of losses. */
+template <typename Team, int N>
+__device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide *log_sums, const logit_rows &all, const Wide *scale)
+{
+    for (long long r = Team::first(); r < all.rows; r += Team::count()) {
+        const T *from = all.logits + r * all.stride;
+        T *to = gradient + r * all.stride;
+        const target_of target(all, r);
+        if (target.ignored) {
+            clear<Team>(to, 0, all.stride);
+            continue;
+        }
+        const ignis_row<T, Team, N> row(from, all.n);
+        const Wide log_sum = log_sums[r], factor = target.valid ? grad[0] * scale[0] : not_a_number();
+        ignis_batch<T, N> xs;
+        for (int round = 0; row.has(round); round++) {
+            row.load(xs, from, round);
+            row.each(
+                round,
+                [&](int column, auto &x) {
+                    Wide values[ignis_pack_count<decltype(x)>];
+#pragma unroll
+                    for (int i = 0; i < x.count; i++) {
+                        values[i] = ignis_exp<T>(Wide(x[i]) - log_sum);
+                        values[i] = (column + i == target.target ? values[i] - 1 : values[i]) * factor;
+                    }
+                    ignis_store(to + column, ignis_pack_round<T>(values));
+                },
+                xs);
+        }
+        clear<Team>(to, all.n, all.stride);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3)
+    ignis_cross_entropy_warp(Wide *losses, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+                             long long rows, long long n, long long stride, long long ignore_index, const Wide *scale)
+{
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    cross_entropy<ignis_warp_team, PACK>(losses, log_sums, gradient, all, scale, 0);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+    ignis_cross_entropy_block(Wide *losses, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+                              long long rows, long long n, long long stride, long long ignore_index, const Wide *scale, int packed, int kept)
+{
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    if (packed)
+        cross_entropy<ignis_block_team, PACK>(losses, log_sums, gradient, all, scale, kept);
+    else
+        cross_entropy<ignis_block_team, 1>(losses, log_sums, gradient, all, scale, 0);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+    ignis_cross_entropy_backward(T *gradient, const Wide *grad, const Wide *log_sums, const T *logits, const void *targets, int target_bytes,
+                                 long long rows, long long n, long long stride, long long ignore_index, const Wide *scale, int packed)
+{
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    if (packed)
+        cross_entropy_backward<ignis_block_team, PACK>(gradient, grad, log_sums, all, scale);
+    else
+        cross_entropy_backward<ignis_block_team, 1>(gradient, grad, log_sums, all, scale);
+}
+
+#define SINGLE_THREADS 1024 /* of a kernel that is one block */
+
+/*  One block: scale = 1, or for the mean 1 / (number of rows that are not ignored): infinite if all are, and the mean NaN. */
+extern "C" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_scale(Wide *scale, const void *targets, int target_bytes,
+                                                                                      long long rows, long long ignore_index, int mean)
+{
+    int64_t count = 0;
+    if (mean)
+        for (long long r = threadIdx.x; r < rows; r += blockDim.x)
+            count += ignis_index(targets, target_bytes, r) != ignore_index;
+    count = ignis_block_sum(count);
+    if (threadIdx.x == 0)
+        scale[0] = mean ? Wide(1) / Wide(count) : Wide(1);
+}
+
+/*  One block: loss = scale * the sum of losses. */
+extern "C" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_loss(Wide *loss, const Wide *losses, const Wide *scale, long long rows)
+{
+    Wide sum = 0;
+#pragma unroll 4
+    for (long long r = threadIdx.x; r < rows; r += blockDim.x)
+        sum += losses[r];
+    sum = ignis_block_sum(sum);
+    if (threadIdx.x == 0)
+        loss[0] = sum * scale[0];
+}
+
+/*  gradient *= grad[0], which is 1 where the loss is what backward starts from: then nothing is read. Launched as ignis_map. */
+extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS) ignis_cross_entropy_rescale(T *gradient, const Wide *grad, long long n)
+{
+    const Wide factor = grad[0];
+    if (factor != 1)
+        ignis_map(n, [=](T x) { return T(Wide(x) * factor); }, gradient, gradient);
+}

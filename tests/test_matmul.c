@@ -1,0 +1,538 @@
+/*  test_matmul.c - matrix products and linear layers against sums in double, their gradients, their errors */
+#include "tensor.h"
+#include <math.h>
+
+static const char *const dtype_names[] = {"default", "f16", "bf16", "f32", "f64"};
+
+/* --- a reference in double ---------------------------------------------------------------------------------------- */
+
+/*  Where an operand's element [row, column] is: op(x) of a stored matrix. */
+typedef struct matrix {
+    const double *at;
+    int64_t rows, columns; /* of op(x) */
+    bool transposed;       /* stored [columns, rows] */
+} matrix;
+
+static double matrix_at(matrix m, int64_t row, int64_t column)
+{
+    return m.transposed ? m.at[column * m.rows + row] : m.at[row * m.columns + column];
+}
+
+static matrix matrix_of(const double *at, int64_t rows, int64_t columns, bool transposed)
+{
+    matrix m;
+    m.at = at, m.rows = rows, m.columns = columns, m.transposed = transposed;
+    return m;
+}
+
+/*  Unit of rounding of a result, and of the sums behind it. */
+static double epsilon_of(ignis_dtype dtype)
+{
+    return dtype == IGNIS_F64 ? ldexp(1, -53) : dtype == IGNIS_F32 ? ldexp(1, -24) : dtype == IGNIS_F16 ? ldexp(1, -11) : ldexp(1, -8);
+}
+
+/*  got [a.rows, b.columns] is a b + bias: each sum may be off by its own rounding, and by one rounding of the result. */
+static bool check_product(const char *what, ignis_dtype dtype, const double *got, matrix a, matrix b, const double *bias)
+{
+    double sums = dtype == IGNIS_F64 ? ldexp(1, -53) : ldexp(1, -24), tiny = dtype == IGNIS_F16 ? ldexp(1, -24) : 1e-37;
+    int64_t i, j, l;
+    for (i = 0; i < a.rows; i++) {
+        for (j = 0; j < b.columns; j++) {
+            double sum = bias ? bias[j] : 0, size = fabs(sum), error;
+            for (l = 0; l < a.columns; l++) {
+                double term = matrix_at(a, i, l) * matrix_at(b, l, j);
+                sum += term, size += fabs(term);
+            }
+            error = fabs(got[i * b.columns + j] - sum);
+            if (!(error <= epsilon_of(dtype) * fabs(sum) * 1.01 + sums * size * (double)(a.columns + 2) + tiny)) {
+                char text[512];
+                snprintf(text, sizeof text, "%s: %s [%lld, %lld] x [%lld, %lld], element [%lld, %lld] is %.9g, expected %.9g", what, dtype_names[dtype],
+                         (long long)a.rows, (long long)a.columns, (long long)b.rows, (long long)b.columns, (long long)i, (long long)j,
+                         got[i * b.columns + j], sum);
+                test__fail(__FILE__, __LINE__, text);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* --- values and gradients in every dtype ------------------------------------------------------------------------- */
+
+typedef struct sizes {
+    int64_t m, k, n;
+} sizes;
+
+static const sizes all_sizes[] = {{1, 1, 1}, {1, 7, 1}, {1, 1, 5}, {5, 1, 1}, {3, 2, 5}, {7, 11, 13}, {17, 31, 1}, {1, 64, 33}, {16, 16, 16}, {64, 8, 24}, {31, 37, 41}, {128, 65, 3}};
+
+/*  y = a b or a b^T with gradients, batched (batch > 0) or not; b of one matrix (shared_b) serves the whole batch. */
+static void check_matmul(ignis_dtype dtype, sizes s, int64_t batch, bool shared_b, bool transpose_b)
+{
+    ignis_shape a_shape = batch ? IGNIS_SHAPE(batch, s.m, s.k) : IGNIS_SHAPE(s.m, s.k);
+    ignis_shape b_shape = batch && !shared_b ? (transpose_b ? IGNIS_SHAPE(batch, s.n, s.k) : IGNIS_SHAPE(batch, s.k, s.n))
+                                             : (transpose_b ? IGNIS_SHAPE(s.n, s.k) : IGNIS_SHAPE(s.k, s.n));
+    ignis_shape y_shape = batch ? IGNIS_SHAPE(batch, s.m, s.n) : IGNIS_SHAPE(s.m, s.n);
+    ignis_tensor a = tensor_noise(a_shape, dtype, 1, true), b = tensor_noise(b_shape, dtype, 2, true);
+    ignis_tensor g = tensor_noise(y_shape, dtype, 3, false), y = transpose_b ? ignis_matmul_t(a, b) : ignis_matmul(a, b);
+    double *av, *bv, *gv, *yv, *da, *db;
+    int64_t i, count = batch && !shared_b ? batch : 1, rows = batch && shared_b ? batch * s.m : s.m;
+    bool ok = true;
+    CHECK_SHAPE_IS(y, y_shape);
+    CHECK_INT(tensor_info(y).dtype, dtype);
+    CHECK_TEXT(tensor_info(y).operation, transpose_b ? "matmul_t" : "matmul");
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(g)));
+    CHECK_SHAPE(ignis_tensor_grad(a), a_shape);
+    CHECK_SHAPE(ignis_tensor_grad(b), b_shape);
+    av = tensor_values(a), bv = tensor_values(b), gv = tensor_values(g), yv = tensor_values(y);
+    da = array_values(ignis_tensor_grad(a)), db = array_values(ignis_tensor_grad(b));
+    for (i = 0; ok && i < count; i++) {
+        const double *a_i = av + i * rows * s.k, *b_i = bv + i * s.k * s.n, *g_i = gv + i * rows * s.n;
+        ok = check_product("y", dtype, yv + i * rows * s.n, matrix_of(a_i, rows, s.k, false), matrix_of(b_i, s.k, s.n, transpose_b), NULL) &&
+             check_product("da", dtype, da + i * rows * s.k, matrix_of(g_i, rows, s.n, false), matrix_of(b_i, s.n, s.k, !transpose_b), NULL);
+        if (ok && transpose_b)
+            ok = check_product("db", dtype, db + i * s.k * s.n, matrix_of(g_i, s.n, rows, true), matrix_of(a_i, rows, s.k, false), NULL);
+        else if (ok)
+            ok = check_product("db", dtype, db + i * s.k * s.n, matrix_of(a_i, s.k, rows, true), matrix_of(g_i, rows, s.n, false), NULL);
+    }
+    free(av), free(bv), free(gv), free(yv), free(da), free(db);
+    let_go(a), let_go(b), let_go(g), let_go(y);
+}
+
+TEST(matmul_of_two_dimensions)
+{
+    int d, i;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(all_sizes); i++)
+            check_matmul(float_dtypes[d], all_sizes[i], 0, false, false);
+}
+
+TEST(matmul_t_of_two_dimensions)
+{
+    int d, i;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(all_sizes); i++)
+            check_matmul(float_dtypes[d], all_sizes[i], 0, false, true);
+}
+
+TEST(matmul_in_batches)
+{
+    static const sizes few[] = {{1, 1, 1}, {7, 11, 13}, {16, 8, 24}, {1, 5, 3}};
+    int d, i, way;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(few); i++)
+            for (way = 0; way < 4; way++)
+                check_matmul(float_dtypes[d], few[i], i == 1 ? 1 : 5, way % 2 != 0, way / 2 != 0);
+}
+
+TEST(matmul_with_more_leading_dimensions)
+{
+    ignis_tensor a, b, c, y, z;
+    double *av, *bv, *cv, *yv, *zv;
+    int64_t i;
+    SETUP(NULL);
+    a = tensor_noise(IGNIS_SHAPE(2, 3, 4, 5), IGNIS_F32, 1, false);
+    b = tensor_noise(IGNIS_SHAPE(2, 3, 5, 6), IGNIS_F32, 2, false);
+    c = tensor_noise(IGNIS_SHAPE(7, 5), IGNIS_F32, 3, false);
+    y = ignis_matmul(a, b);
+    z = ignis_matmul_t(a, c);
+    CHECK_SHAPE_IS(y, IGNIS_SHAPE(2, 3, 4, 6));
+    CHECK_SHAPE_IS(z, IGNIS_SHAPE(2, 3, 4, 7));
+    av = tensor_values(a), bv = tensor_values(b), cv = tensor_values(c), yv = tensor_values(y), zv = tensor_values(z);
+    for (i = 0; i < 6; i++)
+        check_product("y", IGNIS_F32, yv + i * 24, matrix_of(av + i * 20, 4, 5, false), matrix_of(bv + i * 30, 5, 6, false), NULL);
+    check_product("z", IGNIS_F32, zv, matrix_of(av, 24, 5, false), matrix_of(cv, 5, 7, true), NULL);
+    free(av), free(bv), free(cv), free(yv), free(zv);
+    let_go(a), let_go(b), let_go(c), let_go(y), let_go(z);
+}
+
+/*  A matrix with itself: both gradients go to one leaf. */
+TEST(matmul_of_a_tensor_with_itself)
+{
+    ignis_tensor a, y, g;
+    double *av, *gv, *grad;
+    int i;
+    SETUP(NULL);
+    a = tensor_noise(IGNIS_SHAPE(4, 4), IGNIS_F64, 1, true);
+    g = tensor_noise(IGNIS_SHAPE(4, 4), IGNIS_F64, 2, false);
+    y = ignis_matmul(a, a);
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(g)));
+    av = tensor_values(a), gv = tensor_values(g), grad = array_values(ignis_tensor_grad(a));
+    for (i = 0; i < 16; i++) {
+        int r = i / 4, c = i % 4, l;
+        double expected = 0;
+        for (l = 0; l < 4; l++)
+            expected += gv[r * 4 + l] * av[c * 4 + l] + av[l * 4 + r] * gv[l * 4 + c];
+        CHECK_CLOSE(grad[i], expected, 1e-14);
+    }
+    free(av), free(gv), free(grad);
+    let_go(a), let_go(y), let_go(g);
+}
+
+TEST(matmul_of_nothing)
+{
+    static const sizes empty[] = {{0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {0, 0, 0}, {2, 0, 0}, {0, 5, 0}};
+    int i, d, transpose_b;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(empty); i++)
+            for (transpose_b = 0; transpose_b < 2; transpose_b++) {
+                check_matmul(float_dtypes[d], empty[i], 0, false, transpose_b != 0);
+                check_matmul(float_dtypes[d], empty[i], 3, false, transpose_b != 0);
+                check_matmul(float_dtypes[d], empty[i], 2, true, transpose_b != 0);
+            }
+}
+
+TEST(matmul_of_no_batches)
+{
+    ignis_tensor a, b, y;
+    ignis_array g;
+    SETUP(NULL);
+    a = tensor_noise(IGNIS_SHAPE(0, 2, 3), IGNIS_F32, 1, true);
+    b = tensor_noise(IGNIS_SHAPE(0, 3, 4), IGNIS_F32, 2, true);
+    y = ignis_matmul(a, b);
+    CHECK_SHAPE_IS(y, IGNIS_SHAPE(0, 2, 4));
+    g = make(IGNIS_SHAPE(0, 2, 4), IGNIS_F32);
+    CHECK_OK(ignis_backward(y, g));
+    drop(g);
+    let_go(a), let_go(b), let_go(y);
+}
+
+/*  Views at odd elements: the addresses have the alignment of one element only. */
+TEST(matmul_of_views_at_odd_addresses)
+{
+    static const int64_t offsets[] = {1, 2, 3, 8};
+    int d, i;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++) {
+        for (i = 0; i < COUNT_OF(offsets); i++) {
+            ignis_tensor whole = tensor_noise(IGNIS_SHAPE(200), float_dtypes[d], 4, false), a, b, y;
+            ignis_array view = ignis_array_slice(ignis_tensor_data(whole), 0, offsets[i], 8 * 8 + 8 * 4), left, right, matrix_view;
+            double *av, *bv, *yv;
+            left = ignis_array_slice(view, 0, 0, 64);
+            matrix_view = ignis_array_reshape(left, IGNIS_SHAPE(8, 8));
+            a = ignis_tensor_from_array(matrix_view, false);
+            drop(matrix_view), drop(left);
+            right = ignis_array_slice(view, 0, 64, 32);
+            matrix_view = ignis_array_reshape(right, IGNIS_SHAPE(8, 4));
+            b = ignis_tensor_from_array(matrix_view, false);
+            drop(matrix_view), drop(right), drop(view);
+            y = ignis_matmul(a, b);
+            av = tensor_values(a), bv = tensor_values(b), yv = tensor_values(y);
+            check_product("y of views", float_dtypes[d], yv, matrix_of(av, 8, 8, false), matrix_of(bv, 8, 4, false), NULL);
+            free(av), free(bv), free(yv);
+            let_go(whole), let_go(a), let_go(b), let_go(y);
+        }
+    }
+}
+
+TEST(matmul_keeps_nan_and_infinity)
+{
+    static const double a_values[4] = {1, NAN, INFINITY, 2}, b_values[2] = {1, 0.5};
+    ignis_tensor a, b, y;
+    double *v;
+    SETUP(NULL);
+    a = tensor_of(a_values, IGNIS_SHAPE(2, 2), IGNIS_F32, false);
+    b = tensor_of(b_values, IGNIS_SHAPE(2, 1), IGNIS_F32, false);
+    y = ignis_matmul(a, b);
+    v = tensor_values(y);
+    CHECK(isnan(v[0]));
+    CHECK(isinf(v[1]));
+    free(v);
+    let_go(a), let_go(b), let_go(y);
+}
+
+/*  The sum of many small products is made in f32: in f16 it would stop at 2048, in bf16 at 256. */
+TEST(matmul_sums_in_f32)
+{
+    enum { K = 8192 };
+    int d;
+    SETUP(NULL);
+    for (d = 1; d < 4; d++) {
+        ignis_tensor_desc desc = tensor_desc(float_dtypes[d], false);
+        ignis_tensor a = ignis_tensor_ones(IGNIS_SHAPE(1, K), &desc), b = ignis_tensor_ones(IGNIS_SHAPE(K, 1), &desc), y = ignis_matmul(a, b);
+        CHECK_NUMBER(ignis_item(y), K);
+        let_go(a), let_go(b), let_go(y);
+    }
+}
+
+TEST(plans_are_found_again)
+{
+    ignis_memory_info first, last;
+    ignis_tensor a, b;
+    int i;
+    SETUP(NULL);
+    a = tensor_noise(IGNIS_SHAPE(16, 16), IGNIS_F32, 1, false);
+    b = tensor_noise(IGNIS_SHAPE(16, 16), IGNIS_F32, 2, false);
+    memset(&first, 0, sizeof first);
+    for (i = 0; i < 200; i++) {
+        let_go(ignis_matmul(a, b));
+        if (i == 1)
+            first = memory();
+    }
+    last = memory();
+    CHECK_INT(last.live_bytes, first.live_bytes);
+    CHECK_INT(last.reserved_bytes, first.reserved_bytes);
+    let_go(a), let_go(b);
+}
+
+/* --- gradients by finite differences ------------------------------------------------------------------------------ */
+
+static ignis_tensor run_matmul(const ignis_tensor *in, int count, void *user_data)
+{
+    (void)count;
+    return user_data ? ignis_matmul_t(in[0], in[1]) : ignis_matmul(in[0], in[1]);
+}
+
+static void gradcheck_matmul(ignis_shape a, ignis_shape b, bool transpose_b)
+{
+    static int yes;
+    ignis_tensor in[2];
+    in[0] = tensor_noise(a, IGNIS_F64, 5, true);
+    in[1] = tensor_noise(b, IGNIS_F64, 6, true);
+    CHECK(ignis_gradcheck(run_matmul, transpose_b ? &yes : NULL, in, 2, NULL) < 1e-6);
+    CHECK_INT(ignis_status_last(), IGNIS_OK);
+    let_go(in[0]), let_go(in[1]);
+}
+
+TEST(gradients_against_finite_differences)
+{
+    SETUP(NULL);
+    gradcheck_matmul(IGNIS_SHAPE(3, 4), IGNIS_SHAPE(4, 2), false);
+    gradcheck_matmul(IGNIS_SHAPE(3, 4), IGNIS_SHAPE(2, 4), true);
+    gradcheck_matmul(IGNIS_SHAPE(1, 1), IGNIS_SHAPE(1, 1), false);
+    gradcheck_matmul(IGNIS_SHAPE(2, 3, 4), IGNIS_SHAPE(4, 5), false);
+    gradcheck_matmul(IGNIS_SHAPE(2, 3, 4), IGNIS_SHAPE(5, 4), true);
+    gradcheck_matmul(IGNIS_SHAPE(2, 3, 4), IGNIS_SHAPE(2, 4, 5), false);
+    gradcheck_matmul(IGNIS_SHAPE(2, 3, 4), IGNIS_SHAPE(2, 5, 4), true);
+    gradcheck_matmul(IGNIS_SHAPE(2, 2, 1, 3), IGNIS_SHAPE(2, 2, 3, 2), false);
+}
+
+TEST(only_wanted_gradients_are_made)
+{
+    ignis_tensor a, b, y;
+    ignis_array g;
+    int way;
+    SETUP(NULL);
+    for (way = 0; way < 2; way++) {
+        a = tensor_noise(IGNIS_SHAPE(3, 4), IGNIS_F32, 1, way == 0);
+        b = tensor_noise(IGNIS_SHAPE(4, 2), IGNIS_F32, 2, way == 1);
+        y = ignis_matmul(a, b);
+        g = test_array(3, 2);
+        CHECK_OK(ignis_backward(y, g));
+        CHECK_INT(ignis_tensor_grad(a).id != 0, way == 0);
+        CHECK_INT(ignis_tensor_grad(b).id != 0, way == 1);
+        drop(g);
+        let_go(a), let_go(b), let_go(y);
+    }
+}
+
+/* --- linear ------------------------------------------------------------------------------------------------------- */
+
+static void check_linear(ignis_dtype dtype, sizes s, bool with_bias)
+{
+    ignis_tensor none = {0}, x = tensor_noise(IGNIS_SHAPE(2, s.m, s.k), dtype, 1, true), w = tensor_noise(IGNIS_SHAPE(s.n, s.k), dtype, 2, true);
+    ignis_tensor bias = with_bias ? tensor_noise(IGNIS_SHAPE(s.n), dtype, 3, true) : none, g = tensor_noise(IGNIS_SHAPE(2, s.m, s.n), dtype, 4, false);
+    ignis_tensor y = ignis_linear(x, w, bias);
+    int64_t rows = 2 * s.m, i;
+    double *xv = tensor_values(x), *wv = tensor_values(w), *bv = with_bias ? tensor_values(bias) : NULL, *gv = tensor_values(g), *yv = tensor_values(y);
+    double *dx, *dw, *db, *ones = (double *)calloc((size_t)rows + 1, sizeof *ones);
+    for (i = 0; i < rows; i++)
+        ones[i] = 1;
+    CHECK_SHAPE_IS(y, IGNIS_SHAPE(2, s.m, s.n));
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(g)));
+    dx = array_values(ignis_tensor_grad(x)), dw = array_values(ignis_tensor_grad(w)), db = with_bias ? array_values(ignis_tensor_grad(bias)) : NULL;
+    check_product("linear", dtype, yv, matrix_of(xv, rows, s.k, false), matrix_of(wv, s.k, s.n, true), bv);
+    check_product("linear dx", dtype, dx, matrix_of(gv, rows, s.n, false), matrix_of(wv, s.n, s.k, false), NULL);
+    check_product("linear dw", dtype, dw, matrix_of(gv, s.n, rows, true), matrix_of(xv, rows, s.k, false), NULL);
+    if (with_bias)
+        check_product("linear db", dtype, db, matrix_of(ones, 1, rows, false), matrix_of(gv, rows, s.n, false), NULL);
+    free(xv), free(wv), free(bv), free(gv), free(yv), free(dx), free(dw), free(db), free(ones);
+    let_go(x), let_go(w), let_go(g), let_go(y);
+    if (with_bias)
+        let_go(bias);
+}
+
+TEST(linear_with_and_without_a_bias)
+{
+    int d, i;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++) {
+        for (i = 0; i < COUNT_OF(all_sizes); i++) {
+            check_linear(float_dtypes[d], all_sizes[i], true);
+            if (i % 3 == 0)
+                check_linear(float_dtypes[d], all_sizes[i], false);
+        }
+    }
+}
+
+TEST(linear_of_nothing)
+{
+    static const sizes empty[] = {{0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {0, 0, 0}};
+    int d, i;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++)
+        for (i = 0; i < COUNT_OF(empty); i++)
+            check_linear(float_dtypes[d], empty[i], true);
+}
+
+static ignis_tensor run_linear(const ignis_tensor *in, int count, void *user_data)
+{
+    ignis_tensor none = {0};
+    (void)user_data;
+    return ignis_linear(in[0], in[1], count > 2 ? in[2] : none);
+}
+
+TEST(linear_against_finite_differences)
+{
+    ignis_tensor in[3];
+    SETUP(NULL);
+    in[0] = tensor_noise(IGNIS_SHAPE(2, 3, 4), IGNIS_F64, 5, true);
+    in[1] = tensor_noise(IGNIS_SHAPE(5, 4), IGNIS_F64, 6, true);
+    in[2] = tensor_noise(IGNIS_SHAPE(5), IGNIS_F64, 7, true);
+    CHECK(ignis_gradcheck(run_linear, NULL, in, 3, NULL) < 1e-6);
+    CHECK(ignis_gradcheck(run_linear, NULL, in, 2, NULL) < 1e-6);
+    let_go(in[0]), let_go(in[1]), let_go(in[2]);
+}
+
+TEST(linear_makes_the_gradient_of_the_bias_alone)
+{
+    ignis_tensor x, w, bias, y;
+    ignis_array g;
+    int d;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++) {
+        x = tensor_noise(IGNIS_SHAPE(3, 4), float_dtypes[d], 1, false);
+        w = tensor_noise(IGNIS_SHAPE(2, 4), float_dtypes[d], 2, false);
+        bias = tensor_noise(IGNIS_SHAPE(2), float_dtypes[d], 3, true);
+        y = ignis_linear(x, w, bias);
+        g = make(IGNIS_SHAPE(3, 2), float_dtypes[d]);
+        CHECK_OK(ignis_array_fill(g, 0.5));
+        CHECK_OK(ignis_backward(y, g));
+        CHECK_NUMBER(grad_at(bias, 1), 1.5);
+        CHECK_INT(ignis_tensor_grad(w).id, 0);
+        drop(g);
+        let_go(x), let_go(w), let_go(bias), let_go(y);
+    }
+}
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+TEST(matmul_refuses)
+{
+    ignis_tensor a, b, c, d, e, f, integers;
+    ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
+    int64_t before;
+    SETUP(NULL);
+    a = tensor_noise(IGNIS_SHAPE(64, 128), IGNIS_F32, 1, true);
+    b = tensor_noise(IGNIS_SHAPE(64, 10), IGNIS_F32, 2, true);
+    c = tensor_noise(IGNIS_SHAPE(128), IGNIS_F32, 3, true);
+    d = tensor_noise(IGNIS_SHAPE(128, 4), IGNIS_BF16, 4, true);
+    e = tensor_noise(IGNIS_SHAPE(3, 2, 64), IGNIS_F32, 5, true);
+    f = tensor_noise(IGNIS_SHAPE(2, 64, 2), IGNIS_F32, 6, true);
+    integers = ignis_tensor_ones(IGNIS_SHAPE(2, 2), &desc);
+    before = memory().live_blocks;
+    CHECK_REFUSED(0, ignis_matmul(a, b).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("ignis_matmul: inner dimensions differ: a is [64, 128], b is [64, 10]");
+    CHECK_REFUSED(0, ignis_matmul_t(a, b).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("transposed");
+    CHECK_REFUSED(0, ignis_matmul(a, c).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_matmul(c, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_matmul(e, f).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("leading dimensions differ: a is [3, 2, 64], b is [2, 64, 2]");
+    CHECK_REFUSED(0, ignis_matmul(a, e).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE); /* b has more dimensions */
+    CHECK_REFUSED(0, ignis_matmul(a, d).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_MESSAGE_HAS("bf16");
+    CHECK_REFUSED(0, ignis_matmul(integers, integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_linear(a, d, c).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_linear(a, b, c).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_linear(e, f, c).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_linear(e, b, c).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_INT(memory().live_blocks, before);
+    CHECK_INT(ignis_tape_length(), 0);
+    let_go(a), let_go(b), let_go(c), let_go(d), let_go(e), let_go(f), let_go(integers);
+}
+
+TEST(linear_refuses_a_bias_of_another_size)
+{
+    ignis_tensor x, w, bias;
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, true);
+    w = tensor_noise(IGNIS_SHAPE(4, 3), IGNIS_F32, 2, true);
+    bias = tensor_noise(IGNIS_SHAPE(3), IGNIS_F32, 3, true);
+    CHECK_REFUSED(0, ignis_linear(x, w, bias).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("[4]");
+    let_go(x), let_go(w), let_go(bias);
+}
+
+TEST(matmul_across_devices_is_refused)
+{
+    ignis_tensor a, b;
+    ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
+    SETUP(NULL);
+    if (ignis_device_count() < 2)
+        SKIP("there is one device");
+    a = ignis_tensor_ones(IGNIS_SHAPE(2, 2), &desc);
+    desc.device = 1;
+    b = ignis_tensor_ones(IGNIS_SHAPE(2, 2), &desc);
+    CHECK_REFUSED(0, ignis_matmul(a, b).id, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+    let_go(a);
+    a = ignis_matmul(b, b); /* on the other device, though it is not current */
+    CHECK_INT(tensor_info(a).device, 1);
+    CHECK_NUMBER(value_at(a, 3), 2);
+    let_go(a), let_go(b);
+}
+
+/*  Without cuBLASLt products fail with what to do about it, and everything else works. */
+TEST(a_missing_library)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_tensor a, b, y;
+    ignis_array g;
+    desc.cublas_library = "missing/libcublasLt.so";
+    SETUP(&desc);
+    a = tensor_counting(IGNIS_SHAPE(3, 2), IGNIS_F32, 1, true);
+    b = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, true);
+    CHECK_REFUSED(0, ignis_matmul(a, b).id, IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+    CHECK_MESSAGE_HAS("cuBLASLt");
+    CHECK_MESSAGE_HAS("install");
+    CHECK_MESSAGE_HAS("IGNIS_CUBLAS_LIBRARY");
+    CHECK_MESSAGE_HAS("missing/libcublasLt.so");
+    CHECK_REFUSED(0, ignis_matmul_t(a, a).id, IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+    CHECK_REFUSED(0, ignis_linear(a, a, b).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_INT(ignis_tape_length(), 0);
+    y = user_mul(a, ignis_reshape(a, IGNIS_SHAPE(3, 2)));
+    test_leaks_expected = true; /* the reshaped one has no name here */
+    g = test_array(3, 2);
+    CHECK_OK(ignis_backward(y, g));
+    CHECK_NUMBER(grad_at(a, 5), 2 * 6 * 5);
+    drop(g);
+    let_go(a), let_go(b), let_go(y);
+}
+
+/*  tf32 rounds factors to 10 bits, where it is asked for and the device has it; never otherwise. */
+TEST(tf32_is_opt_in)
+{
+    ignis_desc desc = test_desc(NULL);
+    double value = 1 + ldexp(1, -13);
+    int way;
+    for (way = 0; way < 2; way++) {
+        ignis_tensor a, y;
+        double result;
+        desc.allow_tf32 = way == 1;
+        SETUP(&desc);
+        a = tensor_of(&value, IGNIS_SHAPE(1, 1), IGNIS_F32, false);
+        y = ignis_matmul(a, a);
+        result = ignis_item(y);
+        if (way == 0)
+            CHECK_NUMBER(result, (double)(float)(value * value));
+        else
+            CHECK_CLOSE(result, 1, 1e-3);
+        let_go(a), let_go(y);
+        CHECK_OK(ignis_shutdown());
+    }
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -1,0 +1,870 @@
+/*  test_ops_basic.c - arithmetic, activations, sums, transposition, concat and split, dropout, cast, random tensors
+
+    Each operation is a case: values in every dtype against a reference in double, gradients in f64 against finite differences, and in the
+    other dtypes against those of f64. */
+#include "fault.h"
+#include "tensor.h"
+
+#include <math.h>
+
+enum { MAX_INPUTS = 3 };
+
+typedef struct op_case {
+    const char *name;
+    ignis_tensor_fn fn;
+    void *user_data;
+    int count;
+    ignis_shape shapes[MAX_INPUTS];
+    double spread; /* inputs are in -spread to spread */
+    void (*reference)(const struct op_case *c, double *const *in, double *out);
+} op_case;
+
+static const char *const dtype_names[] = {"", "f16", "bf16", "f32", "f64"};
+
+/*  What one rounding to the dtype, or the arithmetic of f32 before it, may lose. */
+static double tolerance_of(ignis_dtype dtype) { return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 2e-6 : dtype == IGNIS_F16 ? 1.0 / 1024 : 1.0 / 128; }
+
+static void check_values(const op_case *c, const char *what, ignis_dtype dtype, const double *got, const double *expected, int64_t numel)
+{
+    char text[512];
+    int64_t i;
+    for (i = 0; i < numel; i++) {
+        if (is_close(got[i], expected[i], tolerance_of(dtype)))
+            continue;
+        snprintf(text, sizeof text, "%s in %s: %s: element %lld is %.17g, expected %.17g", c->name, dtype_names[dtype], what, (long long)i,
+                 got[i], expected[i]);
+        test__fail(__FILE__, __LINE__, text);
+        return;
+    }
+}
+
+/*  Runs a case in a dtype from given numbers: its output, and the gradients of its inputs, weighted by weights. The caller frees them all. */
+static double *run_case(const op_case *c, ignis_dtype dtype, double *const *in, const double *weights, ignis_shape *shape, double **grads)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor inputs[MAX_INPUTS], output, weight;
+    double *values;
+    int i;
+    for (i = 0; i < c->count; i++)
+        inputs[i] = tensor_of(in[i], c->shapes[i], dtype, true);
+    output = c->fn(inputs, c->count, c->user_data);
+    CHECK(output.id != 0);
+    *shape = shape_of(output);
+    values = tensor_values(output);
+    if (weights) {
+        weight = tensor_of(weights, *shape, tensor_info(output).dtype, false);
+        CHECK_OK(ignis_backward(output, ignis_tensor_data(weight)));
+        for (i = 0; i < c->count; i++)
+            grads[i] = array_values(ignis_tensor_grad(inputs[i]));
+    }
+    CHECK_OK(ignis_scope_end(scope));
+    return values;
+}
+
+/*  Numbers as they are after rounding to a dtype. */
+static double *rounded_noise(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double factor)
+{
+    int64_t numel = shape_numel(shape), i;
+    double *values = (double *)malloc(sizeof *values * (size_t)(numel + 1)), *result;
+    ignis_tensor tensor;
+    for (i = 0; i < numel; i++)
+        values[i] = factor * noise(seed, i);
+    tensor = tensor_of(values, shape, dtype, false);
+    result = tensor_values(tensor);
+    let_go(tensor);
+    free(values);
+    return result;
+}
+
+static void check_case(const op_case *c)
+{
+    double *in[MAX_INPUTS], *grads[MAX_INPUTS] = {0}, *expected_grads[MAX_INPUTS] = {0}, *got, *expected, *reference, *weights;
+    ignis_tensor checked[MAX_INPUTS];
+    ignis_shape shape, same;
+    int64_t numel, all = 0;
+    int d, i;
+    for (i = 0; i < c->count; i++)
+        all += shape_numel(c->shapes[i]);
+    for (d = 0; d < 4; d++) {
+        ignis_dtype dtype = float_dtypes[d];
+        for (i = 0; i < c->count; i++)
+            in[i] = rounded_noise(c->shapes[i], dtype, (uint64_t)(7 + i), c->spread);
+        got = run_case(c, dtype, in, NULL, &shape, NULL);
+        numel = shape_numel(shape);
+        if (c->reference) {
+            reference = (double *)calloc((size_t)numel + 1, sizeof *reference);
+            c->reference(c, in, reference);
+            check_values(c, "value", dtype, got, reference, numel);
+            free(reference);
+        }
+        free(got);
+        weights = rounded_noise(shape, dtype, 99, 1);
+        got = run_case(c, dtype, in, weights, &same, grads);
+        expected = run_case(c, IGNIS_F64, in, weights, &same, expected_grads);
+        check_values(c, "value beside f64", dtype, got, expected, numel);
+        for (i = 0; i < c->count; i++) {
+            check_values(c, "gradient", dtype, grads[i], expected_grads[i], shape_numel(c->shapes[i]));
+            free(grads[i]);
+            free(expected_grads[i]);
+        }
+        if (dtype == IGNIS_F64 && all <= 200) {
+            for (i = 0; i < c->count; i++)
+                checked[i] = tensor_of(in[i], c->shapes[i], IGNIS_F64, true);
+            CHECK(ignis_gradcheck(c->fn, c->user_data, checked, c->count, NULL) < 1e-6);
+            if (ignis_status_last() != IGNIS_OK)
+                test__fail(__FILE__, __LINE__, c->name);
+            CHECK_OK(ignis_status_last());
+            for (i = 0; i < c->count; i++)
+                let_go(checked[i]);
+        }
+        free(got);
+        free(expected);
+        free(weights);
+        for (i = 0; i < c->count; i++)
+            free(in[i]);
+    }
+}
+
+/* --- add, sub, mul ---------------------------------------------------------------------------------------------- */
+
+static ignis_tensor call_add(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_add(x[0], x[1]); }
+static ignis_tensor call_sub(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_sub(x[0], x[1]); }
+static ignis_tensor call_mul(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_mul(x[0], x[1]); }
+static ignis_tensor call_bias(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_add_bias(x[0], x[1]); }
+
+/*  The element of the second operand that belongs to element i of the first, dimension by dimension. */
+static int64_t spread_index(const ignis_shape *a, const ignis_shape *b, int64_t i)
+{
+    int64_t index = 0, step = 1;
+    int k;
+    for (k = 1; k <= a->ndim; k++) {
+        int64_t at = i % a->dim[a->ndim - k], size = k <= b->ndim ? b->dim[b->ndim - k] : 1;
+        i /= a->dim[a->ndim - k];
+        index += size == 1 ? 0 : at * step;
+        step *= size;
+    }
+    return index;
+}
+
+static void binary_reference(const op_case *c, double *const *in, double *out)
+{
+    int64_t i, numel = shape_numel(c->shapes[0]);
+    for (i = 0; i < numel; i++) {
+        double a = in[0][i], b = in[1][spread_index(&c->shapes[0], &c->shapes[1], i)];
+        out[i] = c->fn == call_sub ? a - b : c->fn == call_mul ? a * b : a + b;
+    }
+}
+
+static void check_binary(const char *name, ignis_tensor_fn fn, ignis_shape a, ignis_shape b)
+{
+    op_case c;
+    memset(&c, 0, sizeof c);
+    c.name = name, c.fn = fn, c.count = 2, c.spread = 2, c.reference = binary_reference;
+    c.shapes[0] = a, c.shapes[1] = b;
+    check_case(&c);
+}
+
+static void check_binary_everywhere(const char *name, ignis_tensor_fn fn)
+{
+    check_binary(name, fn, IGNIS_SHAPE(7), IGNIS_SHAPE(7));
+    check_binary(name, fn, IGNIS_SHAPE(3, 5), IGNIS_SHAPE(5));
+    check_binary(name, fn, IGNIS_SHAPE(3, 5), IGNIS_SHAPE(1));
+    check_binary(name, fn, IGNIS_SHAPE(3, 5), IGNIS_SHAPE(3, 1));
+    check_binary(name, fn, IGNIS_SHAPE(2, 3, 8), IGNIS_SHAPE(3, 8));
+    check_binary(name, fn, IGNIS_SHAPE(2, 3, 4, 3), IGNIS_SHAPE(2, 1, 1, 3));
+    check_binary(name, fn, IGNIS_SHAPE(2, 1, 4), IGNIS_SHAPE(1, 1, 4));
+    check_binary(name, fn, IGNIS_SHAPE(1, 1), IGNIS_SHAPE(1));
+    check_binary(name, fn, IGNIS_SHAPE(33, 257), IGNIS_SHAPE(257));
+    check_binary(name, fn, IGNIS_SHAPE(100, 64), IGNIS_SHAPE(64));
+    check_binary(name, fn, IGNIS_SHAPE(5003), IGNIS_SHAPE(1));
+    check_binary(name, fn, IGNIS_SHAPE(9, 600), IGNIS_SHAPE(9, 1));
+}
+
+TEST(add)
+{
+    SETUP(NULL);
+    check_binary_everywhere("add", call_add);
+}
+TEST(sub)
+{
+    SETUP(NULL);
+    check_binary_everywhere("sub", call_sub);
+}
+TEST(mul)
+{
+    SETUP(NULL);
+    check_binary_everywhere("mul", call_mul);
+}
+TEST(add_bias)
+{
+    SETUP(NULL);
+    check_binary("add_bias", call_bias, IGNIS_SHAPE(4, 6), IGNIS_SHAPE(6));
+    check_binary("add_bias", call_bias, IGNIS_SHAPE(2, 3, 5), IGNIS_SHAPE(5));
+    check_binary("add_bias", call_bias, IGNIS_SHAPE(700, 48), IGNIS_SHAPE(48));
+}
+
+static ignis_tensor call_square(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_mul(x[0], x[0]); }
+
+TEST(one_tensor_as_both_operands)
+{
+    op_case c;
+    memset(&c, 0, sizeof c);
+    c.name = "x * x", c.fn = call_square, c.count = 1, c.spread = 2, c.shapes[0] = IGNIS_SHAPE(3, 7);
+    SETUP(NULL);
+    check_case(&c);
+}
+
+TEST(only_the_gradients_that_are_wanted)
+{
+    int which;
+    SETUP(NULL);
+    for (which = 0; which < 2; which++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor a = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, which == 0);
+        ignis_tensor b = tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, which == 1);
+        CHECK_OK(ignis_backward(ignis_sum(ignis_mul(a, b)), IGNIS_NO_ARRAY));
+        CHECK_INT(ignis_tensor_grad(a).id != 0, which == 0);
+        CHECK_INT(ignis_tensor_grad(b).id != 0, which == 1);
+        CHECK_NUMBER(which == 0 ? grad_at(a, 5) : grad_at(b, 2), which == 0 ? 3 : 3 + 6);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
+TEST(empty_tensors)
+{
+    ignis_scope scope;
+    ignis_tensor a, b, sum;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = tensor_of(NULL, IGNIS_SHAPE(0, 3), IGNIS_F32, true);
+    b = tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, true);
+    sum = ignis_sum(ignis_gelu(ignis_mul(ignis_add(a, b), b)));
+    CHECK_NUMBER(value_at(sum, 0), 0);
+    CHECK_OK(ignis_backward(sum, IGNIS_NO_ARRAY));
+    CHECK_NUMBER(grad_at(b, 0), 0);
+    CHECK_SHAPE_IS(ignis_transpose(a, 0, 1), IGNIS_SHAPE(3, 0));
+    CHECK_SHAPE_IS(ignis_mean_dim(a, 0), IGNIS_SHAPE(3));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(binary_refusals)
+{
+    ignis_scope scope;
+    ignis_tensor a, row, wrong, half, none = {0}, integers;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, false);
+    row = tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, false);
+    wrong = tensor_counting(IGNIS_SHAPE(2), IGNIS_F32, 1, false);
+    half = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F16, 1, false);
+    integers = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_I32, 1, false);
+    CHECK_REFUSED(0, ignis_add(a, wrong).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_MESSAGE_HAS("[2]");
+    CHECK_MESSAGE_HAS("[2, 3]");
+    CHECK_REFUSED(0, ignis_sub(row, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_REFUSED(0, ignis_mul(a, half).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_add(integers, integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_add_bias(a, wrong).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_REFUSED(0, ignis_add_bias(a, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_REFUSED(0, ignis_add_bias(a, tensor_counting(IGNIS_SHAPE(3), IGNIS_F64, 1, false)).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_silu_mul(a, row).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_silu_mul(a, half).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_scale(integers, 2).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_relu(integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_gelu(integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_gelu_exact(integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_silu(integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    /* what failed passes through, and the first failure is the one that is kept */
+    CHECK_FAILS(ignis_add(a, wrong), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
+    CHECK_INT(ignis_relu(ignis_mul(ignis_add(a, wrong), a)).id, 0);
+    CHECK_HAS(ignis_status_message(), "ignis_add");
+    ignis_status_clear();
+    CHECK_REFUSED(0, ignis_add(none, a).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    if (ignis_device_count() > 1) {
+        ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
+        ignis_tensor far;
+        desc.device = 1;
+        far = ignis_tensor_zeros(IGNIS_SHAPE(2, 3), &desc);
+        CHECK_REFUSED(0, ignis_add(a, far).id, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_REFUSED(0, ignis_mul(a, a).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+}
+
+/* --- functions of one element ----------------------------------------------------------------------------------- */
+
+static ignis_tensor call_relu(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_relu(x[0]); }
+static ignis_tensor call_gelu(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_gelu(x[0]); }
+static ignis_tensor call_gelu_exact(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_gelu_exact(x[0]); }
+static ignis_tensor call_silu(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_silu(x[0]); }
+static ignis_tensor call_silu_mul(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_silu_mul(x[0], x[1]); }
+static ignis_tensor call_scale(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_scale(x[0], -0.75); }
+
+static double silu(double x) { return x / (1 + exp(-x)); }
+
+static void element_reference(const op_case *c, double *const *in, double *out)
+{
+    int64_t i, numel = shape_numel(c->shapes[0]);
+    for (i = 0; i < numel; i++) {
+        double x = in[0][i];
+        if (c->fn == call_relu)
+            out[i] = x > 0 ? x : 0;
+        else if (c->fn == call_gelu)
+            out[i] = 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+        else if (c->fn == call_gelu_exact)
+            out[i] = 0.5 * x * erfc(-x / sqrt(2));
+        else if (c->fn == call_scale)
+            out[i] = -0.75 * x;
+        else
+            out[i] = silu(x) * (c->count == 2 ? in[1][i] : 1);
+    }
+}
+
+static void check_element(const char *name, ignis_tensor_fn fn, int count)
+{
+    static const int64_t sizes[] = {1, 31, 4096, 4103};
+    op_case c;
+    int i;
+    memset(&c, 0, sizeof c);
+    c.name = name, c.fn = fn, c.count = count, c.spread = 6, c.reference = element_reference;
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        c.shapes[0] = c.shapes[1] = IGNIS_SHAPE(sizes[i]);
+        check_case(&c);
+    }
+}
+
+TEST(activations)
+{
+    SETUP(NULL);
+    check_element("relu", call_relu, 1);
+    check_element("gelu", call_gelu, 1);
+    check_element("gelu_exact", call_gelu_exact, 1);
+    check_element("silu", call_silu, 1);
+    check_element("silu_mul", call_silu_mul, 2);
+    check_element("scale", call_scale, 1);
+}
+
+TEST(activations_of_extreme_values)
+{
+    const double zero = 0.0, values[] = {-1e30, -60, -0.0, 60, 1e30, zero / zero};
+    ignis_tensor (*const functions[])(ignis_tensor) = {ignis_relu, ignis_gelu, ignis_gelu_exact, ignis_silu};
+    ignis_tensor x, y, ones;
+    int f, i;
+    SETUP(NULL);
+    for (f = 0; f < 4; f++) {
+        ignis_scope scope = ignis_scope_begin();
+        x = tensor_of(values, IGNIS_SHAPE(6), IGNIS_F32, true);
+        y = functions[f](x);
+        ones = ignis_tensor_ones(IGNIS_SHAPE(6), NULL);
+        CHECK_OK(ignis_backward(y, ignis_tensor_data(ones)));
+        for (i = 0; i < 5; i++) {
+            CHECK_CLOSE(value_at(y, i), values[i] > 0 ? values[i] : 0, 1e-6);
+            if (i != 2)
+                CHECK_CLOSE(grad_at(x, i), values[i] > 0, 1e-6);
+        }
+        CHECK(isnan(value_at(y, 5)));
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
+/* --- sums ------------------------------------------------------------------------------------------------------- */
+
+static ignis_tensor call_sum(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_sum(x[0]); }
+static ignis_tensor call_mean(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_mean(x[0]); }
+static ignis_tensor call_sum_dim(const ignis_tensor *x, int count, void *user) { return (void)count, ignis_sum_dim(x[0], *(const int *)user); }
+static ignis_tensor call_mean_dim(const ignis_tensor *x, int count, void *user) { return (void)count, ignis_mean_dim(x[0], *(const int *)user); }
+
+static void sum_reference(const op_case *c, double *const *in, double *out)
+{
+    const ignis_shape *shape = &c->shapes[0];
+    int64_t outer = 1, n = 1, inner = 1, o, k, i;
+    bool whole = c->fn == call_sum || c->fn == call_mean, mean = c->fn == call_mean || c->fn == call_mean_dim;
+    int dim = whole ? 0 : *(const int *)c->user_data, d;
+    if (dim < 0)
+        dim += shape->ndim;
+    for (d = 0; d < shape->ndim; d++)
+        *(whole || d == dim ? &n : d < dim ? &outer : &inner) *= shape->dim[d];
+    for (o = 0; o < outer; o++)
+        for (i = 0; i < inner; i++) {
+            out[o * inner + i] = 0;
+            for (k = 0; k < n; k++)
+                out[o * inner + i] += in[0][(o * n + k) * inner + i];
+            out[o * inner + i] /= mean ? (double)n : 1;
+        }
+}
+
+TEST(sums)
+{
+    static const ignis_shape shapes[] = {{1, {1}}, {1, {13}}, {2, {4, 5}}, {3, {2, 3, 4}}, {2, {40, 3}}, {2, {3, 40}}, {1, {9000}}, {2, {300, 136}}, {2, {5000, 10}}, {3, {3, 700, 16}}, {2, {20, 1500}}, {2, {2, 9000}}};
+    op_case c;
+    int s, dim;
+    SETUP(NULL);
+    memset(&c, 0, sizeof c);
+    c.count = 1, c.spread = 0.5, c.reference = sum_reference, c.user_data = &dim;
+    for (s = 0; s < COUNT_OF(shapes); s++) {
+        c.shapes[0] = shapes[s];
+        c.name = "sum", c.fn = call_sum;
+        check_case(&c);
+        c.name = "mean", c.fn = call_mean;
+        check_case(&c);
+        for (dim = -shapes[s].ndim; dim < (s < 4 ? shapes[s].ndim : 0); dim++) {
+            c.name = "sum_dim", c.fn = call_sum_dim;
+            check_case(&c);
+            c.name = "mean_dim", c.fn = call_mean_dim;
+            check_case(&c);
+        }
+    }
+}
+
+TEST(sum_shapes_and_refusals)
+{
+    ignis_scope scope;
+    ignis_tensor a;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = tensor_counting(IGNIS_SHAPE(2, 3, 4), IGNIS_F32, 1, false);
+    CHECK_SHAPE_IS(ignis_sum(a), IGNIS_SHAPE(1));
+    CHECK_SHAPE_IS(ignis_sum_dim(a, 0), IGNIS_SHAPE(3, 4));
+    CHECK_SHAPE_IS(ignis_sum_dim(a, 1), IGNIS_SHAPE(2, 4));
+    CHECK_SHAPE_IS(ignis_mean_dim(a, -1), IGNIS_SHAPE(2, 3));
+    CHECK_SHAPE_IS(ignis_sum_dim(ignis_sum(a), 0), IGNIS_SHAPE(1));
+    CHECK_NUMBER(ignis_item(ignis_sum(a)), 300);
+    CHECK_NUMBER(ignis_item(ignis_mean(a)), 12.5);
+    CHECK_REFUSED(0, ignis_sum_dim(a, 3).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_mean_dim(a, -4).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_sum(tensor_counting(IGNIS_SHAPE(2), IGNIS_I64, 1, false)).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_mean(tensor_counting(IGNIS_SHAPE(2), IGNIS_U8, 1, false)).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(sums_are_the_same_every_time)
+{
+    ignis_scope scope;
+    ignis_tensor a;
+    double first = 0, first_column = 0;
+    int i;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = tensor_noise(IGNIS_SHAPE(3000, 40), IGNIS_F32, 1, false);
+    for (i = 0; i < 3; i++) {
+        double sum = ignis_item(ignis_sum(a)), column = value_at(ignis_sum_dim(a, 0), 17);
+        if (i == 0)
+            first = sum, first_column = column;
+        CHECK_NUMBER(sum, first);
+        CHECK_NUMBER(column, first_column);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- transpose -------------------------------------------------------------------------------------------------- */
+
+typedef struct dims {
+    int first, second;
+} dims;
+
+static ignis_tensor call_transpose(const ignis_tensor *x, int count, void *user)
+{
+    const dims *d = (const dims *)user;
+    return (void)count, ignis_transpose(x[0], d->first, d->second);
+}
+
+static void transpose_reference(const op_case *c, double *const *in, double *out)
+{
+    const dims *d = (const dims *)c->user_data;
+    ignis_shape to = c->shapes[0];
+    int64_t numel = shape_numel(to), i, from_step[IGNIS_MAX_DIMS], step = 1;
+    int k;
+    for (k = to.ndim - 1; k >= 0; k--)
+        from_step[k] = step, step *= to.dim[k];
+    to.dim[d->first] = c->shapes[0].dim[d->second], to.dim[d->second] = c->shapes[0].dim[d->first];
+    step = from_step[d->first], from_step[d->first] = from_step[d->second], from_step[d->second] = step;
+    for (i = 0; i < numel; i++) {
+        int64_t rest = i, from = 0;
+        for (k = to.ndim - 1; k >= 0; k--)
+            from += rest % to.dim[k] * from_step[k], rest /= to.dim[k];
+        out[i] = in[0][from];
+    }
+}
+
+TEST(transpose)
+{
+    static const ignis_shape shapes[] = {{2, {3, 5}}, {2, {1, 6}}, {3, {2, 3, 4}}, {4, {2, 3, 2, 4}}, {2, {70, 130}}, {2, {64, 128}}, {4, {2, 20, 3, 16}}, {3, {17, 2, 33}}, {1, {4}}};
+    op_case c;
+    dims d;
+    int s;
+    SETUP(NULL);
+    memset(&c, 0, sizeof c);
+    c.name = "transpose", c.fn = call_transpose, c.user_data = &d, c.count = 1, c.spread = 1, c.reference = transpose_reference;
+    for (s = 0; s < COUNT_OF(shapes); s++) {
+        c.shapes[0] = shapes[s];
+        for (d.first = 0; d.first < shapes[s].ndim; d.first++)
+            for (d.second = d.first; d.second < shapes[s].ndim; d.second++)
+                check_case(&c);
+    }
+}
+
+TEST(transpose_of_any_dtype_and_refusals)
+{
+    ignis_scope scope;
+    ignis_tensor a, t;
+    ignis_dtype dtype;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    for (dtype = IGNIS_F16; dtype <= IGNIS_U8; dtype = (ignis_dtype)(dtype + 1)) {
+        a = tensor_counting(IGNIS_SHAPE(20, 5), dtype, 1, false);
+        t = ignis_transpose(a, -1, 0);
+        CHECK_SHAPE_IS(t, IGNIS_SHAPE(5, 20));
+        CHECK_NUMBER(value_at(t, 20 * 3 + 7), 7 * 5 + 3 + 1);
+    }
+    CHECK_REFUSED(0, ignis_transpose(a, 0, 2).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_transpose(a, -3, 0).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- concat and split ------------------------------------------------------------------------------------------- */
+
+static ignis_tensor call_concat(const ignis_tensor *x, int count, void *user) { return ignis_concat(x, count, *(const int *)user); }
+
+static void concat_reference(const op_case *c, double *const *in, double *out)
+{
+    int dim = *(const int *)c->user_data, i, d;
+    int64_t rows = 1, offset = 0, row = 0, length[MAX_INPUTS], r;
+    for (d = 0; d < dim; d++)
+        rows *= c->shapes[0].dim[d];
+    for (i = 0; i < c->count; i++)
+        row += length[i] = shape_numel(c->shapes[i]) / rows;
+    for (i = 0; i < c->count; offset += length[i++])
+        for (r = 0; r < rows; r++)
+            memcpy(out + r * row + offset, in[i] + r * length[i], sizeof *out * (size_t)length[i]);
+}
+
+/*  Puts the parts of one tensor together in another order, the last one twice, one not at all. */
+static ignis_tensor call_split(const ignis_tensor *x, int count, void *user)
+{
+    static const int64_t sizes[] = {2, 1, 3, 2};
+    ignis_tensor parts[4], chosen[4];
+    int dim = *(const int *)user;
+    (void)count;
+    chosen[0].id = 0;
+    if (ignis_split(x[0], dim, 4, sizes, parts) != IGNIS_OK)
+        return chosen[0];
+    chosen[0] = parts[3], chosen[1] = parts[0], chosen[2] = ignis_scale(parts[3], 2), chosen[3] = parts[2];
+    return ignis_add(ignis_concat(chosen, 4, dim), ignis_scale(ignis_concat(chosen, 4, dim), 0.5));
+}
+
+TEST(concat_and_split)
+{
+    op_case c;
+    int dim;
+    SETUP(NULL);
+    memset(&c, 0, sizeof c);
+    c.name = "concat", c.fn = call_concat, c.count = 3, c.user_data = &dim, c.spread = 1, c.reference = concat_reference;
+    for (dim = 0; dim < 3; dim++) {
+        int i;
+        for (i = 0; i < 3; i++)
+            c.shapes[i] = IGNIS_SHAPE(2, 3, 4);
+        c.shapes[1].dim[dim] = 1, c.shapes[2].dim[dim] = 5;
+        check_case(&c);
+        for (i = 0; i < 3; i++)
+            c.shapes[i] = IGNIS_SHAPE(16, 24, 32);
+        c.shapes[2].dim[dim] = 7;
+        check_case(&c);
+    }
+    c.name = "split", c.fn = call_split, c.count = 1, c.reference = NULL;
+    for (dim = 0; dim < 3; dim++) {
+        c.shapes[0] = IGNIS_SHAPE(3, 2, 2);
+        c.shapes[0].dim[dim] = 8;
+        check_case(&c);
+    }
+}
+
+TEST(split_values_and_one_gradient_array)
+{
+    ignis_scope scope;
+    ignis_tensor x, parts[3], mine;
+    int64_t i;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = tensor_counting(IGNIS_SHAPE(4, 6), IGNIS_F32, 1, true);
+    CHECK_OK(ignis_split(x, -1, 3, NULL, parts));
+    for (i = 0; i < 3; i++) {
+        CHECK_SHAPE_IS(parts[i], IGNIS_SHAPE(4, 2));
+        CHECK_NUMBER(value_at(parts[i], 3), 6 + 2 * (double)i + 1 + 1);
+    }
+    CHECK_OK(ignis_backward(ignis_add(ignis_sum(parts[0]), ignis_sum(ignis_scale(parts[2], 3))), IGNIS_NO_ARRAY));
+    for (i = 0; i < 24; i++)
+        CHECK_NUMBER(grad_at(x, i), i % 6 < 2 ? 1 : i % 6 < 4 ? 0 : 3);
+    /* the tensor has other uses, too */
+    CHECK_OK(ignis_zero_grad(x));
+    CHECK_OK(ignis_split(x, 0, 2, NULL, parts));
+    mine = ignis_add(ignis_sum(ignis_mul(x, x)), ignis_sum(ignis_mul(parts[1], parts[1])));
+    CHECK_OK(ignis_backward(mine, IGNIS_NO_ARRAY));
+    for (i = 0; i < 24; i++)
+        CHECK_NUMBER(grad_at(x, i), 2 * (double)(i + 1) * (i < 12 ? 1 : 2));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(concat_of_many)
+{
+    ignis_scope scope;
+    ignis_tensor few[20], all;
+    int i;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    for (i = 0; i < 20; i++)
+        few[i] = tensor_counting(IGNIS_SHAPE(2, 1 + i % 3), IGNIS_F32, 1 + i, true);
+    all = ignis_concat(few, 20, 1);
+    CHECK_SHAPE_IS(all, IGNIS_SHAPE(2, 39));
+    CHECK_NUMBER(value_at(all, 38), 2 * 20);
+    CHECK_NUMBER(value_at(all, 77), 4 * 20);
+    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(all, all)), IGNIS_NO_ARRAY));
+    for (i = 0; i < 20; i++)
+        CHECK_NUMBER(grad_at(few[i], 0), 2 * (1.0 + i));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(concat_and_split_refusals)
+{
+    static const int64_t wrong[] = {1, 1}, negative[] = {4, -2};
+    ignis_scope scope;
+    ignis_tensor x[2], parts[2];
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x[0] = tensor_counting(IGNIS_SHAPE(3, 2), IGNIS_F32, 1, false);
+    x[1] = tensor_counting(IGNIS_SHAPE(4, 2), IGNIS_F32, 1, false);
+    CHECK_REFUSED(0, ignis_concat(x, 2, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
+    CHECK_REFUSED(0, ignis_concat(x, 2, 2).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_concat(NULL, 2, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(0, ignis_concat(x, 0, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    x[1] = tensor_counting(IGNIS_SHAPE(3, 2), IGNIS_F64, 1, false);
+    CHECK_REFUSED(0, ignis_concat(x, 2, 0).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_STATUS(ignis_split(x[0], 0, 2, NULL, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
+    CHECK_INT(parts[0].id, 0);
+    CHECK_STATUS(ignis_split(x[0], 0, 2, wrong, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
+    CHECK_STATUS(ignis_split(x[0], 1, 2, negative, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
+    CHECK_STATUS(ignis_split(x[0], 2, 2, NULL, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_STATUS(ignis_split(x[0], 0, 0, NULL, parts), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_split(x[0], 0, 2, NULL, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- cast ------------------------------------------------------------------------------------------------------- */
+
+static ignis_tensor call_cast(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, ignis_scale(ignis_cast(ignis_mul(x[0], x[0]), *(const ignis_dtype *)user), 2);
+}
+
+TEST(cast)
+{
+    ignis_scope scope;
+    ignis_tensor x, y;
+    ignis_dtype dtype = IGNIS_F64;
+    op_case c;
+    SETUP(NULL);
+    memset(&c, 0, sizeof c);
+    c.name = "cast to f64", c.fn = call_cast, c.count = 1, c.spread = 1, c.shapes[0] = IGNIS_SHAPE(3, 11), c.user_data = &dtype;
+    check_case(&c);
+    scope = ignis_scope_begin();
+    x = tensor_counting(IGNIS_SHAPE(5), IGNIS_F32, 0.6, true);
+    y = ignis_cast(x, IGNIS_BF16);
+    CHECK_INT(tensor_info(y).dtype, IGNIS_BF16);
+    CHECK(tensor_info(y).requires_grad);
+    CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
+    CHECK_NUMBER(grad_at(x, 4), 1);
+    y = ignis_cast(x, IGNIS_I32);
+    CHECK(!tensor_info(y).requires_grad);
+    CHECK_NUMBER(value_at(y, 4), 3);
+    CHECK_REFUSED(0, ignis_cast(x, (ignis_dtype)42).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- random numbers --------------------------------------------------------------------------------------------- */
+
+TEST(rand_has_known_values)
+{
+    /* the first block of Philox4x32-10 with key and counter 0, as the paper's authors publish it */
+    static const uint32_t words[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    static const int digits[] = {53, 24, 11, 8}; /* in the order of float_dtypes */
+    int d, i;
+    SETUP(NULL);
+    for (d = 1; d < 4; d++) {
+        ignis_tensor_desc desc = tensor_desc(float_dtypes[d], false);
+        ignis_tensor x;
+        CHECK_OK(ignis_seed(0));
+        x = ignis_tensor_rand(IGNIS_SHAPE(4), &desc);
+        for (i = 0; i < 4; i++)
+            CHECK_NUMBER(value_at(x, i), ldexp((double)(words[i] >> (32 - digits[d])), -digits[d]));
+        let_go(x);
+    }
+}
+
+TEST(random_numbers_are_those_of_their_seed)
+{
+    ignis_tensor_desc desc = tensor_desc(IGNIS_F64, false);
+    int kind, d, i;
+    SETUP(NULL);
+    for (kind = 0; kind < 2; kind++) {
+        ignis_tensor (*make_random)(ignis_shape, const ignis_tensor_desc *) = kind ? ignis_tensor_randn : ignis_tensor_rand;
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor exact, again, other;
+        double *values, *rounded, sum = 0, squares = 0;
+        desc = tensor_desc(IGNIS_F64, false);
+        CHECK_OK(ignis_seed(5));
+        exact = make_random(IGNIS_SHAPE(5001), &desc);
+        other = make_random(IGNIS_SHAPE(5001), &desc);
+        values = tensor_values(exact);
+        for (i = 0; i < 5001; i++)
+            sum += values[i], squares += values[i] * values[i];
+        CHECK_CLOSE(sum / 5001, kind ? 0 : 0.5, 0.05);
+        CHECK_CLOSE(squares / 5001, kind ? 1 : 1.0 / 3, 0.05);
+        if (kind) /* to the last bit, on every GPU and on the simulator */
+            CHECK_NUMBER(values[0], 0.66127641241058566);
+        rounded = tensor_values(other);
+        CHECK(rounded[0] != values[0]);
+        free(rounded);
+        for (d = 0; d < 4; d++) { /* one sequence for all dtypes, but for the rounding */
+            desc = tensor_desc(float_dtypes[d], false);
+            CHECK_OK(ignis_seed(5));
+            again = make_random(IGNIS_SHAPE(5001), &desc);
+            rounded = tensor_values(again);
+            for (i = 0; i < 5001 && is_close(rounded[i], values[i], tolerance_of(float_dtypes[d])) && (kind || rounded[i] < 1); i++)
+                ;
+            CHECK_INT(i, 5001);
+            free(rounded);
+        }
+        free(values);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    desc = tensor_desc(IGNIS_I32, false);
+    CHECK_REFUSED(0, ignis_tensor_rand(IGNIS_SHAPE(3), &desc).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_tensor_randn(IGNIS_SHAPE(3), &desc).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_tensor_rand(IGNIS_SHAPE(-3), NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM);
+}
+
+static ignis_tensor call_dropout(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_mul(ignis_dropout(x[0], 0.25), x[0]);
+}
+
+TEST(dropout)
+{
+    int d, i;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_dtype dtype = float_dtypes[d];
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(9001), dtype, 3, true), y, z, ones;
+        double *before = tensor_values(x), *after, *again, *grad, *another;
+        int dropped = 0;
+        CHECK_OK(ignis_seed(11));
+        y = ignis_dropout(x, 0.25);
+        z = ignis_dropout(x, 0.25);
+        after = tensor_values(y);
+        another = tensor_values(z);
+        ones = ignis_tensor_from_array(ignis_tensor_data(ignis_add(ignis_mul(x, ignis_scale(x, 0)), ignis_cast(ignis_tensor_ones(IGNIS_SHAPE(1), NULL), dtype))), false);
+        CHECK_OK(ignis_backward(y, ignis_tensor_data(ones)));
+        grad = array_values(ignis_tensor_grad(x));
+        for (i = 0; i < 9001; i++) {
+            double kept = before[i] / 0.75;
+            dropped += after[i] == 0;
+            if (after[i] != 0 ? !is_close(after[i], kept, tolerance_of(dtype)) : grad[i] != 0)
+                break;
+            if (after[i] != 0 && !is_close(grad[i], 1 / 0.75, tolerance_of(dtype)))
+                break;
+        }
+        CHECK_INT(i, 9001);
+        CHECK_CLOSE(dropped / 9001.0, 0.25, 0.02);
+        CHECK(memcmp(after, another, sizeof *after * 9001) != 0);
+        CHECK_OK(ignis_seed(11));
+        again = tensor_values(ignis_dropout(x, 0.25));
+        CHECK(memcmp(after, again, sizeof *after * 9001) == 0);
+        free(again);
+        again = tensor_values(ignis_dropout(x, 0));
+        CHECK(memcmp(before, again, sizeof *after * 9001) == 0);
+        free(before), free(after), free(again), free(grad), free(another);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    {
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(50), IGNIS_F64, 3, true);
+        CHECK(ignis_gradcheck(call_dropout, NULL, &x, 1, NULL) < 1e-6);
+        CHECK_REFUSED(0, ignis_dropout(x, 1).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+        CHECK_REFUSED(0, ignis_dropout(x, -0.1).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+        let_go(x);
+    }
+    {
+        ignis_tensor x = tensor_counting(IGNIS_SHAPE(3), IGNIS_I32, 1, false);
+        CHECK_REFUSED(0, ignis_dropout(x, 0.5).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+        let_go(x);
+    }
+}
+
+/* --- memory ----------------------------------------------------------------------------------------------------- */
+
+static ignis_tensor everything(ignis_tensor x, ignis_tensor row)
+{
+    ignis_tensor parts[2], y = ignis_add_bias(ignis_gelu(ignis_mul(x, row)), row);
+    if (ignis_split(y, 1, 2, NULL, parts) != IGNIS_OK)
+        return parts[0];
+    y = ignis_silu_mul(parts[0], ignis_relu(parts[1]));
+    parts[0] = ignis_dropout(ignis_transpose(y, 0, 1), 0.5);
+    parts[1] = ignis_sub(parts[0], ignis_scale(ignis_transpose(y, 0, 1), 0.5));
+    return ignis_mean(ignis_cast(ignis_sum_dim(ignis_concat(parts, 2, 0), 1), IGNIS_F64));
+}
+
+/*  Each call of driver functions of a name, or each allocation on the host where that is null, fails once: a clean failure each time,
+    nothing stays behind, and the next time all is well. */
+static void sweep(const char *prefix)
+{
+    static host_counter counter;
+    ignis_desc desc;
+    ignis_tensor x, row, result;
+    ignis_scope scope;
+    ignis_status status = IGNIS_OK;
+    int64_t before;
+    int at, failures = 0;
+    bool reached = true;
+    memset(&desc, 0, sizeof desc);
+    host_counter_init(&counter);
+    desc.allocator.alloc_fn = host_alloc;
+    desc.allocator.free_fn = host_free;
+    desc.allocator.user_data = &counter;
+    SETUP(&desc);
+    x = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F32, 1, true);
+    row = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, 2, true);
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(everything(x, row), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_scope_end(scope));
+    before = memory().live_bytes;
+    for (at = 1; at < 2000 && reached; at++) {
+        scope = ignis_scope_begin();
+        if (!prefix)
+            counter.fail_at = counter.calls + at, counter.failed = false;
+        else
+            fault_arm(prefix, at, 2);
+        result = everything(x, row);
+        status = result.id ? ignis_backward(result, IGNIS_NO_ARRAY) : ignis_status_last();
+        reached = prefix ? fault.failed != NULL : counter.failed;
+        counter.fail_at = 0;
+        fault_disarm();
+        if (status != IGNIS_OK)
+            failures++;
+        else
+            CHECK_OK(ignis_status_last());
+        ignis_status_clear();
+        CHECK_OK(ignis_scope_end(scope));
+        CHECK_OK(ignis_tape_clear());
+        CHECK_INT(memory().live_bytes, before);
+    }
+    CHECK_INT(status, IGNIS_OK);
+    CHECK(prefix ? failures == at - 2 : failures > 20); /* the host can do without some of its allocations */
+    let_go(x), let_go(row);
+}
+
+TEST(each_launch_fails_once) { sweep("cuLaunchKernel"); }
+TEST(each_device_allocation_fails_once) { sweep("cuMemAlloc"); }
+TEST(each_copy_fails_once) { sweep("cuMemcpy"); }
+TEST(each_set_fails_once) { sweep("cuMemset"); }
+TEST(each_host_allocation_fails_once) { sweep(NULL); }
+
+int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -1,0 +1,791 @@
+/*  test_ops_rows.c - softmax, layer_norm, rms_norm, rope, embedding and cross_entropy against double references, forward and backward */
+#include "tensor.h"
+
+#include <math.h>
+
+/* The relative error of one rounding, and what sums add to it. */
+static double rounding_of(ignis_dtype dtype)
+{
+    return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 4e-6 : dtype == IGNIS_F16 ? 6e-4 : 5e-3;
+}
+
+#define EACH_FLOAT(dtype) for (dtype = IGNIS_F16; dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1))
+
+/*  noise, times scale, behind `offset` other elements of a larger array: offset 1 makes addresses that no pack may be read from. */
+static ignis_tensor noise_at(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double scale, int64_t offset, bool requires_grad)
+{
+    int64_t numel = shape_numel(shape), i;
+    double *values = (double *)malloc(sizeof *values * (size_t)(numel + 1));
+    ignis_array whole, part, view;
+    ignis_tensor tensor;
+    for (i = 0; i < numel; i++)
+        values[i] = scale * noise(seed, i);
+    whole = make(IGNIS_SHAPE(numel + offset), dtype);
+    part = ignis_array_slice(whole, 0, offset, numel);
+    view = ignis_array_reshape(part, shape);
+    CHECK_OK(ignis_array_from_host(view, values, IGNIS_F64, numel));
+    tensor = ignis_tensor_from_array(view, requires_grad);
+    drop(view), drop(part), drop(whole);
+    free(values);
+    return tensor;
+}
+
+static ignis_tensor indices_of(const int64_t *values, ignis_shape shape, ignis_dtype dtype)
+{
+    ignis_tensor_desc desc = tensor_desc(dtype, false);
+    desc.host_dtype = IGNIS_I64;
+    return ignis_tensor_from_host(values, shape, &desc);
+}
+
+/*  got[i] is expected[i] within tolerance * (its size, or `floor` if that is larger). Reports the first that is not. */
+static void check_all(int line, const char *what, ignis_dtype dtype, int64_t n, const double *got, const double *expected, int64_t count,
+                      double tolerance, double floor)
+{
+    char text[512];
+    int64_t i;
+    for (i = 0; i < count; i++) {
+        double size = fabs(expected[i]) > floor ? fabs(expected[i]) : floor;
+        if (fabs(got[i] - expected[i]) <= tolerance * size || (isnan(got[i]) && isnan(expected[i])))
+            continue;
+        snprintf(text, sizeof text, "%s, dtype %d, n %lld: element %lld of %lld is %.17g, expected %.17g within %g", what, (int)dtype,
+                 (long long)n, (long long)i, (long long)count, got[i], expected[i], tolerance * size);
+        test__fail(__FILE__, line, text);
+        return;
+    }
+}
+#define CHECK_ALL(what, dtype, n, got, expected, count, tolerance, floor) \
+    check_all(__LINE__, what, dtype, n, got, expected, count, tolerance, floor)
+
+static double *numbers(int64_t count) { return (double *)calloc((size_t)count + 1, sizeof(double)); }
+
+static double largest(const double *values, int64_t count)
+{
+    double most = 0;
+    int64_t i;
+    for (i = 0; i < count; i++)
+        most = fabs(values[i]) > most ? fabs(values[i]) : most;
+    return most;
+}
+
+/*  Runs backward from y with noise as its gradient, whose values it returns. */
+static double *backward_from(ignis_tensor y, ignis_dtype dtype, uint64_t seed, int64_t offset)
+{
+    ignis_tensor grad = noise_at(shape_of(y), dtype, seed, 1, offset, false);
+    double *values = tensor_values(grad);
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(grad)));
+    let_go(grad);
+    return values;
+}
+
+/*  Row lengths around the borders of packs, of what a warp and a block have in registers, and beyond. */
+static const int64_t lengths[] = {1, 2, 3, 7, 8, 31, 33, 64, 129, 256, 264, 768, 1000, 1024, 1025, 1032, 2049, 8192, 8200, 9001, 20000};
+
+/* softmax --------------------------------------------------------------------------------------------------------- */
+
+static void softmax_reference(const double *x, double *y, int64_t n)
+{
+    double max = -INFINITY, sum = 0;
+    int64_t i;
+    for (i = 0; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    for (i = 0; i < n; i++)
+        sum += y[i] = exp(x[i] - (max == -INFINITY ? 0 : max));
+    for (i = 0; i < n; i++)
+        y[i] = sum == 0 ? 0 : y[i] / sum;
+}
+
+static void check_softmax(ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset)
+{
+    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 6, offset, true), y = ignis_softmax(x);
+    double *xs = tensor_values(x), *ys = tensor_values(y), *expected = numbers(rows * n), *grads, *dx;
+    int64_t r, i;
+    for (r = 0; r < rows; r++)
+        softmax_reference(xs + r * n, expected + r * n, n);
+    CHECK_ALL("softmax", dtype, n, ys, expected, rows * n, rounding_of(dtype), dtype == IGNIS_F16 ? 1e-4 : 1e-9);
+    grads = backward_from(y, dtype, 7, offset);
+    for (r = 0; r < rows; r++) {
+        double sum = 0;
+        for (i = r * n; i < (r + 1) * n; i++)
+            sum += ys[i] * grads[i];
+        for (i = r * n; i < (r + 1) * n; i++)
+            expected[i] = ys[i] * (grads[i] - sum);
+    }
+    dx = array_values(ignis_tensor_grad(x));
+    CHECK_ALL("gradient of softmax", dtype, n, dx, expected, rows * n, rounding_of(dtype),
+              largest(ys, rows * n) * (dtype < IGNIS_F32 ? 0.1 : 1) + 1e-4);
+    free(xs), free(ys), free(expected), free(grads), free(dx);
+    let_go(x), let_go(y);
+}
+
+TEST(softmax_of_many_lengths)
+{
+    ignis_dtype dtype;
+    int i;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(lengths); i++) {
+        check_softmax(dtype, lengths[i] > 2000 ? 2 : 9, lengths[i], 0);
+        if (i % 3 == 0)
+            check_softmax(dtype, 3, lengths[i], 1);
+    }
+}
+
+TEST(softmax_of_200000)
+{
+    ignis_dtype dtype;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    {
+        check_softmax(dtype, 1, 200000, 0);
+        check_softmax(dtype, 2, 100001, dtype == IGNIS_F32);
+    }
+}
+
+TEST(softmax_of_infinities)
+{
+    double x[4 * 40], *y, *dx;
+    ignis_dtype dtype;
+    ignis_tensor tensor, result;
+    int i;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    {
+        for (i = 0; i < 160; i++)
+            x[i] = i < 40 ? -INFINITY : i < 80 ? (i == 47 ? 3 : -INFINITY) : i < 120 ? (i == 90 ? INFINITY : 1) : (i == 130 ? NAN : 1);
+        tensor = tensor_of(x, IGNIS_SHAPE(4, 40), dtype, true);
+        result = ignis_softmax(tensor);
+        y = tensor_values(result);
+        for (i = 0; i < 160; i++)
+            CHECK(i < 80 ? y[i] == (i == 47 ? 1 : 0) : isnan(y[i]));
+        free(backward_from(result, dtype, 3, 0));
+        dx = array_values(ignis_tensor_grad(tensor));
+        for (i = 0; i < 80; i++)
+            CHECK(dx[i] == 0);
+        free(y), free(dx);
+        let_go(tensor), let_go(result);
+    }
+}
+
+/* layer_norm, rms_norm ---------------------------------------------------------------------------------------------- */
+
+static void check_norm(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, double shift)
+{
+    const char *name = rms ? "rms_norm" : "layer_norm";
+    const double eps = 1e-3;
+    ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 2, offset, true), moved = x, y;
+    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 1, offset, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 1, 0, true);
+    double *xs = tensor_values(x), *ws = tensor_values(w), *bs = tensor_values(b), *grads, *got, tolerance = rounding_of(dtype);
+    double *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n), *db = numbers(n);
+    int64_t r, i;
+    if (shift != 0) {
+        for (i = 0; i < rows * n; i++)
+            xs[i] += shift;
+        CHECK_OK(ignis_array_from_host(ignis_tensor_data(moved), xs, IGNIS_F64, rows * n));
+        free(xs);
+        xs = tensor_values(moved);
+    }
+    y = rms ? ignis_rms_norm(x, w, eps) : ignis_layer_norm(x, w, b, eps);
+    grads = backward_from(y, dtype, 13, offset);
+    for (r = 0; r < rows; r++) {
+        double mean = 0, square = 0, rstd, sum_g = 0, sum_gh = 0;
+        const double *row = xs + r * n, *grad = grads + r * n;
+        for (i = 0; i < n && !rms; i++)
+            mean += row[i] / (double)n;
+        for (i = 0; i < n; i++)
+            square += (row[i] - mean) * (row[i] - mean) / (double)n;
+        rstd = 1 / sqrt(square + eps);
+        for (i = 0; i < n; i++) {
+            double h = (row[i] - mean) * rstd;
+            expected[r * n + i] = h * ws[i] + (rms ? 0 : bs[i]);
+            sum_g += rms ? 0 : grad[i] * ws[i] / (double)n;
+            sum_gh += grad[i] * ws[i] * h / (double)n;
+            dw[i] += grad[i] * h;
+            db[i] += grad[i];
+        }
+        for (i = 0; i < n; i++)
+            dx[r * n + i] = rstd * (grad[i] * ws[i] - sum_g - (row[i] - mean) * rstd * sum_gh);
+    }
+    got = tensor_values(y);
+    CHECK_ALL(name, dtype, n, got, expected, rows * n, tolerance * (shift != 0 ? 50 : 1), 1);
+    free(got);
+    got = array_values(ignis_tensor_grad(x));
+    CHECK_ALL("dx of it", dtype, n, got, dx, rows * n, tolerance * (shift != 0 ? 50 : 1),
+              largest(dx, rows * n) * 0.3 + (n == 1 ? 10 : 1e-3)); /* n 1: what cancels */
+    free(got);
+    got = array_values(ignis_tensor_grad(w));
+    CHECK_ALL("dw of it", dtype, n, got, dw, n, tolerance * (shift != 0 ? 50 : 1), largest(dw, n) * 0.3 + 1e-3);
+    free(got);
+    if (!rms) {
+        got = array_values(ignis_tensor_grad(b));
+        CHECK_ALL("db of it", dtype, n, got, db, n, tolerance, largest(db, n) * 0.3 + 1e-3);
+        free(got);
+    }
+    free(xs), free(ws), free(bs), free(grads), free(expected), free(dx), free(dw), free(db);
+    let_go(x), let_go(w), let_go(b), let_go(y);
+}
+
+TEST(norms_of_many_lengths)
+{
+    ignis_dtype dtype;
+    int i;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(lengths); i++) {
+        check_norm(false, dtype, lengths[i] > 2000 ? 3 : 37, lengths[i], 0, 0);
+        check_norm(true, dtype, lengths[i] > 2000 ? 2 : 19, lengths[i], i % 2, 0);
+        if (i % 3 == 1)
+            check_norm(false, dtype, 3, lengths[i], 1, 0);
+    }
+}
+
+TEST(norms_of_200000)
+{
+    SETUP(NULL);
+    check_norm(false, IGNIS_BF16, 2, 200000, 0, 0);
+    check_norm(true, IGNIS_F32, 1, 200000, 0, 0);
+    check_norm(false, IGNIS_F32, 1, 100003, 0, 0);
+}
+
+TEST(norms_of_many_rows)
+{
+    SETUP(NULL);
+    check_norm(false, IGNIS_F32, 5000, 24, 0, 0);
+    check_norm(true, IGNIS_BF16, 5000, 24, 0, 0);
+    check_norm(false, IGNIS_F32, 2000, 5, 0, 0);
+}
+
+/*  A variance from sums of x and x^2 would be lost in rounding here. */
+TEST(layer_norm_far_from_zero)
+{
+    SETUP(NULL);
+    check_norm(false, IGNIS_F32, 4, 512, 0, 1000);
+    check_norm(false, IGNIS_F32, 2, 9000, 0, 1000);
+    check_norm(false, IGNIS_F64, 4, 100, 0, 1000);
+}
+
+TEST(norm_of_no_rows)
+{
+    ignis_tensor x, w, b, y;
+    double *dw;
+    int i;
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(0, 5), IGNIS_F32, 1, true);
+    w = tensor_noise(IGNIS_SHAPE(5), IGNIS_F32, 1, true);
+    b = tensor_noise(IGNIS_SHAPE(5), IGNIS_F32, 1, true);
+    y = ignis_layer_norm(x, w, b, 1e-5);
+    CHECK_SHAPE_IS(y, IGNIS_SHAPE(0, 5));
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(y)));
+    dw = array_values(ignis_tensor_grad(w));
+    for (i = 0; i < 5; i++)
+        CHECK_NUMBER(dw[i], 0.0);
+    free(dw);
+    let_go(x), let_go(w), let_go(b), let_go(y);
+}
+
+/* rope ---------------------------------------------------------------------------------------------------------------- */
+
+static void rope_reference(const double *x, double *y, int64_t rows, int64_t seq, int64_t offset, int heads, int head_dim,
+                           const float *frequencies, double direction)
+{
+    int64_t r;
+    int h, i, half = head_dim / 2;
+    for (r = 0; r < rows; r++)
+        for (h = 0; h < heads; h++)
+            for (i = 0; i < half; i++) {
+                double angle = (double)(r % seq + offset) * frequencies[i], s = direction * sin(angle), c = cos(angle);
+                const double *a = x + (r * heads + h) * head_dim + i;
+                double *to = y + (r * heads + h) * head_dim + i;
+                to[0] = a[0] * c - a[half] * s;
+                to[half] = a[half] * c + a[0] * s;
+            }
+}
+
+static void check_rope(ignis_dtype dtype, int64_t batches, int64_t seq, int heads, int head_dim, int64_t offset, double base, bool own,
+                       int64_t skip)
+{
+    ignis_rope_desc desc;
+    int64_t rows = batches * seq, numel = rows * heads * head_dim;
+    ignis_tensor x = noise_at(IGNIS_SHAPE(batches, seq, heads * head_dim), dtype, 5, 1, skip, true), y;
+    double *xs = tensor_values(x), *expected = numbers(numel), *got, *grads;
+    float frequencies[256];
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.num_heads = heads;
+    desc.base = base;
+    desc.pos_offset = offset;
+    for (i = 0; i < head_dim / 2; i++)
+        frequencies[i] = own ? (float)(1.0 / (i + 1.5)) : (float)pow(base == 0 ? 10000 : base, -2.0 * i / head_dim);
+    if (own)
+        desc.inv_freq = frequencies, desc.inv_freq_count = head_dim / 2;
+    y = ignis_rope(x, &desc);
+    rope_reference(xs, expected, rows, seq, offset, heads, head_dim, frequencies, 1);
+    got = tensor_values(y);
+    /* frequencies of base may differ in their last bit, which large positions magnify */
+    CHECK_ALL("rope", dtype, head_dim, got, expected, numel, rounding_of(dtype) + (own ? 0 : 1.2e-7 * (double)(offset + seq)), 1);
+    free(got);
+    grads = backward_from(y, dtype, 6, skip);
+    rope_reference(grads, expected, rows, seq, offset, heads, head_dim, frequencies, -1);
+    got = array_values(ignis_tensor_grad(x));
+    CHECK_ALL("gradient of rope", dtype, head_dim, got, expected, numel, rounding_of(dtype) + (own ? 0 : 1.2e-7 * (double)(offset + seq)),
+              1);
+    free(got), free(grads), free(xs), free(expected);
+    let_go(x), let_go(y);
+}
+
+TEST(rope_turns)
+{
+    ignis_dtype dtype;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    {
+        check_rope(dtype, 2, 5, 1, 2, 0, 0, false, 0);
+        check_rope(dtype, 2, 7, 3, 6, 3, 0, false, 0);
+        check_rope(dtype, 1, 9, 4, 64, 0, 500000, false, 0);
+        check_rope(dtype, 3, 2, 9, 32, 100, 0, true, 0);
+        check_rope(dtype, 1, 3, 2, 32, -5, 0, true, 1);
+        check_rope(dtype, 1, 2, 1, 512, 0, 1, false, 0);
+    }
+}
+
+/*  As exact at the position of 1 million as at that of 1. */
+TEST(rope_far_away)
+{
+    SETUP(NULL);
+    check_rope(IGNIS_F32, 1, 50, 2, 64, 1000000, 0, true, 0);
+    check_rope(IGNIS_F32, 1, 50, 2, 64, 131072, 0, true, 0);
+    check_rope(IGNIS_F64, 1, 5, 2, 64, 1000000, 0, true, 0);
+}
+
+TEST(rope_of_one_row_and_of_none)
+{
+    ignis_rope_desc desc;
+    ignis_tensor x, y, z;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.num_heads = 2;
+    desc.pos_offset = 1;
+    x = tensor_noise(IGNIS_SHAPE(8), IGNIS_F64, 1, false);
+    y = ignis_rope(x, &desc);
+    CHECK_CLOSE(value_at(y, 0), value_at(x, 0) * cos(1) - value_at(x, 2) * sin(1), 1e-12);
+    CHECK_CLOSE(value_at(y, 2), value_at(x, 2) * cos(1) + value_at(x, 0) * sin(1), 1e-12);
+    let_go(x), let_go(y);
+    x = tensor_noise(IGNIS_SHAPE(2, 0, 8), IGNIS_F32, 1, false);
+    z = ignis_rope(x, &desc);
+    CHECK_SHAPE_IS(z, IGNIS_SHAPE(2, 0, 8));
+    let_go(x), let_go(z);
+}
+
+/* embedding ------------------------------------------------------------------------------------------------------------- */
+
+static void check_embedding(ignis_dtype dtype, ignis_dtype id_dtype, int64_t vocab, int64_t n, int64_t count, int64_t spread, int64_t skip)
+{
+    ignis_tensor table = noise_at(IGNIS_SHAPE(vocab, n), dtype, 8, 1, skip, true), ids, out;
+    int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(count + 1)), i, c;
+    double *values = tensor_values(table), *expected = numbers(count * n + vocab * n), *got, *grads, most;
+    for (i = 0; i < count; i++) { /* `spread` ids, the first of which is everywhere; two are out of range */
+        double where = noise(9, i);
+        indices[i] = where < 0 ? spread / 2 : (int64_t)(where * (double)spread);
+        if (i == 5 || i == 70)
+            indices[i] = i == 5 ? vocab : -1;
+    }
+    ids = indices_of(indices, IGNIS_SHAPE(count), id_dtype);
+    out = ignis_embedding(table, ids);
+    CHECK_SHAPE_IS(out, IGNIS_SHAPE(count, n));
+    for (i = 0; i < count; i++)
+        for (c = 0; c < n; c++)
+            expected[i * n + c] = indices[i] >= 0 && indices[i] < vocab ? values[indices[i] * n + c] : NAN;
+    got = tensor_values(out);
+    CHECK_ALL("embedding", dtype, n, got, expected, count * n, 0, 0);
+    free(got);
+    grads = backward_from(out, dtype, 10, skip);
+    memset(expected, 0, sizeof *expected * (size_t)(vocab * n));
+    for (i = 0; i < count; i++)
+        for (c = 0; c < n && indices[i] >= 0 && indices[i] < vocab; c++)
+            expected[indices[i] * n + c] += grads[i * n + c];
+    got = array_values(ignis_tensor_grad(table));
+    most = largest(expected, vocab * n);
+    CHECK_ALL("gradient of embedding", dtype, n, got, expected, vocab * n, rounding_of(dtype),
+              dtype < IGNIS_F32 ? 0.1
+              : most > 1        ? most
+                                : 1);
+    free(got), free(grads), free(values), free(expected), free(indices);
+    let_go(table), let_go(ids), let_go(out);
+}
+
+TEST(embedding_and_its_gradient)
+{
+    static const int64_t counts[] = {0, 1, 63, 64, 65, 200, 2047, 2049, 5000};
+    ignis_dtype dtype;
+    int i;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    {
+        for (i = 0; i < COUNT_OF(counts); i++)
+            check_embedding(dtype, i % 2 ? IGNIS_I32 : IGNIS_I64, 300, i % 3 ? 8 : 5, counts[i], i % 2 ? 300 : 4, 0);
+        check_embedding(dtype, IGNIS_I64, 1, 3, 300, 1, 0);
+        check_embedding(dtype, IGNIS_I32, 255, 16, 300, 255, 1);
+        check_embedding(dtype, IGNIS_I32, 256, 300, 100, 256, 0);
+    }
+    check_embedding(IGNIS_F32, IGNIS_I32, 70000, 4, 3000, 70000, 0);
+    check_embedding(IGNIS_BF16, IGNIS_I64, 100, 3000, 80, 10, 0);
+}
+
+/*  Twice the same, bit for bit. */
+TEST(embedding_gradient_is_deterministic)
+{
+    double *first = NULL, *again;
+    int64_t ids[4000], i;
+    int run;
+    SETUP(NULL);
+    for (i = 0; i < 4000; i++)
+        ids[i] = i * i % 7;
+    for (run = 0; run < 2; run++) {
+        ignis_tensor table = tensor_noise(IGNIS_SHAPE(50, 16), IGNIS_F32, 3, true), indices = indices_of(ids, IGNIS_SHAPE(4000), IGNIS_I32);
+        ignis_tensor out = ignis_embedding(table, indices);
+        free(backward_from(out, IGNIS_F32, 4, 0));
+        again = array_values(ignis_tensor_grad(table));
+        if (run == 0) {
+            first = again;
+        } else {
+            CHECK(memcmp(first, again, 50 * 16 * sizeof *again) == 0);
+            free(first), free(again);
+        }
+        let_go(table), let_go(indices), let_go(out);
+    }
+}
+
+/* cross_entropy --------------------------------------------------------------------------------------------------------- */
+
+typedef struct entropy_case {
+    ignis_dtype dtype, target_dtype;
+    int64_t rows, columns, classes, ignore;
+    ignis_reduction reduction;
+    double upstream; /* the gradient of the loss */
+    int64_t skip;
+} entropy_case;
+
+static void check_cross_entropy(const entropy_case *e)
+{
+    ignis_cross_entropy_desc desc;
+    ignis_dtype wide = e->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
+    ignis_tensor logits = noise_at(IGNIS_SHAPE(e->rows, e->columns), e->dtype, (uint64_t)e->columns, 5, e->skip, true), targets, loss, grad;
+    int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(e->rows + 1)), r, i, used = 0;
+    double *xs = tensor_values(logits), *expected = numbers(e->rows * e->columns), *got, sum = 0, scale;
+    for (r = 0; r < e->rows; r++) {
+        indices[r] = r % 4 == 1 ? e->ignore : (int64_t)((noise(20, r) + 1) / 2 * (double)e->classes);
+        used += indices[r] != e->ignore;
+    }
+    targets = indices_of(indices, IGNIS_SHAPE(e->rows), e->target_dtype);
+    memset(&desc, 0, sizeof desc);
+    desc.ignore_index = e->ignore;
+    desc.ignore_zero = e->ignore == 0;
+    desc.reduction = e->reduction;
+    desc.classes = e->classes == e->columns ? 0 : e->classes;
+    loss = ignis_cross_entropy(logits, targets, &desc);
+    CHECK_SHAPE_IS(loss, IGNIS_SHAPE(1));
+    CHECK_INT(tensor_info(loss).dtype, wide);
+    scale = e->reduction == IGNIS_REDUCTION_MEAN ? 1 / (double)used : 1;
+    for (r = 0; r < e->rows; r++) {
+        const double *row = xs + r * e->columns;
+        double *to = expected + r * e->columns, max = -INFINITY, exps = 0;
+        if (indices[r] == e->ignore)
+            continue;
+        softmax_reference(row, to, e->classes);
+        for (i = 0; i < e->classes; i++)
+            max = row[i] > max ? row[i] : max;
+        for (i = 0; i < e->classes; i++)
+            exps += exp(row[i] - max);
+        sum += max + log(exps) - row[indices[r]];
+        to[indices[r]] -= 1;
+        for (i = 0; i < e->classes; i++)
+            to[i] *= scale * e->upstream;
+    }
+    CHECK_CLOSE(ignis_item(loss), sum * scale, wide == IGNIS_F64 ? 1e-12 : 4e-6);
+    grad = tensor_of(&e->upstream, IGNIS_SHAPE(1), wide, false);
+    CHECK_OK(ignis_backward(loss, ignis_tensor_data(grad)));
+    got = array_values(ignis_tensor_grad(logits));
+    CHECK_ALL("gradient of cross_entropy", e->dtype, e->columns, got, expected, e->rows * e->columns, 2 * rounding_of(e->dtype),
+              e->dtype == IGNIS_F16 ? 1e-4 : scale * e->upstream * 0.01);
+    free(got), free(xs), free(expected), free(indices);
+    let_go(logits), let_go(targets), let_go(loss), let_go(grad);
+}
+
+TEST(cross_entropy_and_its_gradient)
+{
+    static const int64_t columns[] = {1, 2, 5, 8, 64, 100, 257, 1024, 1025, 3000, 9004};
+    entropy_case e;
+    int i;
+    SETUP(NULL);
+    memset(&e, 0, sizeof e);
+    EACH_FLOAT(e.dtype)
+    for (i = 0; i < COUNT_OF(columns); i++) {
+        e.rows = columns[i] > 2000 ? 3 : 11;
+        e.columns = columns[i];
+        e.classes = i % 3 == 1 && columns[i] > 3 ? columns[i] - 3 : columns[i];
+        e.target_dtype = i % 2 ? IGNIS_I32 : IGNIS_I64;
+        e.reduction = i % 4 == 2 ? IGNIS_REDUCTION_SUM : IGNIS_REDUCTION_MEAN;
+        e.ignore = i % 2 ? -100 : i % 4 == 0 ? -7 : 0;
+        e.upstream = i % 3 == 0 ? 1 : 0.75;
+        e.skip = i % 5 == 4;
+        check_cross_entropy(&e);
+    }
+}
+
+TEST(cross_entropy_of_a_vocabulary)
+{
+    entropy_case e;
+    SETUP(NULL);
+    memset(&e, 0, sizeof e);
+    EACH_FLOAT(e.dtype)
+    {
+        e.rows = 2;
+        e.columns = 50304;
+        e.classes = 50257;
+        e.target_dtype = IGNIS_I32;
+        e.ignore = -100;
+        e.upstream = 1;
+        check_cross_entropy(&e);
+    }
+}
+
+/*  A target that is no class is seen, and nothing is read out of bounds for it. */
+TEST(cross_entropy_of_wrong_targets)
+{
+    static const int64_t wrong[] = {10, -1, INT64_MIN, INT64_MAX, 12};
+    ignis_cross_entropy_desc desc;
+    ignis_dtype dtype;
+    int i, k;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.classes = 10;
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(wrong); i++) {
+        int64_t indices[3] = {2, 0, 3};
+        ignis_tensor logits = tensor_noise(IGNIS_SHAPE(3, 12), dtype, 1, true), targets, loss;
+        double *dx;
+        indices[1] = wrong[i];
+        targets = indices_of(indices, IGNIS_SHAPE(3), IGNIS_I64);
+        loss = ignis_cross_entropy(logits, targets, &desc);
+        CHECK(isnan(ignis_item(loss)));
+        CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+        dx = array_values(ignis_tensor_grad(logits));
+        for (k = 0; k < 36; k++)
+            CHECK(k % 12 >= 10 ? dx[k] == 0 : k / 12 == 1 ? isnan(dx[k]) : !isnan(dx[k]));
+        free(dx);
+        let_go(logits), let_go(targets), let_go(loss);
+    }
+}
+
+TEST(cross_entropy_of_ignored_rows)
+{
+    static const int64_t ignored[4] = {-100, -100, -100, -100};
+    ignis_cross_entropy_desc desc;
+    ignis_dtype dtype;
+    int i, sum;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    EACH_FLOAT(dtype)
+    for (sum = 0; sum < 2; sum++) {
+        ignis_tensor logits = tensor_noise(IGNIS_SHAPE(2, 2, 9), dtype, 1, true),
+                     targets = indices_of(ignored, IGNIS_SHAPE(2, 2), IGNIS_I32), loss;
+        double *dx;
+        desc.reduction = sum ? IGNIS_REDUCTION_SUM : IGNIS_REDUCTION_MEAN;
+        loss = ignis_cross_entropy(logits, targets, &desc);
+        CHECK(sum ? ignis_item(loss) == 0 : isnan(ignis_item(loss)));
+        CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+        dx = array_values(ignis_tensor_grad(logits));
+        for (i = 0; i < 36; i++)
+            CHECK_NUMBER(dx[i], 0.0);
+        free(dx);
+        let_go(logits), let_go(targets), let_go(loss);
+    }
+}
+
+/*  Without a gradient none is made. */
+TEST(cross_entropy_alone)
+{
+    static const int64_t indices[2] = {1, 0};
+    double x[6] = {0, 0, 0, 1, 2, 3};
+    ignis_tensor logits, targets, loss;
+    SETUP(NULL);
+    logits = tensor_of(x, IGNIS_SHAPE(2, 3), IGNIS_F32, false);
+    targets = indices_of(indices, IGNIS_SHAPE(2), IGNIS_I64);
+    loss = ignis_cross_entropy(logits, targets, NULL);
+    CHECK_CLOSE(ignis_item(loss), (log(3) + log(exp(1) + exp(2) + exp(3)) - 1) / 2, 1e-6);
+    CHECK(!tensor_info(loss).requires_grad);
+    let_go(logits), let_go(targets), let_go(loss);
+}
+
+/* finite differences ------------------------------------------------------------------------------------------------------ */
+
+static ignis_tensor softmax_of(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_softmax(inputs[0]);
+}
+static ignis_tensor layer_norm_of(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_layer_norm(inputs[0], inputs[1], inputs[2], 1e-5);
+}
+static ignis_tensor rms_norm_of(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_rms_norm(inputs[0], inputs[1], 1e-5);
+}
+static ignis_tensor rope_of(const ignis_tensor *inputs, int count, void *user_data)
+{
+    ignis_rope_desc desc;
+    (void)count, (void)user_data;
+    memset(&desc, 0, sizeof desc);
+    desc.num_heads = 2;
+    desc.pos_offset = 3;
+    return ignis_rope(inputs[0], &desc);
+}
+static ignis_tensor embedding_of(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count;
+    return ignis_embedding(inputs[0], *(ignis_tensor *)user_data);
+}
+static ignis_tensor cross_entropy_of(const ignis_tensor *inputs, int count, void *user_data)
+{
+    ignis_cross_entropy_desc desc;
+    (void)count;
+    memset(&desc, 0, sizeof desc);
+    desc.ignore_index = 3;
+    return ignis_cross_entropy(inputs[0], *(ignis_tensor *)user_data, &desc);
+}
+
+static void check_gradients(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
+{
+    double error = ignis_gradcheck(fn, user_data, inputs, count, NULL);
+    int i;
+    CHECK(error < 1e-6);
+    CHECK_OK(ignis_status_last());
+    ignis_status_clear();
+    for (i = 0; i < count; i++)
+        let_go(inputs[i]);
+}
+
+TEST(gradients_by_finite_differences)
+{
+    static const int64_t lasts[] = {1, 4, 7, 30};
+    static const int64_t indices[6] = {1, 0, 3, 1, 1, 2};
+    ignis_tensor inputs[3], ids;
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(lasts); i++) {
+        ignis_shape shape = IGNIS_SHAPE(2, 2, lasts[i]), last = IGNIS_SHAPE(lasts[i]);
+        inputs[0] = tensor_noise(shape, IGNIS_F64, 1, true);
+        check_gradients(softmax_of, NULL, inputs, 1);
+        inputs[0] = tensor_noise(shape, IGNIS_F64, 1, lasts[i] > 1);
+        inputs[1] = tensor_noise(last, IGNIS_F64, 2, true);
+        inputs[2] = tensor_noise(last, IGNIS_F64, 3, true);
+        check_gradients(layer_norm_of, NULL, inputs, 3);
+        inputs[0] = tensor_noise(shape, IGNIS_F64, 1, lasts[i] > 1);
+        inputs[1] = tensor_noise(last, IGNIS_F64, 2, true);
+        check_gradients(rms_norm_of, NULL, inputs, 2);
+    }
+    inputs[0] = tensor_noise(IGNIS_SHAPE(2, 3, 12), IGNIS_F64, 1, true);
+    check_gradients(rope_of, NULL, inputs, 1);
+    ids = indices_of(indices, IGNIS_SHAPE(2, 3), IGNIS_I64);
+    inputs[0] = tensor_noise(IGNIS_SHAPE(5, 3), IGNIS_F64, 1, true);
+    check_gradients(embedding_of, &ids, inputs, 1);
+    inputs[0] = tensor_noise(IGNIS_SHAPE(2, 3, 5), IGNIS_F64, 1, true);
+    check_gradients(cross_entropy_of, &ids, inputs, 1);
+    let_go(ids);
+}
+
+/* errors ------------------------------------------------------------------------------------------------------------------- */
+
+TEST(wrong_arguments_of_norms)
+{
+    ignis_tensor x, w, w4, half, freed;
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, false);
+    w = tensor_noise(IGNIS_SHAPE(3), IGNIS_F32, 1, false);
+    w4 = tensor_noise(IGNIS_SHAPE(4), IGNIS_F32, 1, false);
+    half = tensor_noise(IGNIS_SHAPE(3), IGNIS_F16, 1, false);
+    CHECK_REFUSED(0, ignis_layer_norm(x, w4, w, 1e-5).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("w is [4]; x is [2, 3], and needs [3]");
+    CHECK_REFUSED(0, ignis_layer_norm(x, w, x, 1e-5).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_rms_norm(x, w4, 1e-5).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_rms_norm(x, half, 1e-5).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_layer_norm(x, w, half, 1e-5).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_layer_norm(x, w, w, -1).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_rms_norm(x, w, NAN).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    freed = tensor_noise(IGNIS_SHAPE(3), IGNIS_F32, 1, false);
+    let_go(freed);
+    CHECK_REFUSED(0, ignis_rms_norm(x, freed, 1e-5).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_REFUSED(0, ignis_softmax(freed).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    let_go(x), let_go(w), let_go(w4), let_go(half);
+}
+
+TEST(wrong_arguments_of_rope)
+{
+    ignis_rope_desc desc;
+    float frequencies[4] = {1, 1, 1, 1};
+    ignis_tensor x, wide, ints;
+    static const int64_t zeros[8] = {0};
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(2, 8), IGNIS_F32, 1, false);
+    wide = tensor_noise(IGNIS_SHAPE(1, 1028), IGNIS_F32, 1, false);
+    ints = indices_of(zeros, IGNIS_SHAPE(1, 8), IGNIS_I32);
+    memset(&desc, 0, sizeof desc);
+    CHECK_REFUSED(0, ignis_rope(x, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.num_heads = 8;
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("8 heads of an even number");
+    desc.num_heads = 3;
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    desc.num_heads = 2;
+    CHECK_REFUSED(0, ignis_rope(ints, &desc).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_rope(wide, &desc).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    desc.base = -1;
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.base = 0;
+    desc.pos_offset = (int64_t)1 << 40;
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.pos_offset = 0;
+    desc.inv_freq = frequencies;
+    desc.inv_freq_count = 4;
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    desc.inv_freq = NULL;
+    desc.inv_freq_count = 2;
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    let_go(x), let_go(wide), let_go(ints);
+}
+
+TEST(wrong_arguments_with_indices)
+{
+    static const int64_t zeros[8] = {0};
+    ignis_cross_entropy_desc desc;
+    ignis_tensor x, flat, ids, two, deep, none;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    x = tensor_noise(IGNIS_SHAPE(2, 8), IGNIS_F32, 1, false);
+    flat = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, 1, false);
+    ids = indices_of(zeros, IGNIS_SHAPE(3), IGNIS_I32);
+    two = indices_of(zeros, IGNIS_SHAPE(2), IGNIS_I32);
+    deep = indices_of(zeros, IGNIS_SHAPE(1, 1, 1, 1, 1, 1, 1, 1), IGNIS_I32);
+    none = tensor_noise(IGNIS_SHAPE(2, 0), IGNIS_F32, 1, false);
+    CHECK_REFUSED(0, ignis_embedding(x, flat).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_embedding(ids, ids).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_embedding(flat, ids).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_embedding(x, deep).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_RANK);
+    CHECK_REFUSED(0, ignis_softmax(ids).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_cross_entropy(x, ids, NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("one target is needed for each of 2 rows");
+    CHECK_REFUSED(0, ignis_cross_entropy(none, two, NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_cross_entropy(x, flat, NULL).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_cross_entropy(ids, two, NULL).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    desc.classes = 9;
+    CHECK_REFUSED(0, ignis_cross_entropy(x, two, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.classes = 0;
+    desc.reduction = IGNIS_REDUCTION_COUNT;
+    CHECK_REFUSED(0, ignis_cross_entropy(x, two, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    let_go(x), let_go(flat), let_go(ids), let_go(two), let_go(deep), let_go(none);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
