@@ -4,7 +4,13 @@
 */
 #include "ignis.cuh"
 
-typedef ignis_type<IGNIS_T> T;
+/* Only the bits of an element matter here. */
+template <int bytes> struct bits_of;
+template <> struct bits_of<1> { typedef uint8_t type; };
+template <> struct bits_of<2> { typedef uint16_t type; };
+template <> struct bits_of<4> { typedef uint32_t type; };
+template <> struct bits_of<8> { typedef uint64_t type; };
+typedef bits_of<sizeof(ignis_type<IGNIS_T>)>::type T;
 
 #define THREADS 256
 #define PACK (16 / (int)sizeof(T))
@@ -53,8 +59,9 @@ ignis_transpose_runs(T *dst, const T *src, long long a, long long m, long long b
 #define EDGE (sizeof(T) <= 4 ? 64 : 32)
 #define TILE_ROW (EDGE + (sizeof(T) < 4 ? 4 / (int)sizeof(T) : 1))
 
-template <int N> __device__ inline void transpose_tile(T *dst, const T *src, long long rows, long long columns, long long src_row, long long dst_row,
-                                                       T (*tile)[TILE_ROW])
+template <int N>
+__device__ inline void transpose_tile(T *dst, const T *src, long long rows, long long columns, long long src_row, long long dst_row,
+                                      T (*tile)[TILE_ROW])
 {
     constexpr int per_row = EDGE / N, count = EDGE * per_row;
 #pragma unroll
@@ -117,7 +124,8 @@ __device__ inline void copy_rows(T *dst, const T *src, long long dst_row, long l
 extern "C" __global__ void __launch_bounds__(THREADS)
 ignis_copy_rows(T *dst, const T *src, long long dst_row, long long src_row, long long length, long long rows)
 {
-    const bool packs = length % PACK == 0 && dst_row % PACK == 0 && src_row % PACK == 0 && ignis_is_aligned(dst, 16) && ignis_is_aligned(src, 16);
+    const bool packs = length % PACK == 0 && dst_row % PACK == 0 && src_row % PACK == 0 && ignis_is_aligned(dst, 16) &&
+                       ignis_is_aligned(src, 16);
     const long long count = length * rows;
     if (packs && is_short(count))
         copy_rows<PACK, int>(dst, src, dst_row, src_row, length / PACK, count / PACK);
