@@ -19,6 +19,10 @@ typedef ignis_wide<T> Wide;
 
 #define PACK (16 / (int)sizeof(T)) /* elements */
 
+/* Registers for so many blocks on a multiprocessor; wider types need more. */
+#define WARP_BLOCKS (sizeof(T) == 2 ? 3 : 2)
+#define VOCABULARY_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* for rows that need all threads */
+
 /* >>sums -------------------------------------------------------------------------------------------------------- */
 
 /*  What is subtracted from elements before exp: their maximum; but -infinity less itself would be NaN. */
@@ -139,7 +143,7 @@ template <typename Team, int N> __device__ void backward(T *dx, const T *dy, con
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3) ignis_softmax_warp(T *y, const T *x, long long rows, long long n)
+extern "C" __global__ void __launch_bounds__(256, WARP_BLOCKS) ignis_softmax_warp(T *y, const T *x, long long rows, long long n)
 {
     forward<ignis_warp_team, PACK>(y, x, rows, n, 0);
 }
@@ -194,6 +198,15 @@ template <typename Team> __device__ inline void clear(T *row, long long first, l
         row[column] = T(0.0f);
 }
 
+/*  Of the one value that stands at the target, if it is among these. */
+template <int N> __device__ inline void subtract_at(long long at, Wide factor, Wide (&values)[N])
+{
+    if (at >= 0 && at < N)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            values[i] -= i == at ? factor : Wide(0);
+}
+
 __device__ inline Wide not_a_number() { return Wide(__int_as_float(0x7fffffff)); }
 
 /*  losses[r] and log_sums[r], and unless null gradient, of the same layout as the logits: that of the sum of losses times scale.
@@ -233,11 +246,9 @@ __device__ void cross_entropy(Wide *losses, Wide *log_sums, T *gradient, const l
                 [&](int column, auto &x) {
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
-                    for (int i = 0; i < x.count; i++) {
+                    for (int i = 0; i < x.count; i++)
                         values[i] = ignis_exp<T>(Wide(x[i]) - sums.shift) * scaled;
-                        if (column + i == target.target)
-                            values[i] -= factor;
-                    }
+                    subtract_at(target.target - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 xs);
@@ -268,10 +279,9 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
                 [&](int column, auto &x) {
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
-                    for (int i = 0; i < x.count; i++) {
-                        values[i] = ignis_exp<T>(Wide(x[i]) - log_sum);
-                        values[i] = (column + i == target.target ? values[i] - 1 : values[i]) * factor;
-                    }
+                    for (int i = 0; i < x.count; i++)
+                        values[i] = ignis_exp<T>(Wide(x[i]) - log_sum) * factor;
+                    subtract_at(target.target - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 xs);
@@ -280,7 +290,7 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(256, WARP_BLOCKS)
     ignis_cross_entropy_warp(Wide *losses, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                              long long rows, long long n, long long stride, long long ignore_index, const Wide *scale)
 {
@@ -288,7 +298,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     cross_entropy<ignis_warp_team, PACK>(losses, log_sums, gradient, all, scale, 0);
 }
 
-extern "C" __global__ void __launch_bounds__(512, 1)
+extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
     ignis_cross_entropy_block(Wide *losses, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                               long long rows, long long n, long long stride, long long ignore_index, const Wide *scale, int packed, int kept)
 {
