@@ -114,7 +114,8 @@
             IO FORMAT PEER TIMEOUT                                             files and other processes
 
         A fault inside a kernel (an access out of bounds, say) shows at a later call, and the driver then refuses everything on that
-        device until the process ends. Ignis reports it once as CUDA, then as DEVICE. Host memory and other devices go on.
+        device until the process ends. Ignis reports it once as CUDA, then as DEVICE. An H200 with driver 580 then refuses the process its
+        other devices too, where they were not open yet.
 
     ON MEMORY (>>memory)
 
@@ -7009,94 +7010,96 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
 /* --- Ignis' own kernels ----------------------------------------------------------------------------------------------- */
 
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
-#define IGNIS__BUILTINS(X)                                                         \
-    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                          \
-    X(ADD, ELEMENTWISE_CU, "ignis_add")                                            \
-    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                            \
-    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                        \
-    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                  \
-    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                \
-    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                  \
-    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                  \
-    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                  \
-    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                  \
-    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                    \
-    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                            \
-    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")              \
-    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                    \
-    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                      \
-    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                    \
-    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")      \
-    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")            \
-    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")              \
-    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                   \
-    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                   \
-    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                   \
-    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")       \
-    X(SUB, POINTWISE_CU, "ignis_sub")                                              \
-    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                \
-    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                \
-    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                \
-    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                          \
-    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                      \
-    X(RELU, ACTIVATION_CU, "ignis_relu")                                           \
-    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                         \
-    X(GELU, ACTIVATION_CU, "ignis_gelu")                                           \
-    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                         \
-    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                               \
-    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")             \
-    X(SILU, ACTIVATION_CU, "ignis_silu")                                           \
-    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                         \
-    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                   \
-    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                 \
-    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                       \
-    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                       \
-    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                 \
-    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                 \
-    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                   \
-    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                            \
-    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                          \
-    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                      \
-    X(RAND, RANDOM_CU, "ignis_rand")                                               \
-    X(RANDN, RANDOM_CU, "ignis_randn")                                             \
-    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                  \
-    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                              \
-    X(ADAMW, OPTIM_CU, "ignis_adamw")                                              \
-    X(SGD, OPTIM_CU, "ignis_sgd")                                                  \
-    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                \
-    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                      \
-    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                      \
-    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                           \
-    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                         \
-    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")         \
-    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")       \
-    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages") \
-    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")   \
-    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                               \
-    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                             \
-    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")             \
-    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")           \
-    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")     \
-    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")       \
-    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                       \
-    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                              \
-    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                            \
-    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")            \
-    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")          \
-    X(CROSS_ENTROPY_SCALE, SOFTMAX_CU, "ignis_cross_entropy_scale")                \
-    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                  \
-    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                \
-    X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                  \
-    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")            \
-    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")          \
-    X(ROPE, ROPE_CU, "ignis_rope")                                                 \
-    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                  \
-    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                        \
-    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                      \
-    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                        \
-    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                  \
-    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                    \
-    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                    \
+#define IGNIS__BUILTINS(X)                                                           \
+    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                            \
+    X(ADD, ELEMENTWISE_CU, "ignis_add")                                              \
+    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                              \
+    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                          \
+    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                    \
+    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                  \
+    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                    \
+    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                    \
+    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                    \
+    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                    \
+    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                      \
+    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                              \
+    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                \
+    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                      \
+    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                        \
+    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                      \
+    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")        \
+    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")              \
+    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                \
+    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                     \
+    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                     \
+    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                     \
+    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")         \
+    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                 \
+    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine") \
+    X(SUB, POINTWISE_CU, "ignis_sub")                                                \
+    X(ADD_SPREAD, POINTWISE_CU, "ignis_add_spread")                                  \
+    X(SUB_SPREAD, POINTWISE_CU, "ignis_sub_spread")                                  \
+    X(MUL_SPREAD, POINTWISE_CU, "ignis_mul_spread")                                  \
+    X(SPREAD_SCALED, POINTWISE_CU, "ignis_spread_scaled")                            \
+    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                        \
+    X(RELU, ACTIVATION_CU, "ignis_relu")                                             \
+    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                           \
+    X(GELU, ACTIVATION_CU, "ignis_gelu")                                             \
+    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                           \
+    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                                 \
+    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")               \
+    X(SILU, ACTIVATION_CU, "ignis_silu")                                             \
+    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                           \
+    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                     \
+    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                   \
+    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                         \
+    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                         \
+    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                   \
+    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                   \
+    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                     \
+    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                              \
+    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                            \
+    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                        \
+    X(RAND, RANDOM_CU, "ignis_rand")                                                 \
+    X(RANDN, RANDOM_CU, "ignis_randn")                                               \
+    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                    \
+    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                \
+    X(ADAMW, OPTIM_CU, "ignis_adamw")                                                \
+    X(SGD, OPTIM_CU, "ignis_sgd")                                                    \
+    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                  \
+    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                        \
+    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                        \
+    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                             \
+    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                           \
+    X(LAYER_NORM_BACKWARD_WARP, NORM_CU, "ignis_layer_norm_backward_warp")           \
+    X(LAYER_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_layer_norm_backward_block")         \
+    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")   \
+    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")     \
+    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                 \
+    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                               \
+    X(RMS_NORM_BACKWARD_WARP, NORM_CU, "ignis_rms_norm_backward_warp")               \
+    X(RMS_NORM_BACKWARD_BLOCK, NORM_CU, "ignis_rms_norm_backward_block")             \
+    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")       \
+    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")         \
+    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                         \
+    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                \
+    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                              \
+    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")              \
+    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
+    X(CROSS_ENTROPY_SCALE, SOFTMAX_CU, "ignis_cross_entropy_scale")                  \
+    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
+    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
+    X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                    \
+    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
+    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
+    X(ROPE, ROPE_CU, "ignis_rope")                                                   \
+    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                    \
+    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                          \
+    X(EMBEDDING_COUNT, EMBEDDING_CU, "ignis_embedding_count")                        \
+    X(EMBEDDING_SCAN, EMBEDDING_CU, "ignis_embedding_scan")                          \
+    X(EMBEDDING_SCATTER, EMBEDDING_CU, "ignis_embedding_scatter")                    \
+    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                      \
+    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                      \
     X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")
 
 typedef enum ignis__builtin {
@@ -9484,10 +9487,11 @@ enum { /* numbers of cuBLASLt's enumerations */
        IGNIS__LT_LAYOUT_BATCH_COUNT = 5,
        IGNIS__LT_LAYOUT_BATCH_STRIDE = 6,
        IGNIS__LT_PREFERENCE_WORKSPACE = 1,
+       IGNIS__LT_PREFERENCE_REDUCTION = 3,
+       IGNIS__LT_REDUCTION_COMPUTE_TYPE = 2,
        IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
        IGNIS__LT_EPILOGUE_NONE = 1,
        IGNIS__LT_EPILOGUE_BIAS = 4,
-       IGNIS__LT_EPILOGUE_BGRADB = 512,
        IGNIS__LT_NOT_SUPPORTED = 15,
        IGNIS__LT_WORKSPACE = 32 << 20 /* bytes: what NVIDIA advises for Hopper */
 };
@@ -9597,7 +9601,8 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
                                                                : IGNIS__LT_COMPUTE_32F;
     int scale = p->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
     size_t workspace = IGNIS__LT_WORKSPACE;
-    uint32_t alignment = (uint32_t)p->alignment;
+    uint32_t alignment = (uint32_t)p->alignment,
+             reduction = IGNIS__LT_REDUCTION_COMPUTE_TYPE; /* parts of a sum are not rounded to 16 bits */
     void *preference = NULL;
     bool ok;
     *supported = true;
@@ -9611,6 +9616,8 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
          ignis__plan_layout(call, plan, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->batch_a, &plan->layout_b) &&
          ignis__plan_layout(call, plan, p->m, p->n, p->m * p->n, &plan->layout_out) &&
          IGNIS__LT_OK(call, cublasLtMatmulPreferenceCreate, (&preference)) &&
+         IGNIS__LT_OK(call, cublasLtMatmulPreferenceSetAttribute,
+                      (preference, IGNIS__LT_PREFERENCE_REDUCTION, &reduction, sizeof reduction)) &&
          IGNIS__LT_OK(call, cublasLtMatmulPreferenceSetAttribute,
                       (preference, IGNIS__LT_PREFERENCE_WORKSPACE, &workspace, sizeof workspace));
     for (i = 0; ok && i < 4; i++)
@@ -9665,9 +9672,8 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  out = op(a) op(b). With IGNIS__LT_EPILOGUE_BIAS, bias [n] is added to each row; with _BGRADB, bias receives the sums of op(a)... over k of our
-    first operand: what a linear layer's bias gradient is when a is the transposed gradient [k, m]. False in *supported where cuBLASLt has no kernel
-    (null: that is a failure). m, n, batch are positive; k may be 0. */
+/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row. *supported says whether cuBLASLt has a kernel for it; null: having
+    none is a failure. All sizes are positive. */
 static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__array *out, ignis__array *a, ignis__array *b,
                               ignis__array *bias, bool *supported)
 {
@@ -9679,7 +9685,7 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
     ignis__plan *plan;
     void *bias_pointer;
     if (bias)
-        at_bias = product.epilogue == IGNIS__LT_EPILOGUE_BIAS ? ignis__op_read(op, bias) : ignis__op_write(op, bias);
+        at_bias = ignis__op_read(op, bias);
     if (!op->ok)
         return;
     product.alignment = ignis__alignment_of(at_a, at_b, at_out);
@@ -10990,13 +10996,12 @@ static void ignis__linear_forward(ignis__op *op, const ignis__product *plain, ig
         ignis__linear_add_bias(op, out, bias);
 }
 
-/*  dw = g^T x, and with it db = the sum of g over its rows. */
+/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt could give db as well, but adds 16-bit numbers up in 16 bits. */
 static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
                                           ignis__array *x)
 {
     ignis__product q = *forward;
     ignis__spread rows;
-    bool supported = false;
     q.m = forward->n;
     q.n = forward->k;
     q.k = forward->m;
@@ -11004,13 +11009,6 @@ static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *f
     q.transpose_b = 0;
     q.batch_a = q.m * q.k;
     q.batch_b = q.k * q.n;
-    if (dw && db && dw->numel > 0 && q.k > 0 && q.dtype != IGNIS_F64) {
-        ignis__product fused = q;
-        fused.epilogue = IGNIS__LT_EPILOGUE_BGRADB;
-        ignis__matmul_run(op, fused, dw, g, x, db, &supported);
-        if (supported)
-            return;
-    }
     if (dw)
         ignis__matmul_any(op, &q, dw, g, x);
     rows.outer = 1;
@@ -11281,6 +11279,18 @@ static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work,
     work->partial_b = work->partial_w + (ignis__address)(count * work->n * ignis__dtypes[wide].size);
 }
 
+/*  How many blocks a multiprocessor holds at a time, where registers decide that: it has 65536, given out by 8 a thread. No more than 16. */
+static int64_t ignis__resident_blocks(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads)
+{
+    void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
+    int registers = 0, blocks;
+    op->ok = function &&
+             !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuFuncGetAttribute, (&registers, IGNIS__CU_FUNC_REGISTERS, function));
+    registers = registers < 32 ? 32 : (registers + 7) / 8 * 8;
+    blocks = 65536 / (registers * (int)threads);
+    return blocks > 16 ? 16 : blocks > 1 ? blocks : 1;
+}
+
 /*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
     over many rows. Longer ones take two kernels: averages of every row, then all columns. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work, ignis_dtype dtype)
@@ -11303,10 +11313,11 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     params[9] = &work->n;
     params[10] = &work->packed;
     if (work->n <= threads * share) {
-        count = processors * (threads <= 128 ? 384 / threads : 1);
+        ignis__builtin builtin = warp ? norm->backward_warp : norm->backward_block;
+        count = processors * ignis__resident_blocks(op, builtin, dtype, threads);
         count = count < work->rows ? count : work->rows;
         ignis__norm_partials(op, work, wide, count);
-        ignis__op_launch(op, warp ? norm->backward_warp : norm->backward_block, dtype, NULL, count, 1, 1, threads, 1, 0, params);
+        ignis__op_launch(op, builtin, dtype, NULL, count, 1, 1, threads, 1, 0, params);
         return count;
     }
     threads = 128;
@@ -12067,18 +12078,24 @@ static const struct {
     {192, {64, 32, 128, 0}, {32, 32, 192, 0}, {64, 16, 128, 0}},   {256, {64, 32, 128, 0}, {32, 32, 128, 0}, {64, 16, 128, 0}},
 };
 
-/*  The one place that chooses between the variants: tensor cores for f16 and bf16, where the device has mma.m16n8k16 and all rows consist of
-    packs of 16 bytes, else plain CUDA C. */
+/*  The one place that chooses between tensor cores and plain CUDA C: f16 and bf16 take tensor cores where the device has mma.m16n8k16, and all rows
+    consist of packs of 16 bytes. */
+static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+{
+    const ignis__attention_rows *tensors = &p->q;
+    bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major >= 8 && p->head_dim % 8 == 0;
+    int i;
+    for (i = 0; i < 8; i++) /* to grad_v; those that are not there are 0 */
+        takes = takes && tensors[i].data % 16 == 0;
+    return takes;
+}
+
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     ignis__attention_variant variant;
-    const ignis__attention_rows *tensors = &p->q;
-    bool half = dtype == IGNIS_F16 || dtype == IGNIS_BF16, aligned = p->head_dim % 8 == 0;
-    int i, head_dim = 32, size = half ? 4 : (int)ignis__dtypes[dtype].size, pack = 16 / size, bytes, lines;
+    int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
     memset(&variant, 0, sizeof variant);
-    for (i = 0; i < 8; i++)
-        aligned = aligned && tensors[i].data % 16 == 0;
-    if (half && aligned && op->work.device->info.compute_major >= 8) {
+    if (ignis__attention_takes_mma(op, dtype, p)) {
         for (i = 0; ignis__attention_mma[i].head_dim < p->head_dim;)
             i++;
         head_dim = ignis__attention_mma[i].head_dim;
@@ -12326,29 +12343,75 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     return ignis__op_end(&op, out, &rule);
 }
 
-/*  The keys that a block has of a cache: so many splits that every multiprocessor has two blocks, and at least 64 keys, in whole 64ths. */
-static int ignis__decode_split(const ignis__op *op, const ignis__attention *p, int64_t blocks_per_split)
+/*  How a cache is shared among blocks. */
+typedef struct ignis__decode_variant {
+    char define[32];
+    ignis__builtin kernel, combine_kernel;
+    int heads;                   /* query heads that a block does: it reads the keys once for all of them */
+    int keys;                    /* that a block walks over at a time */
+    int threads, shared, blocks; /* of a block; blocks that a multiprocessor should have */
+} ignis__decode_variant;
+
+/*  Geometry of kernels/attention_decode_mma.cu and kernels/attention_decode.cu. */
+static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
-    int64_t wanted = 2 * (int64_t)op->work.device->info.multiprocessors / (blocks_per_split ? blocks_per_split : 1), split;
-    split = wanted > 1 ? ((int64_t)p->sk + wanted - 1) / wanted : p->sk;
-    return (int)((split + 63) / 64 * 64);
+    ignis__decode_variant variant;
+    int head_dim = p->head_dim <= 64 ? 64 : p->head_dim <= 128 ? 128 : 256, group = p->heads / p->kv_heads, warps;
+    memset(&variant, 0, sizeof variant);
+    snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    if (ignis__attention_takes_mma(op, dtype, p)) {
+        warps = head_dim <= 128 ? 4 : 2;
+        variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
+        variant.combine_kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE_COMBINE;
+        variant.heads = 16;
+        variant.keys = 16 * warps;
+        variant.threads = 32 * warps;
+        variant.shared = 2 * variant.keys * 3 * 2 * head_dim;
+        variant.blocks = head_dim <= 64 ? 4 : 2;
+    } else {
+        variant.kernel = group == 1   ? IGNIS__BUILTIN_SDPA_DECODE_1
+                         : group == 2 ? IGNIS__BUILTIN_SDPA_DECODE_2
+                                      : IGNIS__BUILTIN_SDPA_DECODE_4;
+        variant.combine_kernel = IGNIS__BUILTIN_SDPA_DECODE_COMBINE;
+        variant.heads = group < 3 ? group : 4;
+        variant.keys = 64;
+        variant.threads = 256;
+        variant.blocks = 2;
+    }
+    return variant;
+}
+
+/*  One block for each key head and split of its keys, then one for each query head. */
+static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dtype)
+{
+    ignis__decode_variant variant = ignis__decode_choose(op, dtype, p);
+    int64_t passes = (p->heads / p->kv_heads + variant.heads - 1) / variant.heads, items = passes * p->kv_heads * p->batches;
+    int64_t wanted = (int64_t)variant.blocks * op->work.device->info.multiprocessors / items, keys;
+    ignis__address scratch;
+    int per_split, splits;
+    void *params[3];
+    wanted = wanted < 1 ? 1 : wanted > 1024 ? 1024 : wanted;
+    keys = ((int64_t)p->sk + wanted - 1) / wanted;
+    per_split = (int)((keys + variant.keys - 1) / variant.keys * variant.keys);
+    splits = (p->sk + per_split - 1) / per_split;
+    scratch =
+        ignis__op_write(op, ignis__op_new_row(op, (int64_t)p->batches * p->heads * splits * (p->head_dim + 2), ignis__wide_dtype(dtype)));
+    params[0] = p;
+    params[1] = &scratch;
+    params[2] = &per_split;
+    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->kv_heads, p->batches, (unsigned)variant.threads, 1,
+                     (size_t)variant.shared, params);
+    params[2] = &splits;
+    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0, params);
 }
 
 IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads)
 {
     static const char call[] = "ignis_decode_sdpa";
-    static const ignis__builtin kernels[5] = {IGNIS__BUILTIN_SDPA_DECODE_1, IGNIS__BUILTIN_SDPA_DECODE_1, IGNIS__BUILTIN_SDPA_DECODE_2,
-                                              IGNIS__BUILTIN_SDPA_DECODE_4, IGNIS__BUILTIN_SDPA_DECODE_4};
-    static const int at_a_time[5] = {1, 1, 2, 4, 4}; /* query heads that a block does: it reads the keys once for all of them */
     ignis__attention p;
     ignis__op op;
     ignis__array *out;
-    ignis__address scratch;
     ignis_tensor inputs[3];
-    int64_t passes;
-    int group, split, splits, head_dim = 64;
-    char define[32];
-    void *params[3];
     inputs[0] = q;
     inputs[1] = k;
     inputs[2] = v;
@@ -12360,32 +12423,15 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "num_heads is %d, below 1", num_heads);
     }
     op.ok = op.ok && ignis__attention_sizes(&op, num_heads, 0, &p);
-    if (op.ok && p.batches > 0 && (p.sq != 1 || p.sk < 1)) {
+    if (op.ok && (p.sq != 1 || p.sk < 1)) {
         op.ok = false;
         ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "q is %s, k is %s; one query and at least one key are needed",
                     ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
     }
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
-    if (op.ok && p.batches > 0) {
-        while (head_dim < p.head_dim)
-            head_dim *= 2;
-        snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-        group = p.heads / p.kv_heads;
-        group = group < 4 ? group : 4;
-        passes = (p.heads / p.kv_heads + at_a_time[group] - 1) / at_a_time[group];
-        split = ignis__decode_split(&op, &p, passes * p.kv_heads * p.batches);
-        splits = (p.sk + split - 1) / split;
-        scratch = ignis__op_write(
-            &op, ignis__op_new_row(&op, (int64_t)p.batches * p.heads * splits * (p.head_dim + 2), ignis__wide_dtype(out->dtype)));
-        params[0] = &p;
-        params[1] = &scratch;
-        params[2] = &split;
-        ignis__op_launch(&op, kernels[group], out->dtype, define, splits, passes * p.kv_heads, p.batches, 256, 1, 0, params);
-        params[2] = &splits;
-        ignis__op_launch(&op, IGNIS__BUILTIN_SDPA_DECODE_COMBINE, out->dtype, define, (int64_t)p.batches * p.heads, 1, 1, 128, 1, 0,
-                         params);
-    }
+    if (op.ok && p.batches > 0)
+        ignis__decode_run(&op, &p, out->dtype);
     return ignis__op_end(&op, out, NULL);
 }
 
@@ -12436,6 +12482,7 @@ typedef struct ignis__optimizer {
     ignis__array *table;    /* rows, as bytes; claimed, null before the first step */
     ignis__optim_row *rows; /* what the table holds, in the order of element types */
     int row_count;
+    bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
     int64_t blocks_of[IGNIS_DTYPE_COUNT];
 } ignis__optimizer;
@@ -12846,7 +12893,8 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     ignis_dtype dtype, some = IGNIS_F32;
     ignis__optim_row row;
     int i, count = 0;
-    bool ok = ignis__optimizer_table(work->call, optimizer), changed = false;
+    bool ok = ignis__optimizer_table(work->call, optimizer),
+         changed = !optimizer->is_written || ignis__capturing(); /* a graph writes its table itself */
     memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
@@ -12862,7 +12910,8 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
         }
     }
     ok = ok && (!changed || ignis__optimizer_write(work, optimizer, count, some));
-    optimizer->row_count = ok ? count : 0; /* 0: written again the next time */
+    optimizer->row_count = ok ? count : 0;
+    optimizer->is_written = ok && !ignis__capturing();
     return ok;
 }
 
@@ -13009,6 +13058,8 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
         blocks += optimizer->blocks_of[dtype];
     storage = blocks ? ignis__storage_make(call, work.device, blocks * (int64_t)sizeof(double)) : NULL;
     ok = blocks == 0;
+    if (storage)
+        ignis__atomic_add(&storage->users, 1); /* this call */
     if (storage && ignis__storage_use(call, storage, work.device, work.stream, &base)) {
         squares = at = base;
         params[0] = &at;

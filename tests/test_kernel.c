@@ -729,13 +729,6 @@ static int fault_main(void)
     CHECK_MESSAGE_HAS("CUDA_ERROR_ILLEGAL_ADDRESS");
     CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
     CHECK_INT(info_of(array).shape.dim[0], 4); /* what needs no device goes on */
-    if (ignis_device_count() > 1) {
-        ignis_array other;
-        CHECK_OK(ignis_device_use(1));
-        other = make_counting(IGNIS_SHAPE(4), 3);
-        CHECK_COUNTING(other, 4, 3);
-        CHECK_OK(ignis_array_free(other));
-    }
     CHECK_OK(ignis_kernel_free(kernel)); /* handles can still be given back */
     CHECK_OK(ignis_array_free(array));
     (void)ignis_shutdown(); /* may report what the driver says of the device */

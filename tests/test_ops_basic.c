@@ -22,7 +22,10 @@ typedef struct op_case {
 static const char *const dtype_names[] = {"", "f16", "bf16", "f32", "f64"};
 
 /*  What one rounding to the dtype, or the arithmetic of f32 before it, may lose. */
-static double tolerance_of(ignis_dtype dtype) { return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 2e-6 : dtype == IGNIS_F16 ? 1.0 / 1024 : 1.0 / 128; }
+static double tolerance_of(ignis_dtype dtype)
+{
+    return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 2e-6 : dtype == IGNIS_F16 ? 1.0 / 1024 : 1.0 / 128;
+}
 
 static void check_values(const op_case *c, const char *what, ignis_dtype dtype, const double *got, const double *expected, int64_t numel)
 {
@@ -266,7 +269,8 @@ TEST(binary_refusals)
     CHECK_REFUSED(0, ignis_add(integers, integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_add_bias(a, wrong).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
     CHECK_REFUSED(0, ignis_add_bias(a, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SPREAD_SHAPE);
-    CHECK_REFUSED(0, ignis_add_bias(a, tensor_counting(IGNIS_SHAPE(3), IGNIS_F64, 1, false)).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_add_bias(a, tensor_counting(IGNIS_SHAPE(3), IGNIS_F64, 1, false)).id, IGNIS_ERROR_DTYPE,
+                  IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_silu_mul(a, row).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
     CHECK_REFUSED(0, ignis_silu_mul(a, half).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_scale(integers, 2).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
@@ -295,9 +299,15 @@ TEST(binary_refusals)
 
 static ignis_tensor call_relu(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_relu(x[0]); }
 static ignis_tensor call_gelu(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_gelu(x[0]); }
-static ignis_tensor call_gelu_exact(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_gelu_exact(x[0]); }
+static ignis_tensor call_gelu_exact(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_gelu_exact(x[0]);
+}
 static ignis_tensor call_silu(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_silu(x[0]); }
-static ignis_tensor call_silu_mul(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_silu_mul(x[0], x[1]); }
+static ignis_tensor call_silu_mul(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_silu_mul(x[0], x[1]);
+}
 static ignis_tensor call_scale(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_scale(x[0], -0.75); }
 
 static double silu(double x) { return x / (1 + exp(-x)); }
@@ -371,8 +381,14 @@ TEST(activations_of_extreme_values)
 
 static ignis_tensor call_sum(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_sum(x[0]); }
 static ignis_tensor call_mean(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_mean(x[0]); }
-static ignis_tensor call_sum_dim(const ignis_tensor *x, int count, void *user) { return (void)count, ignis_sum_dim(x[0], *(const int *)user); }
-static ignis_tensor call_mean_dim(const ignis_tensor *x, int count, void *user) { return (void)count, ignis_mean_dim(x[0], *(const int *)user); }
+static ignis_tensor call_sum_dim(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, ignis_sum_dim(x[0], *(const int *)user);
+}
+static ignis_tensor call_mean_dim(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, ignis_mean_dim(x[0], *(const int *)user);
+}
 
 static void sum_reference(const op_case *c, double *const *in, double *out)
 {
@@ -395,7 +411,8 @@ static void sum_reference(const op_case *c, double *const *in, double *out)
 
 TEST(sums)
 {
-    static const ignis_shape shapes[] = {{1, {1}}, {1, {13}}, {2, {4, 5}}, {3, {2, 3, 4}}, {2, {40, 3}}, {2, {3, 40}}, {1, {9000}}, {2, {300, 136}}, {2, {5000, 10}}, {3, {3, 700, 16}}, {2, {20, 1500}}, {2, {2, 9000}}};
+    static const ignis_shape shapes[] = {{1, {1}},    {1, {13}},       {2, {4, 5}},     {3, {2, 3, 4}},    {2, {40, 3}},    {2, {3, 40}},
+                                         {1, {9000}}, {2, {300, 136}}, {2, {5000, 10}}, {3, {3, 700, 16}}, {2, {20, 1500}}, {2, {2, 9000}}};
     op_case c;
     int s, dim;
     SETUP(NULL);
@@ -472,7 +489,7 @@ static void transpose_reference(const op_case *c, double *const *in, double *out
 {
     const dims *d = (const dims *)c->user_data;
     ignis_shape to = c->shapes[0];
-    int64_t numel = shape_numel(to), i, from_step[IGNIS_MAX_DIMS], step = 1;
+    int64_t numel = shape_numel(to), i, from_step[IGNIS_MAX_DIMS] = {0}, step = 1;
     int k;
     for (k = to.ndim - 1; k >= 0; k--)
         from_step[k] = step, step *= to.dim[k];
@@ -488,7 +505,8 @@ static void transpose_reference(const op_case *c, double *const *in, double *out
 
 TEST(transpose)
 {
-    static const ignis_shape shapes[] = {{2, {3, 5}}, {2, {1, 6}}, {3, {2, 3, 4}}, {4, {2, 3, 2, 4}}, {2, {70, 130}}, {2, {64, 128}}, {4, {2, 20, 3, 16}}, {3, {17, 2, 33}}, {1, {4}}};
+    static const ignis_shape shapes[] = {{2, {3, 5}},    {2, {1, 6}},         {3, {2, 3, 4}},   {4, {2, 3, 2, 4}}, {2, {70, 130}},
+                                         {2, {64, 128}}, {4, {2, 20, 3, 16}}, {3, {17, 2, 33}}, {1, {4}}};
     op_case c;
     dims d;
     int s;
@@ -762,7 +780,9 @@ TEST(dropout)
         z = ignis_dropout(x, 0.25);
         after = tensor_values(y);
         another = tensor_values(z);
-        ones = ignis_tensor_from_array(ignis_tensor_data(ignis_add(ignis_mul(x, ignis_scale(x, 0)), ignis_cast(ignis_tensor_ones(IGNIS_SHAPE(1), NULL), dtype))), false);
+        ones = ignis_tensor_from_array(
+            ignis_tensor_data(ignis_add(ignis_mul(x, ignis_scale(x, 0)), ignis_cast(ignis_tensor_ones(IGNIS_SHAPE(1), NULL), dtype))),
+            false);
         CHECK_OK(ignis_backward(y, ignis_tensor_data(ones)));
         grad = array_values(ignis_tensor_grad(x));
         for (i = 0; i < 9001; i++) {
