@@ -43,9 +43,6 @@ constexpr int SCORE_STRIDE = WALK + PACK;
 constexpr double LOG2_E = 1.44269504088896340736;
 constexpr double LN_2 = 0.69314718055994530942;
 
-__device__ inline float power_of_2(float x) { return exp2f(x); }
-__device__ inline double power_of_2(double x) { return exp2(x); }
-
 /*  Rows first ... of a head, of which count exist, into shared memory; what does not exist is zero. */
 template <int rows> __device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim)
 {

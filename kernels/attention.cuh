@@ -84,4 +84,35 @@ template <typename T> __device__ inline void attention_delta(const attention<T> 
         attention_delta_packs<1>(p);
 }
 
+__device__ inline float power_of_2(float x) { return exp2f(x); }
+__device__ inline double power_of_2(double x) { return exp2(x); }
+
+/*  The last step of one query's attention to keys that several blocks have shared. parts has, for each batch, head and split of
+    the keys: a bound of the scores in units of log 2, the sum of 2^(score - bound), and the sum of 2^(score - bound) v.
+    grid = heads * batches, blocks of 128; at most 1024 splits. */
+template <typename T> __device__ inline void attention_combine(const attention<T> &p, const ignis_wide<T> *parts, int splits)
+{
+    typedef ignis_wide<T> Wide;
+    __shared__ Wide weights[1024];
+    const int b = blockIdx.x / p.heads, h = blockIdx.x % p.heads, size = p.head_dim + 2;
+    Wide top = -ignis_infinity<Wide>(), sum = 0;
+    parts += (long long)blockIdx.x * splits * size;
+
+    for (int i = threadIdx.x; i < splits; i += 128)
+        top = max(top, parts[i * size]);
+    top = ignis_block_max(top);
+    for (int i = threadIdx.x; i < splits; i += 128) {
+        weights[i] = power_of_2(parts[i * size] - top);
+        sum += weights[i] * parts[i * size + 1];
+    }
+    sum = ignis_block_sum(sum); /* its barriers are those that the weights need */
+    for (int d = threadIdx.x; d < p.head_dim; d += 128) {
+        Wide x = 0;
+#pragma unroll 8
+        for (int i = 0; i < splits; i++)
+            x += weights[i] * parts[i * size + 2 + d];
+        p.out.head(b, h, p.head_dim)[d] = T(x / sum);
+    }
+}
+
 #endif /* IGNIS_ATTENTION_CUH */

@@ -2,7 +2,7 @@
 
     Bound by memory: every element of k and v is read once and used once for each query head that shares it. So no tensor cores,
     but as many blocks as the device needs, which share the keys (Flash-Decoding, Dao et al. 2023): each writes what it found to
-    scratch memory, and a second kernel combines that, in a fixed order.
+    scratch memory, and a second kernel combines that, in a fixed order. attention_decode_mma.cu is faster where it can be used.
     One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves
     smaller heads, too.
 */
@@ -32,9 +32,6 @@ constexpr int WALK = WARPS * ROWS * KEYS; /* of a block at a time */
 static_assert(D % 64 == 0 && D <= 256, "sizes of heads are multiples of 64");
 
 constexpr double LOG2_E = 1.44269504088896340736;
-
-__device__ inline float power_of_2(float x) { return exp2f(x); }
-__device__ inline double power_of_2(double x) { return exp2(x); }
 
 /*  A lane's part of a row. */
 template <bool packed> __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int head_dim)
@@ -198,22 +195,7 @@ DECODE(1)
 DECODE(2)
 DECODE(4)
 
-/*  grid = heads * batches, blocks of 128. */
 extern "C" __global__ void __launch_bounds__(128) ignis_sdpa_decode_combine(Attention p, const W *scratch, int splits)
 {
-    const int b = blockIdx.x / p.heads, h = blockIdx.x % p.heads, size = p.head_dim + 2;
-    const W *parts = scratch + (long long)blockIdx.x * splits * size;
-    W top = parts[0], sum = 0;
-    for (int i = 1; i < splits; i++)
-        top = max(top, parts[(long long)i * size]);
-#pragma unroll 4
-    for (int i = 0; i < splits; i++)
-        sum += parts[(long long)i * size + 1] * power_of_2(parts[(long long)i * size] - top);
-    for (int d = threadIdx.x; d < p.head_dim; d += 128) {
-        W x = 0;
-#pragma unroll 8
-        for (int i = 0; i < splits; i++)
-            x += parts[(long long)i * size + 2 + d] * power_of_2(parts[(long long)i * size] - top);
-        p.out.head(b, h, p.head_dim)[d] = T(x / sum);
-    }
+    attention_combine(p, scratch, splits);
 }

@@ -9,17 +9,11 @@
     and walk over keys. That computes the scores twice, but no gradient is added up by more than one block: there are no
     atomics, no order to wait for, and equal inputs give equal bits.
     Blocks with the longest way come first, so that none of them is left over at the end.
-
-    A warp has 16 rows, or several times 16, of the tile that its block has; products are laid out so that their results are
-    the operands of the next product, in the registers of the same warp.
 */
 #include "ignis.cuh"
 #include "mma.cuh"
 #include "attention.cuh"
-
-#ifndef IGNIS_HEAD_DIM
-#define IGNIS_HEAD_DIM 64
-#endif
+#include "attention_tiles.cuh"
 
 /* What a benchmark may vary. All sizes of heads leave one block 99 KB of shared memory at most, which every sm_8x has; the
    host has the resulting rows and bytes in its table of variants. */
@@ -72,75 +66,7 @@
 #define IGNIS_Q_BLOCKS 1
 #endif
 
-typedef ignis_type<IGNIS_T> T;
-typedef attention<T> Attention;
-
-constexpr int D = IGNIS_HEAD_DIM;
-constexpr float LOG2_E = 1.44269504088896340736f;
-constexpr float LN_2 = 0.69314718055994530942f;
-
-/* >>tiles ------------------------------------------------------------------------------------------------------- */
-
-/*  A tile is rows of D elements in shared memory, in chunks of 16 bytes. Chunk c of row r lies at place c ^ f(r) of its row, so
-    that the 8 rows of a matrix of ldmatrix, all at one chunk, lie in different banks. */
-constexpr int CHUNKS = D / 8;
-constexpr int ROW_BYTES = D * 2;
-constexpr int SWIZZLED = CHUNKS % 8 == 0 ? 8 : 4; /* chunks that change places with one another */
-static_assert(D % 32 == 0 && D <= 256, "sizes of heads are multiples of 32");
-
-__device__ inline uint32_t chunk_at(uint32_t tile, int row, int chunk)
-{
-    const int swizzle = SWIZZLED == 8 ? row % 8 : row / 2 % 4;
-    return tile + row * ROW_BYTES + (chunk ^ swizzle) * 16;
-}
-
-/*  The address that a lane gives to ldmatrix for the 16 x 16 elements at the start of a tile: either in the order of an A (and,
-    transposed, of two B with their k along the rows), or in the order of two B with their k along the columns. */
-__device__ inline uint32_t lane_of_a(uint32_t tile)
-{
-    const int lane = threadIdx.x % 32;
-    return chunk_at(tile, lane % 16, lane / 16);
-}
-
-__device__ inline uint32_t lane_of_b(uint32_t tile)
-{
-    const int lane = threadIdx.x % 32;
-    return chunk_at(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
-}
-
-/*  The same address for the elements that start at a row and a column, multiples of 16. Tiles are aligned to 128 bytes. */
-__device__ inline uint32_t moved(uint32_t lane_address, int row, int column)
-{
-    const int chunk = column / 8;
-    return (lane_address ^ (chunk % SWIZZLED * 16)) + chunk / SWIZZLED * SWIZZLED * 16 + row * ROW_BYTES;
-}
-
-/*  Starts to copy a tile: rows first ... of a head of which count exist; what does not is zero. */
-template <int rows, int threads, typename E>
-__device__ inline void copy_tile(uint32_t tile, const E *head, long long stride, int first, int count, int head_dim)
-{
-    constexpr int copies = rows * CHUNKS;
-    if constexpr (threads % CHUNKS == 0) {
-        constexpr int step = threads / CHUNKS; /* rows that all threads do at a time */
-        static_assert(rows % step == 0, "threads have equally many rows");
-        const int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
-        const int exist = chunk * 8 < head_dim ? count - first - row : 0;
-        const E *from = head + (first + row) * stride + chunk * 8;
-#pragma unroll
-        for (int i = 0; i < rows; i += step) {
-            ignis_ptx_cp_async(chunk_at(tile, row + i, chunk), i < exist ? from : head, i < exist ? 16 : 0);
-            from += step * stride;
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < (copies + threads - 1) / threads; i++) {
-            const int index = i * threads + threadIdx.x, row = index / CHUNKS, chunk = index % CHUNKS;
-            const bool exists = first + row < count && chunk * 8 < head_dim;
-            if (copies % threads == 0 || index < copies)
-                ignis_ptx_cp_async(chunk_at(tile, row, chunk), exists ? head + (first + row) * stride + chunk * 8 : head, exists ? 16 : 0);
-        }
-    }
-}
+/* >>common ------------------------------------------------------------------------------------------------------- */
 
 /*  Starts to copy lse and then delta of queries first ... of a head of which count exist; what does not is zero. */
 template <int rows, int threads>
@@ -152,67 +78,6 @@ __device__ inline void copy_stats(uint32_t stats, const float *lse, const float 
         ignis_ptx_cp_async_4(stats + i * 4, exists ? lse + first + i : lse, exists ? 4 : 0);
         ignis_ptx_cp_async_4(stats + (rows + i) * 4, exists ? delta + first + i : delta, exists ? 4 : 0);
     }
-}
-
-/*  C += A B^T over all columns, for A rows of a tile, from one on, and B rows of another. Rows are constants, so that they become
-    part of the instructions. */
-template <int tiles, int count>
-__device__ inline void product_of_rows(float (&c)[tiles][count / 8][4], uint32_t a_lane, int a_row, uint32_t b_lane, int b_row)
-{
-#pragma unroll
-    for (int k = 0; k < D; k += 16) {
-        uint32_t a[tiles][4];
-#pragma unroll
-        for (int m = 0; m < tiles; m++)
-            ignis_ptx_ldmatrix(a[m], moved(a_lane, a_row + 16 * m, k));
-#pragma unroll
-        for (int n = 0; n < count; n += 16) {
-            uint32_t b[4];
-            ignis_ptx_ldmatrix(b, moved(b_lane, b_row + n, k));
-#pragma unroll
-            for (int m = 0; m < tiles; m++) {
-                ignis_mma<T>(c[m][n / 8], a[m], b[0], b[1]);
-                ignis_mma<T>(c[m][n / 8 + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
-/*  C += A B for A results of a product, rounded, and B rows of a tile, from one on. */
-template <int tiles, int count, int columns>
-__device__ inline void product_of_results(float (&c)[tiles][columns / 8][4], const float (&a)[tiles][count / 8][4], uint32_t b_lane,
-                                          int b_row)
-{
-#pragma unroll
-    for (int k = 0; k < count; k += 16) {
-        uint32_t pairs[tiles][4];
-#pragma unroll
-        for (int m = 0; m < tiles; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                pairs[m][i] = ignis_pair<T>(a[m][k / 8 + i / 2][i % 2 * 2], a[m][k / 8 + i / 2][i % 2 * 2 + 1]);
-#pragma unroll
-        for (int n = 0; n < columns; n += 16) {
-            uint32_t b[4];
-            ignis_ptx_ldmatrix_transposed(b, moved(b_lane, b_row + k, n));
-#pragma unroll
-            for (int m = 0; m < tiles; m++) {
-                ignis_mma<T>(c[m][n / 8], pairs[m], b[0], b[1]);
-                ignis_mma<T>(c[m][n / 8 + 1], pairs[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
-template <int tiles, int columns> __device__ inline void clear(float (&c)[tiles][columns][4])
-{
-#pragma unroll
-    for (int m = 0; m < tiles; m++)
-#pragma unroll
-        for (int n = 0; n < columns; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                c[m][n][i] = 0;
 }
 
 /*  The results of a warp, times a factor for each of its rows, to rows first ... of a head. They pass through rows of a tile
@@ -242,112 +107,11 @@ __device__ inline void store_results(const float (&c)[tiles][columns / 8][4], co
     }
 }
 
-__device__ inline char *shared_memory()
-{
-    extern __shared__ __align__(128) char bytes[];
-    return bytes;
-}
-
-__device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to_shared(shared_memory()); }
-
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
 constexpr int F_WARPS = IGNIS_FORWARD_WARPS, F_TILES = IGNIS_FORWARD_TILES, F_KEYS = IGNIS_FORWARD_KEYS;
 constexpr int F_QUERIES = 16 * F_TILES * F_WARPS;
 constexpr bool F_KEEP = IGNIS_FORWARD_KEEP;
-
-/*  What a warp has of the softmax of its rows: out is the sum of 2^(x - top) v and sum the sum of 2^(x - top), over the keys so
-    far, where x is a score in units of log 2 and top a bound that x exceeds by 8 at most. A true maximum would have to be found
-    across lanes for each tile, and out scaled whenever it grows; like this both happen seldom, and 2^8 more costs no precision.
-    sum is a lane's own part. */
-struct softmax {
-    float out[F_TILES][D / 8][4];
-    float top[F_TILES][2], sum[F_TILES][2];
-};
-
-constexpr float SLACK = 8;
-
-/*  One tile of keys, of which key is the first. query is the first row of this lane. */
-template <bool masked>
-__device__ inline void forward_step(softmax &state, const uint32_t (&q)[D / 16][F_TILES][4], uint32_t q_lane, uint32_t kv_tile,
-                                    float scale, const Attention &p, int query, int key)
-{
-    const int lane = threadIdx.x % 32;
-    const uint32_t k_lane = lane_of_b(kv_tile), v_lane = lane_of_a(kv_tile);
-    float s[F_TILES][F_KEYS / 8][4];
-    clear(s);
-    if constexpr (F_KEEP) {
-#pragma unroll
-        for (int k = 0; k < D; k += 16)
-#pragma unroll
-            for (int n = 0; n < F_KEYS; n += 16) {
-                uint32_t b[4];
-                ignis_ptx_ldmatrix(b, moved(k_lane, n, k));
-#pragma unroll
-                for (int m = 0; m < F_TILES; m++) {
-                    ignis_mma<T>(s[m][n / 8], q[k / 16][m], b[0], b[1]);
-                    ignis_mma<T>(s[m][n / 8 + 1], q[k / 16][m], b[2], b[3]);
-                }
-            }
-    } else {
-        product_of_rows<F_TILES, F_KEYS>(s, q_lane, 0, k_lane, 0);
-    }
-
-    float most[F_TILES][2];
-    bool raise = false;
-#pragma unroll
-    for (int m = 0; m < F_TILES; m++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int limit = p.visible(query + 16 * m + 8 * half) - key;
-            float x = -ignis_infinity<float>();
-#pragma unroll
-            for (int n = 0; n < F_KEYS / 8; n++)
-#pragma unroll
-                for (int i = 2 * half; i < 2 * half + 2; i++) {
-                    if (masked && n * 8 + lane % 4 * 2 + i % 2 >= limit)
-                        s[m][n][i] = -ignis_infinity<float>();
-                    x = fmaxf(x, s[m][n][i]);
-                }
-            most[m][half] = x * scale;
-            raise |= most[m][half] > state.top[m][half] + SLACK;
-        }
-
-    if (__any_sync(0xffffffff, raise)) {
-#pragma unroll
-        for (int m = 0; m < F_TILES; m++)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                float top = fmaxf(state.top[m][half], most[m][half]);
-                top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
-                top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));
-                const float factor = top > state.top[m][half] ? ignis_ptx_ex2(state.top[m][half] - top) : 1;
-                state.top[m][half] = top;
-                state.sum[m][half] *= factor;
-#pragma unroll
-                for (int n = 0; n < D / 8; n++)
-#pragma unroll
-                    for (int i = 2 * half; i < 2 * half + 2; i++)
-                        state.out[m][n][i] *= factor;
-            }
-    }
-
-#pragma unroll
-    for (int m = 0; m < F_TILES; m++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const bool nothing = masked && state.top[m][half] == -ignis_infinity<float>(); /* seen so far */
-            const float top = nothing ? 0 : state.top[m][half];
-#pragma unroll
-            for (int n = 0; n < F_KEYS / 8; n++)
-#pragma unroll
-                for (int i = 2 * half; i < 2 * half + 2; i++) {
-                    s[m][n][i] = ignis_ptx_ex2(fmaf(s[m][n][i], scale, -top));
-                    state.sum[m][half] += s[m][n][i];
-                }
-        }
-    product_of_results<F_TILES, F_KEYS, D>(state.out, s, v_lane, F_KEYS);
-}
 
 /*  grid = ceil(sq / queries) * heads * batches, blocks of 32 * warps, shared memory for queries + 4 * keys rows. */
 extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS) ignis_sdpa(Attention p)
@@ -364,28 +128,19 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     const int whole = p.visible(first) / F_KEYS; /* tiles that all rows see completely */
     const int count = (p.visible(min(first + F_QUERIES, p.sq) - 1) + F_KEYS - 1) / F_KEYS;
 
-    copy_tile<F_QUERIES, threads>(shared_address(), p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim);
+    copy_tile<F_QUERIES, threads>(shared_address(), p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
     ignis_ptx_cp_async_commit();
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
-        copy_tile<F_KEYS, threads>(to, p.k.head(b, kv_h, p.head_dim), p.k.row, n * F_KEYS, p.sk, p.head_dim);
-        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.head(b, kv_h, p.head_dim), p.v.row, n * F_KEYS, p.sk, p.head_dim);
+        copy_tile<F_KEYS, threads>(to, p.k.head(b, kv_h, p.head_dim), p.k.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);
+        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.head(b, kv_h, p.head_dim), p.v.row, n * F_KEYS, p.sk, p.head_dim, threadIdx.x);
     };
     if (count > 0)
         copy_keys(0);
     ignis_ptx_cp_async_commit();
 
     const int query = first + warp * 16 * F_TILES + lane / 4;
-    softmax state;
-    clear(state.out);
-#pragma unroll
-    for (int m = 0; m < F_TILES; m++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            state.top[m][half] = -ignis_infinity<float>();
-            state.sum[m][half] = 0;
-        }
-
+    softmax<F_TILES> state;
     uint32_t q[D / 16][F_TILES][4];
     const uint32_t q_lane = lane_of_a(q_tile);
     if constexpr (F_KEEP) {
@@ -407,10 +162,11 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
         ignis_ptx_cp_async_commit();
         const uint32_t here = kv_tiles + n % 2 * 2 * tile_bytes;
 
+        const auto limit = [&](int r) { return p.visible(query + r) - n * F_KEYS; };
         if (n < whole)
-            forward_step<false>(state, q, q_lane, here, scale, p, query, n * F_KEYS);
+            softmax_step<false, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, limit);
         else
-            forward_step<true>(state, q, q_lane, here, scale, p, query, n * F_KEYS);
+            softmax_step<true, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, limit);
     }
 
     ignis_ptx_cp_async_wait<0>();
@@ -444,6 +200,7 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Atte
 constexpr int K_WARPS = IGNIS_KV_WARPS, K_TILES = IGNIS_KV_TILES, K_SPLIT = IGNIS_KV_SPLIT;
 constexpr int K_KEYS = 16 * K_TILES * K_WARPS / K_SPLIT, K_QUERIES = IGNIS_KV_QUERIES, K_STRIP = IGNIS_KV_STRIP;
 constexpr int K_COLUMNS = D / K_SPLIT;
+static_assert(K_QUERIES % K_STRIP == 0, "strips make up a tile");
 static_assert(K_SPLIT == 1 || K_COLUMNS / 8 % SWIZZLED == 0, "chunks change places within the columns of a warp");
 
 /*  A strip of the queries of a tile, of which query is the first, for the keys of a warp; key is the first row of this lane.
@@ -502,16 +259,16 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
     clear(grad_k);
     clear(grad_v);
 
-    copy_tile<K_KEYS, threads>(k_tile, p.k.head(b, kv_h, p.head_dim), p.k.row, first, p.sk, p.head_dim);
-    copy_tile<K_KEYS, threads>(v_tile, p.v.head(b, kv_h, p.head_dim), p.v.row, first, p.sk, p.head_dim);
+    copy_tile<K_KEYS, threads>(k_tile, p.k.head(b, kv_h, p.head_dim), p.k.row, first, p.sk, p.head_dim, threadIdx.x);
+    copy_tile<K_KEYS, threads>(v_tile, p.v.head(b, kv_h, p.head_dim), p.v.row, first, p.sk, p.head_dim, threadIdx.x);
 
     /* The way leads over the tiles of the first query head, then over those of the next. */
     const auto copy_queries = [&](int n) {
         const int h = kv_h * group + n / tiles, from = (first_tile + n % tiles) * K_QUERIES;
         const long long stat = p.stat(b, h);
         const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;
-        copy_tile<K_QUERIES, threads>(to, p.q.head(b, h, p.head_dim), p.q.row, from, p.sq, p.head_dim);
-        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.head(b, h, p.head_dim), p.grad_out.row, from, p.sq, p.head_dim);
+        copy_tile<K_QUERIES, threads>(to, p.q.head(b, h, p.head_dim), p.q.row, from, p.sq, p.head_dim, threadIdx.x);
+        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.head(b, h, p.head_dim), p.grad_out.row, from, p.sq, p.head_dim, threadIdx.x);
         copy_stats<K_QUERIES, threads>(shared_address() + stats_at + n % 2 * stats_bytes, p.lse + stat, p.delta + stat, from, p.sq);
     };
     if (count > 0)
@@ -559,6 +316,7 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
 
 constexpr int Q_WARPS = IGNIS_Q_WARPS, Q_TILES = IGNIS_Q_TILES, Q_KEYS = IGNIS_Q_KEYS, Q_STRIP = IGNIS_Q_STRIP;
 constexpr int Q_QUERIES = 16 * Q_TILES * Q_WARPS;
+static_assert(Q_KEYS % Q_STRIP == 0, "strips make up a tile");
 
 /*  A strip of the keys of a tile, of which key is the first, for the queries of a warp; query is the first row of this lane. */
 template <bool masked>
@@ -607,13 +365,13 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const int whole = p.visible(first) / Q_KEYS;
     const int count = (p.visible(min(first + Q_QUERIES, p.sq) - 1) + Q_KEYS - 1) / Q_KEYS;
 
-    copy_tile<Q_QUERIES, threads>(q_tile, p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim);
+    copy_tile<Q_QUERIES, threads>(q_tile, p.q.head(b, h, p.head_dim), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
     copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p.lse + p.stat(b, h), p.delta + p.stat(b, h), first, p.sq);
-    copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.head(b, h, p.head_dim), p.grad_out.row, first, p.sq, p.head_dim);
+    copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.head(b, h, p.head_dim), p.grad_out.row, first, p.sq, p.head_dim, threadIdx.x);
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
-        copy_tile<Q_KEYS, threads>(to, p.k.head(b, kv_h, p.head_dim), p.k.row, n * Q_KEYS, p.sk, p.head_dim);
-        copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.head(b, kv_h, p.head_dim), p.v.row, n * Q_KEYS, p.sk, p.head_dim);
+        copy_tile<Q_KEYS, threads>(to, p.k.head(b, kv_h, p.head_dim), p.k.row, n * Q_KEYS, p.sk, p.head_dim, threadIdx.x);
+        copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.head(b, kv_h, p.head_dim), p.v.row, n * Q_KEYS, p.sk, p.head_dim, threadIdx.x);
     };
     if (count > 0)
         copy_keys(0);

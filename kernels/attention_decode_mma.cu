@@ -1,0 +1,125 @@
+/*  attention_decode_mma.cu - attention of one query to all keys of a cache, on tensor cores
+
+    As attention_decode.cu, which says why the keys are shared among blocks. The query heads that share a key head are the rows of one
+    tile, up to 16 of them: with tensor cores they cost no more than one, and memory is all that counts. Each warp walks over
+    keys of its own, and needs none of the others until the end.
+    For sm_80 and up, and rows that are aligned to 16 bytes; compiled as attention_tiles.cuh says.
+*/
+#include "ignis.cuh"
+#include "mma.cuh"
+#include "attention.cuh"
+#include "attention_tiles.cuh"
+
+/* What a benchmark may vary. The host has the resulting keys and bytes in its table of variants. */
+#ifndef IGNIS_DECODE_WARPS
+#define IGNIS_DECODE_WARPS (IGNIS_HEAD_DIM <= 128 ? 4 : 2)
+#endif
+#ifndef IGNIS_DECODE_KEYS /* a warp walks over at a time */
+#define IGNIS_DECODE_KEYS 16
+#endif
+#ifndef IGNIS_DECODE_STAGES /* tiles of keys that a warp has or waits for */
+#define IGNIS_DECODE_STAGES 3
+#endif
+
+constexpr int WARPS = IGNIS_DECODE_WARPS, KEYS = IGNIS_DECODE_KEYS, STAGES = IGNIS_DECODE_STAGES;
+constexpr int HEADS = 16; /* query heads of a block */
+
+/*  The rows of q that a lane has as an A: heads first ... of which count exist. */
+__device__ inline void load_heads(uint32_t (&q)[D / 16][1][4], const T *first, int count, int head_dim)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < D / 16; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int h = lane / 4 + i % 2 * 8, d = k * 16 + i / 2 * 8 + lane % 4 * 2;
+            q[k][0][i] = h < count && d < head_dim ? *(const uint32_t *)(first + h * head_dim + d) : 0;
+        }
+}
+
+/*  grid = splits, kv_heads * ceil(heads / kv_heads / 16), batches; blocks of 32 * warps, shared memory for
+    2 * keys * stages * warps rows. Every split has a key. scratch is as attention_combine wants it. */
+extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Attention p, float *scratch, int per_split)
+{
+    constexpr int tile_bytes = KEYS * ROW_BYTES, stage_bytes = 2 * tile_bytes;
+    const int group = p.heads / p.kv_heads, passes = (group + HEADS - 1) / HEADS;
+    const int b = blockIdx.z, kv_h = blockIdx.y / passes, first_h = kv_h * group + blockIdx.y % passes * HEADS;
+    const int heads = min(HEADS, (kv_h + 1) * group - first_h);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int from = blockIdx.x * per_split + warp * KEYS, to = min(p.sk, (int)(blockIdx.x + 1) * per_split);
+    const int count = max(0, (to - from + WARPS * KEYS - 1) / (WARPS * KEYS));
+    const uint32_t stages = shared_address() + warp * STAGES * stage_bytes;
+    const T *k = p.k.head(b, kv_h, p.head_dim), *v = p.v.head(b, kv_h, p.head_dim);
+    const float scale = (float)p.scale * LOG2_E;
+
+    const auto copy_keys = [&](int n) {
+        if (n < count) {
+            const uint32_t stage = stages + n % STAGES * stage_bytes;
+            copy_tile<KEYS, 32>(stage, k, p.k.row, from + n * WARPS * KEYS, to, p.head_dim, lane);
+            copy_tile<KEYS, 32>(stage + tile_bytes, v, p.v.row, from + n * WARPS * KEYS, to, p.head_dim, lane);
+        }
+        ignis_ptx_cp_async_commit();
+    };
+    for (int n = 0; n < STAGES - 1; n++)
+        copy_keys(n);
+
+    uint32_t q[D / 16][1][4];
+    load_heads(q, p.q.head(b, first_h, p.head_dim), heads, p.head_dim);
+    softmax<1> state;
+#pragma unroll 1
+    for (int n = 0; n < count; n++) {
+        ignis_ptx_cp_async_wait<STAGES - 2>();
+        __syncwarp(); /* the tile is there, and all lanes are done with the one before */
+        copy_keys(n + STAGES - 1);
+        const int left = to - from - n * WARPS * KEYS;
+        softmax_step<true, true, 1, KEYS>(state, q, 0, stages + n % STAGES * stage_bytes, scale, [&](int) { return left; });
+    }
+
+    /* What the warps have found meets in shared memory. */
+    __shared__ float tops[WARPS][HEADS], sums[WARPS][HEADS];
+    float *results = (float *)shared_memory(); /* [WARPS][HEADS][D] */
+    static_assert(WARPS * HEADS * D * 4 <= WARPS * STAGES * stage_bytes, "the results fit where the tiles were");
+    ignis_ptx_cp_async_wait<0>();
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int h = lane / 4 + 8 * half;
+        float sum = state.sum[0][half];
+        sum += __shfl_xor_sync(0xffffffff, sum, 1);
+        sum += __shfl_xor_sync(0xffffffff, sum, 2);
+        if (lane % 4 == 0) {
+            tops[warp][h] = state.top[0][half];
+            sums[warp][h] = sum;
+        }
+#pragma unroll
+        for (int n = 0; n < D / 8; n++) {
+            float *at = results + (warp * HEADS + h) * D + n * 8 + lane % 4 * 2;
+            at[0] = state.out[0][n][2 * half];
+            at[1] = state.out[0][n][2 * half + 1];
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < heads * D; i += 32 * WARPS) {
+        const int h = i / D, d = i % D;
+        float top = tops[0][h], sum = 0, x = 0;
+        for (int w = 1; w < WARPS; w++)
+            top = fmaxf(top, tops[w][h]);
+        for (int w = 0; w < WARPS; w++) {
+            const float weight = power_of_2(tops[w][h] - top);
+            sum += sums[w][h] * weight;
+            x += results[(w * HEADS + h) * D + d] * weight;
+        }
+        float *result = scratch + (((long long)b * p.heads + first_h + h) * gridDim.x + blockIdx.x) * (p.head_dim + 2);
+        if (d < p.head_dim)
+            result[2 + d] = x;
+        if (d == 0) {
+            result[0] = top;
+            result[1] = sum;
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128) ignis_sdpa_decode_combine(Attention p, const float *scratch, int splits)
+{
+    attention_combine(p, scratch, splits);
+}

@@ -1,0 +1,504 @@
+/*  test_ops_attention.c - sdpa and decode_sdpa: values and gradients in every dtype against a reference in double, gradients in f64
+    against finite differences, masks, groups of heads, rows that see nothing, errors */
+#include "fault.h"
+#include "tensor.h"
+
+#include <math.h>
+
+typedef struct attention_case {
+    int batch; /* 0: tensors of two dimensions */
+    int heads, kv_heads, head_dim, sq, sk;
+    ignis_mask mask;
+} attention_case;
+
+static ignis_shape rows_shape(const attention_case *c, int rows, int heads)
+{
+    return c->batch ? IGNIS_SHAPE(c->batch, rows, heads * c->head_dim) : IGNIS_SHAPE(rows, heads * c->head_dim);
+}
+
+static ignis_sdpa_desc sdpa_desc_of(const attention_case *c)
+{
+    ignis_sdpa_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.num_heads = c->heads;
+    desc.num_kv_heads = c->kv_heads == c->heads ? 0 : c->kv_heads;
+    desc.mask = c->mask;
+    return desc;
+}
+
+/*  Numbers as they are after rounding to a dtype; the caller frees them. */
+static double *rounded_noise(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double factor)
+{
+    int64_t numel = shape_numel(shape), i;
+    double *values = (double *)malloc(sizeof *values * (size_t)(numel + 1)), *result;
+    ignis_tensor tensor;
+    for (i = 0; i < numel; i++)
+        values[i] = factor * noise(seed, i);
+    tensor = tensor_of(values, shape, dtype, false);
+    result = tensor_values(tensor);
+    let_go(tensor);
+    free(values);
+    return result;
+}
+
+/* the reference ------------------------------------------------------------------------------------------------- */
+
+enum { OUT, GRAD_Q, GRAD_K, GRAD_V, RESULTS };
+static const char *const result_names[RESULTS] = {"the value", "the gradient of q", "the gradient of k", "the gradient of v"};
+
+static void reference_row(const attention_case *c, double *const in[4], double *const results[RESULTS], int b, int h, int i)
+{
+    int d, j, dim = c->head_dim, kv_h = h / (c->heads / c->kv_heads);
+    int seen = c->mask == IGNIS_MASK_NONE ? c->sk : i + c->sk - c->sq + 1;
+    int64_t q_at = ((int64_t)(b * c->sq + i) * c->heads + h) * dim, k_row = (int64_t)c->kv_heads * dim;
+    int64_t k_at = (int64_t)b * c->sk * k_row + kv_h * dim;
+    double scale = 1 / sqrt((double)dim), top = -HUGE_VAL, sum = 0, delta = 0;
+    double *weights, *grads;
+    seen = seen < 0 ? 0 : seen;
+    weights = (double *)calloc((size_t)seen + 1, sizeof *weights);
+    grads = (double *)calloc((size_t)seen + 1, sizeof *grads);
+    for (j = 0; j < seen; j++) {
+        for (d = 0; d < dim; d++)
+            weights[j] += scale * in[0][q_at + d] * in[1][k_at + j * k_row + d];
+        top = weights[j] > top ? weights[j] : top;
+    }
+    for (j = 0; j < seen; j++)
+        sum += weights[j] = exp(weights[j] - top);
+    for (j = 0; j < seen; j++) {
+        weights[j] /= sum;
+        for (d = 0; d < dim; d++) {
+            results[OUT][q_at + d] += weights[j] * in[2][k_at + j * k_row + d];
+            results[GRAD_V][k_at + j * k_row + d] += weights[j] * in[3][q_at + d];
+            grads[j] += in[3][q_at + d] * in[2][k_at + j * k_row + d];
+        }
+        delta += weights[j] * grads[j];
+    }
+    for (j = 0; j < seen; j++)
+        for (d = 0; d < dim; d++) {
+            double grad = scale * weights[j] * (grads[j] - delta);
+            results[GRAD_Q][q_at + d] += grad * in[1][k_at + j * k_row + d];
+            results[GRAD_K][k_at + j * k_row + d] += grad * in[0][q_at + d];
+        }
+    free(weights);
+    free(grads);
+}
+
+/*  in is q, k, v and the gradient of the output. */
+static void reference(const attention_case *c, double *const in[4], double *const results[RESULTS])
+{
+    int b, h, i;
+    for (b = 0; b < (c->batch ? c->batch : 1); b++)
+        for (h = 0; h < c->heads; h++)
+            for (i = 0; i < c->sq; i++)
+                reference_row(c, in, results, b, h, i);
+}
+
+/* values and gradients ------------------------------------------------------------------------------------------ */
+
+/*  Of probabilities and sums of products that were rounded, where tensor cores did it, relative to the largest number. */
+static double tolerance_of(ignis_dtype dtype)
+{
+    return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 1e-5 : dtype == IGNIS_F16 ? 2e-3 : 1.6e-2;
+}
+
+static void check_results(const attention_case *c, ignis_dtype dtype, const char *what, const double *got, const double *expected,
+                          int64_t numel)
+{
+    double largest = 0.1;
+    char text[512];
+    int64_t i;
+    for (i = 0; i < numel; i++)
+        largest = fabs(expected[i]) > largest ? fabs(expected[i]) : largest;
+    for (i = 0; i < numel; i++) {
+        if (fabs(got[i] - expected[i]) <= largest * tolerance_of(dtype))
+            continue;
+        snprintf(text, sizeof text,
+                 "dtype %d, batch %d, heads %d of %d and %d, sq %d, sk %d, mask %d: element %lld of %s is %.9g, expected %.9g", (int)dtype,
+                 c->batch, c->head_dim, c->heads, c->kv_heads, c->sq, c->sk, (int)c->mask, (long long)i, what, got[i], expected[i]);
+        test__fail(__FILE__, __LINE__, text);
+        return;
+    }
+}
+
+static void check_case(const attention_case *c, ignis_dtype dtype)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_sdpa_desc desc = sdpa_desc_of(c);
+    ignis_shape shapes[4];
+    ignis_tensor inputs[3], output, weights;
+    double *in[4], *results[RESULTS], *got;
+    int i;
+    shapes[0] = shapes[3] = rows_shape(c, c->sq, c->heads);
+    shapes[1] = shapes[2] = rows_shape(c, c->sk, c->kv_heads);
+    for (i = 0; i < 4; i++) {
+        in[i] = rounded_noise(shapes[i], dtype, (uint64_t)(3 + i), 2);
+        results[i] = (double *)calloc((size_t)shape_numel(shapes[i == 0 ? 0 : i - 1]) + 1, sizeof *results[i]);
+    }
+    reference(c, in, results);
+    for (i = 0; i < 3; i++)
+        inputs[i] = tensor_of(in[i], shapes[i], dtype, true);
+    weights = tensor_of(in[3], shapes[3], dtype, false);
+    output = ignis_sdpa(inputs[0], inputs[1], inputs[2], &desc);
+    CHECK(output.id != 0);
+    CHECK_SHAPE_IS(output, shapes[0]);
+    CHECK_OK(ignis_backward(output, ignis_tensor_data(weights)));
+    got = tensor_values(output);
+    check_results(c, dtype, result_names[OUT], got, results[OUT], shape_numel(shapes[0]));
+    free(got);
+    for (i = 0; i < 3; i++) {
+        got = array_values(ignis_tensor_grad(inputs[i]));
+        check_results(c, dtype, result_names[GRAD_Q + i], got, results[GRAD_Q + i], shape_numel(shapes[i]));
+        free(got);
+    }
+    for (i = 0; i < 4; i++) {
+        free(in[i]);
+        free(results[i]);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/*  Lengths around the borders of tiles; groups of heads; fewer keys than queries, where the first queries see nothing. */
+static const attention_case cases[] = {
+    {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},   {0, 2, 1, 64, 7, 7, IGNIS_MASK_CAUSAL},   {2, 2, 2, 32, 63, 63, IGNIS_MASK_CAUSAL},
+    {0, 4, 2, 64, 65, 65, IGNIS_MASK_CAUSAL}, {0, 1, 1, 64, 129, 129, IGNIS_MASK_NONE}, {2, 2, 1, 16, 33, 130, IGNIS_MASK_CAUSAL},
+    {1, 1, 1, 64, 70, 33, IGNIS_MASK_CAUSAL}, {0, 3, 3, 8, 5, 65, IGNIS_MASK_NONE},     {2, 1, 1, 40, 1, 67, IGNIS_MASK_CAUSAL},
+};
+
+TEST(sdpa_values_and_gradients)
+{
+    int i, d;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(cases); i++)
+        for (d = 0; d < 4; d++)
+            check_case(&cases[i], float_dtypes[d]);
+}
+
+TEST(sdpa_sizes_of_heads)
+{
+    static const int tensor_core_sizes[] = {32, 72, 96, 128, 168, 192, 256}, odd_sizes[] = {1, 3, 31, 33, 65, 127, 129, 255, 256};
+    attention_case c = {0, 2, 1, 0, 19, 35, IGNIS_MASK_CAUSAL};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(tensor_core_sizes); i++) {
+        c.head_dim = tensor_core_sizes[i];
+        check_case(&c, i % 2 ? IGNIS_F16 : IGNIS_BF16);
+    }
+    for (i = 0; i < COUNT_OF(odd_sizes); i++) {
+        c.head_dim = odd_sizes[i];
+        check_case(&c, float_dtypes[i % 4]);
+        check_case(&c, i % 2 ? IGNIS_F64 : IGNIS_F32);
+    }
+}
+
+static ignis_tensor checked_sdpa(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count;
+    return ignis_sdpa(inputs[0], inputs[1], inputs[2], (const ignis_sdpa_desc *)user_data);
+}
+
+TEST(sdpa_gradients_are_those_of_finite_differences)
+{
+    static const attention_case checked[] = {{0, 2, 1, 4, 5, 5, IGNIS_MASK_CAUSAL},
+                                             {2, 1, 1, 3, 3, 6, IGNIS_MASK_CAUSAL},
+                                             {0, 2, 2, 5, 4, 3, IGNIS_MASK_NONE},
+                                             {0, 1, 1, 4, 5, 3, IGNIS_MASK_CAUSAL}};
+    int i, k;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(checked); i++) {
+        ignis_sdpa_desc desc = sdpa_desc_of(&checked[i]);
+        ignis_tensor inputs[3];
+        for (k = 0; k < 3; k++)
+            inputs[k] = tensor_noise(k ? rows_shape(&checked[i], checked[i].sk, checked[i].kv_heads)
+                                       : rows_shape(&checked[i], checked[i].sq, checked[i].heads),
+                                     IGNIS_F64, (uint64_t)(5 + k), true);
+        CHECK(ignis_gradcheck(checked_sdpa, &desc, inputs, 3, NULL) < 1e-6);
+        desc.scale = 0.7;
+        CHECK(ignis_gradcheck(checked_sdpa, &desc, inputs, 3, NULL) < 1e-6);
+        CHECK_OK(ignis_status_last());
+        for (k = 0; k < 3; k++)
+            let_go(inputs[k]);
+    }
+}
+
+/*  Only what is needed is computed, and one tensor may be all three. */
+TEST(sdpa_of_one_tensor)
+{
+    ignis_tensor x, k, out;
+    ignis_sdpa_desc desc;
+    int which;
+    memset(&desc, 0, sizeof desc);
+    SETUP(NULL);
+    x = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F64, 1, true);
+    desc.num_heads = 2;
+    for (which = 0; which < 3; which++) {
+        k = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F64, 2, false);
+        out = ignis_sdpa(which == 0 ? x : k, which == 1 ? x : k, which == 2 ? x : k, &desc);
+        CHECK_OK(ignis_backward(out, ignis_tensor_data(k)));
+        CHECK(ignis_tensor_grad(x).id != 0 && ignis_tensor_grad(k).id == 0);
+        let_go(out);
+        let_go(k);
+    }
+    out = ignis_sdpa(x, x, x, NULL);
+    CHECK_OK(ignis_backward(out, ignis_tensor_data(x)));
+    CHECK(grad_at(x, 0) == grad_at(x, 0));
+    let_go(out);
+    let_go(x);
+}
+
+/*  Scores far apart: each query picks the key that fits it best, and nothing overflows. */
+TEST(sdpa_of_large_scores)
+{
+    static const double sizes[3] = {1, -1, 3}, factors[2] = {10, 3e4};
+    double values[24], *got, *grads;
+    int f, i;
+    SETUP(NULL);
+    for (f = 0; f < 2; f++) {
+        ignis_tensor q, k, v, out;
+        for (i = 0; i < 24; i++)
+            values[i] = sizes[i / 8] * factors[f];
+        q = tensor_of(values, IGNIS_SHAPE(3, 8), IGNIS_BF16, true);
+        k = tensor_of(values, IGNIS_SHAPE(3, 8), IGNIS_BF16, true);
+        v = tensor_counting(IGNIS_SHAPE(3, 8), IGNIS_BF16, 1, true);
+        out = ignis_sdpa(q, k, v, NULL);
+        CHECK_OK(ignis_backward(out, ignis_tensor_data(v)));
+        got = tensor_values(out);
+        grads = array_values(ignis_tensor_grad(k));
+        for (i = 0; i < 24; i++) {
+            CHECK_CLOSE(got[i], i + 1, 1.0 / 128);
+            CHECK(grads[i] == grads[i]);
+            if (f == 0)
+                CHECK_CLOSE(grads[i], 0, 1e-3);
+        }
+        free(got);
+        free(grads);
+        let_go(out);
+        let_go(q);
+        let_go(k);
+        let_go(v);
+    }
+}
+
+TEST(sdpa_of_nothing)
+{
+    ignis_tensor q, k, out;
+    ignis_sdpa_desc desc;
+    double *got;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.mask = IGNIS_MASK_NONE;
+    SETUP(NULL);
+    q = tensor_noise(IGNIS_SHAPE(3, 8), IGNIS_F32, 1, true);
+    k = tensor_noise(IGNIS_SHAPE(0, 8), IGNIS_F32, 2, true);
+    out = ignis_sdpa(q, k, k, &desc);
+    CHECK_OK(ignis_backward(out, ignis_tensor_data(q)));
+    got = tensor_values(out);
+    for (i = 0; i < 24; i++) {
+        CHECK_NUMBER(got[i], 0);
+        CHECK_NUMBER(grad_at(q, i), 0);
+    }
+    free(got);
+    let_go(out);
+    out = ignis_sdpa(k, q, q, &desc);
+    CHECK_INT(numel_of(out), 0);
+    CHECK_OK(ignis_backward(out, ignis_tensor_data(k)));
+    let_go(out);
+    let_go(q);
+    let_go(k);
+}
+
+/*  f16 and bf16 rows that are not aligned to 16 bytes take the other variant, and give nearly the same. */
+TEST(sdpa_of_views)
+{
+    ignis_tensor whole = {0}, view, aligned, out, other;
+    ignis_array array, slice, rows;
+    double *a, *b;
+    int i;
+    SETUP(NULL);
+    whole = tensor_noise(IGNIS_SHAPE(20 * 16 + 1), IGNIS_F16, 4, false);
+    array = ignis_tensor_data(whole);
+    slice = ignis_array_slice(array, 0, 1, 20 * 16);
+    rows = ignis_array_reshape(slice, IGNIS_SHAPE(20, 16));
+    view = ignis_tensor_from_array(rows, true);
+    a = array_values(rows);
+    aligned = tensor_of(a, IGNIS_SHAPE(20, 16), IGNIS_F16, true);
+    free(a);
+    out = ignis_sdpa(view, view, view, NULL);
+    other = ignis_sdpa(aligned, aligned, aligned, NULL);
+    CHECK_OK(ignis_backward(out, ignis_tensor_data(aligned)));
+    CHECK_OK(ignis_backward(other, rows));
+    a = tensor_values(out);
+    b = tensor_values(other);
+    for (i = 0; i < 320; i++) {
+        CHECK_CLOSE(a[i], b[i], 2e-3);
+    }
+    free(a);
+    free(b);
+    a = array_values(ignis_tensor_grad(view));
+    b = array_values(ignis_tensor_grad(aligned));
+    for (i = 0; i < 320; i++)
+        CHECK_CLOSE(a[i], b[i], 6e-3);
+    free(a);
+    free(b);
+    let_go(other);
+    let_go(out);
+    let_go(aligned);
+    let_go(view);
+    CHECK_OK(ignis_array_free(rows));
+    CHECK_OK(ignis_array_free(slice));
+    let_go(whole);
+}
+
+/* decode -------------------------------------------------------------------------------------------------------- */
+
+static void check_decode(const attention_case *c, ignis_dtype dtype)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_shape shapes[3];
+    ignis_tensor inputs[3], output;
+    double *in[4], *results[RESULTS], *got;
+    int i;
+    shapes[0] = rows_shape(c, 1, c->heads);
+    shapes[1] = shapes[2] = rows_shape(c, c->sk, c->kv_heads);
+    for (i = 0; i < 4; i++) {
+        in[i] = rounded_noise(shapes[i % 3], dtype, (uint64_t)(3 + i), 2);
+        results[i] = (double *)calloc((size_t)shape_numel(shapes[i == 0 ? 0 : i - 1]) + 1, sizeof *results[i]);
+    }
+    reference(c, in, results);
+    for (i = 0; i < 3; i++)
+        inputs[i] = tensor_of(in[i], shapes[i], dtype, i == 1);
+    output = ignis_decode_sdpa(inputs[0], inputs[1], inputs[2], c->heads);
+    CHECK(output.id != 0);
+    CHECK_SHAPE_IS(output, shapes[0]);
+    CHECK(!tensor_info(output).requires_grad);
+    got = tensor_values(output);
+    check_results(c, dtype, result_names[OUT], got, results[OUT], shape_numel(shapes[0]));
+    free(got);
+    for (i = 0; i < 4; i++) {
+        free(in[i]);
+        free(results[i]);
+    }
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(decode_sdpa_values)
+{
+    static const attention_case decoded[] = {
+        {0, 1, 1, 64, 1, 1, IGNIS_MASK_NONE},    {0, 4, 4, 64, 1, 7, IGNIS_MASK_NONE},    {0, 4, 2, 32, 1, 65, IGNIS_MASK_NONE},
+        {2, 8, 2, 128, 1, 129, IGNIS_MASK_NONE}, {0, 6, 2, 64, 1, 1000, IGNIS_MASK_NONE}, {0, 7, 1, 24, 1, 300, IGNIS_MASK_NONE},
+        {3, 2, 1, 256, 1, 70, IGNIS_MASK_NONE},  {0, 5, 1, 33, 1, 63, IGNIS_MASK_NONE},   {0, 1, 1, 1, 1, 9, IGNIS_MASK_NONE},
+    };
+    int i, d;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(decoded); i++)
+        for (d = 0; d < 4; d++)
+            check_decode(&decoded[i], float_dtypes[d]);
+}
+
+/* failures of the driver ---------------------------------------------------------------------------------------- */
+
+/*  Each driver call of a name fails once: a clean failure each time, nothing stays behind, and the next time all is well. */
+static void fail_everywhere(const char *prefix)
+{
+    ignis_desc setup;
+    ignis_sdpa_desc desc;
+    ignis_tensor x, query, out;
+    ignis_scope scope;
+    ignis_status status;
+    int64_t before;
+    int at, failures = 0;
+    bool reached = true;
+    memset(&setup, 0, sizeof setup);
+    setup.memory_bypass = true; /* every array is an allocation */
+    SETUP(&setup);
+    memset(&desc, 0, sizeof desc);
+    desc.num_heads = 2;
+    x = tensor_noise(IGNIS_SHAPE(5, 16), IGNIS_BF16, 1, true);
+    query = tensor_noise(IGNIS_SHAPE(1, 16), IGNIS_BF16, 2, false);
+    CHECK_OK(ignis_zero_grad(x));
+    before = memory().live_bytes;
+    for (at = 1; at < 200 && reached; at++) {
+        scope = ignis_scope_begin();
+        fault_arm(prefix, at, 2);
+        out = ignis_sdpa(x, x, x, &desc);
+        status = out.id ? ignis_backward(out, ignis_tensor_data(x)) : ignis_status_last();
+        if (status == IGNIS_OK && !ignis_decode_sdpa(query, x, x, 2).id)
+            status = ignis_status_last();
+        reached = fault.failed != NULL;
+        fault_disarm();
+        failures += status != IGNIS_OK;
+        CHECK(reached || status == IGNIS_OK);
+        ignis_status_clear();
+        CHECK_OK(ignis_scope_end(scope));
+        CHECK_OK(ignis_tape_clear());
+        CHECK_INT(memory().live_bytes, before);
+    }
+    CHECK(!reached && failures > 0);
+    let_go(x);
+    let_go(query);
+}
+
+TEST(sdpa_unwinds_when_memory_is_out) { fail_everywhere("cuMemAlloc"); }
+TEST(sdpa_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel"); }
+
+/* errors -------------------------------------------------------------------------------------------------------- */
+
+TEST(sdpa_errors)
+{
+    ignis_tensor q, k, half, row, batch, wide;
+    ignis_sdpa_desc desc;
+    memset(&desc, 0, sizeof desc);
+    SETUP(NULL);
+    q = tensor_noise(IGNIS_SHAPE(3, 12), IGNIS_F32, 1, false);
+    k = tensor_noise(IGNIS_SHAPE(3, 6), IGNIS_F32, 1, false);
+    half = tensor_noise(IGNIS_SHAPE(3, 12), IGNIS_F16, 1, false);
+    row = tensor_noise(IGNIS_SHAPE(12), IGNIS_F32, 1, false);
+    batch = tensor_noise(IGNIS_SHAPE(2, 3, 12), IGNIS_F32, 1, false);
+    wide = tensor_noise(IGNIS_SHAPE(1, 257), IGNIS_F32, 1, false);
+
+    desc.num_heads = 6;
+    desc.num_kv_heads = 4;
+    CHECK_FAILS(ignis_sdpa(q, q, q, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SDPA_HEADS);
+    CHECK_MESSAGE_HAS("num_heads (6) must be a multiple of num_kv_heads (4)");
+    desc.num_heads = -1;
+    CHECK_FAILS(ignis_sdpa(q, q, q, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.num_heads = 2;
+    desc.num_kv_heads = -2;
+    CHECK_FAILS(ignis_sdpa(q, q, q, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.num_kv_heads = 1;
+    CHECK_FAILS(ignis_sdpa(q, q, q, &desc), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    desc.num_kv_heads = 0;
+    desc.mask = IGNIS_MASK_COUNT;
+    CHECK_FAILS(ignis_sdpa(q, q, q, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    desc.mask = IGNIS_MASK_NONE;
+    desc.scale = -1;
+    CHECK_FAILS(ignis_sdpa(q, q, q, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.scale = 0;
+    desc.num_heads = 5;
+    CHECK_FAILS(ignis_sdpa(q, q, q, &desc), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_MESSAGE_HAS("q is [3, 12]");
+    desc.num_heads = 2;
+    CHECK_FAILS(ignis_sdpa(row, q, q, &desc), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_FAILS(ignis_sdpa(q, row, row, &desc), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_FAILS(ignis_sdpa(q, batch, batch, &desc), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_FAILS(ignis_sdpa(q, q, k, &desc), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_FAILS(ignis_sdpa(q, k, k, &desc), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_FAILS(ignis_sdpa(q, half, q, &desc), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_FAILS(ignis_sdpa(q, q, half, &desc), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_FAILS(ignis_sdpa(wide, wide, wide, NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("head_dim is 257");
+
+    CHECK_FAILS(ignis_decode_sdpa(q, q, q, 2), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
+    CHECK_FAILS(ignis_decode_sdpa(wide, wide, wide, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_decode_sdpa(wide, wide, wide, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_FAILS(ignis_decode_sdpa(wide, q, q, 257), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SDPA_HEADS);
+    CHECK_FAILS(ignis_decode_sdpa(wide, half, half, 257), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+
+    let_go(q);
+    let_go(k);
+    let_go(half);
+    let_go(row);
+    let_go(batch);
+    let_go(wide);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
