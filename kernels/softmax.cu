@@ -180,15 +180,17 @@ struct logit_rows {
     long long rows, n, stride, ignore_index;
 };
 
-/*  What becomes of a row. Its target is never used as an index unless it is one. */
+/*  What becomes of a row. */
 struct target_of {
-    long long target;
     bool ignored, valid;
+    int column; /* -1 unless it is a class */
 
-    __device__ target_of(const logit_rows &all, long long r) : target(ignis_index(all.targets, all.target_bytes, r))
+    __device__ target_of(const logit_rows &all, long long r)
     {
+        const long long target = ignis_index(all.targets, all.target_bytes, r);
         ignored = target == all.ignore_index;
         valid = target >= 0 && target < all.n;
+        column = valid ? (int)target : -1;
     }
 };
 
@@ -199,7 +201,7 @@ template <typename Team> __device__ inline void clear(T *row, long long first, l
 }
 
 /*  Of the one value that stands at the target, if it is among these. */
-template <int N> __device__ inline void subtract_at(long long at, Wide factor, Wide (&values)[N])
+template <int N> __device__ inline void subtract_at(int at, Wide factor, Wide (&values)[N])
 {
     if (at >= 0 && at < N)
 #pragma unroll
@@ -232,7 +234,7 @@ __device__ void cross_entropy(Wide *losses, Wide *log_sums, T *gradient, const l
         const exponentials sums = sum_up(row, xs, from, last);
         if (Team::thread() == 0) {
             const Wide log_sum = sums.shift + log(sums.sum);
-            losses[r] = target.valid ? log_sum - Wide(from[target.target]) : not_a_number();
+            losses[r] = target.valid ? log_sum - Wide(from[target.column]) : not_a_number();
             log_sums[r] = log_sum;
         }
         if (!gradient)
@@ -248,7 +250,7 @@ __device__ void cross_entropy(Wide *losses, Wide *log_sums, T *gradient, const l
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
                         values[i] = ignis_exp<T>(Wide(x[i]) - sums.shift) * scaled;
-                    subtract_at(target.target - column, factor, values);
+                    subtract_at(target.column - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 xs);
@@ -281,7 +283,7 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
                         values[i] = ignis_exp<T>(Wide(x[i]) - log_sum) * factor;
-                    subtract_at(target.target - column, factor, values);
+                    subtract_at(target.column - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 xs);
