@@ -9,7 +9,7 @@
         attention_decode.cu        201 lines    8917 bytes
         attention_decode_mma.cu    125 lines    5747 bytes
         attention_mma.cu           414 lines   21458 bytes
-        attention_tiles.cuh        262 lines   10784 bytes
+        attention_tiles.cuh        262 lines   10789 bytes
         elementwise.cu              42 lines    1913 bytes
         embedding.cu               294 lines   13079 bytes
         mma.cuh                    105 lines    4586 bytes
@@ -20,7 +20,7 @@
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    102 lines    5049 bytes
         shape.cu                   138 lines    6696 bytes
-        softmax.cu                 356 lines   15286 bytes
+        softmax.cu                 358 lines   15316 bytes
 */
 #include <stdint.h>
 
@@ -2247,7 +2247,7 @@ static const char *const ignis__lines_attention_tiles_cuh[] = {
     "/*  Starts to copy a tile: rows first ... of a head of which count exist; what does not is zero. Done by so many threads, of which",
     "    this one is the thread-th. */",
     "template <int rows, int threads>",
-    "__device__ inline void copy_tile(uint32_t tile, const T *head, long long stride, int first, int count, int head_dim, int thread)",
+    "__device__ inline void copy_tile(uint32_t tile, const T *head, long long stride, int first, int count, int head_dim, unsigned thread)",
     "{",
     "    constexpr int copies = rows * CHUNKS;",
     "    if constexpr (threads % CHUNKS == 0) {",
@@ -4379,15 +4379,17 @@ static const char *const ignis__lines_softmax_cu[] = {
     "    long long rows, n, stride, ignore_index;",
     "};",
     "",
-    "/*  What becomes of a row. Its target is never used as an index unless it is one. */",
+    "/*  What becomes of a row. */",
     "struct target_of {",
-    "    long long target;",
     "    bool ignored, valid;",
+    "    int column; /* -1 unless it is a class */",
     "",
-    "    __device__ target_of(const logit_rows &all, long long r) : target(ignis_index(all.targets, all.target_bytes, r))",
+    "    __device__ target_of(const logit_rows &all, long long r)",
     "    {",
+    "        const long long target = ignis_index(all.targets, all.target_bytes, r);",
     "        ignored = target == all.ignore_index;",
     "        valid = target >= 0 && target < all.n;",
+    "        column = valid ? (int)target : -1;",
     "    }",
     "};",
     "",
@@ -4398,7 +4400,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "}",
     "",
     "/*  Of the one value that stands at the target, if it is among these. */",
-    "template <int N> __device__ inline void subtract_at(long long at, Wide factor, Wide (&values)[N])",
+    "template <int N> __device__ inline void subtract_at(int at, Wide factor, Wide (&values)[N])",
     "{",
     "    if (at >= 0 && at < N)",
     "#pragma unroll",
@@ -4431,7 +4433,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "        const exponentials sums = sum_up(row, xs, from, last);",
     "        if (Team::thread() == 0) {",
     "            const Wide log_sum = sums.shift + log(sums.sum);",
-    "            losses[r] = target.valid ? log_sum - Wide(from[target.target]) : not_a_number();",
+    "            losses[r] = target.valid ? log_sum - Wide(from[target.column]) : not_a_number();",
     "            log_sums[r] = log_sum;",
     "        }",
     "        if (!gradient)",
@@ -4447,7 +4449,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "#pragma unroll",
     "                    for (int i = 0; i < x.count; i++)",
     "                        values[i] = ignis_exp<T>(Wide(x[i]) - sums.shift) * scaled;",
-    "                    subtract_at(target.target - column, factor, values);",
+    "                    subtract_at(target.column - column, factor, values);",
     "                    ignis_store(to + column, ignis_pack_round<T>(values));",
     "                },",
     "                xs);",
@@ -4480,7 +4482,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "#pragma unroll",
     "                    for (int i = 0; i < x.count; i++)",
     "                        values[i] = ignis_exp<T>(Wide(x[i]) - log_sum) * factor;",
-    "                    subtract_at(target.target - column, factor, values);",
+    "                    subtract_at(target.column - column, factor, values);",
     "                    ignis_store(to + column, ignis_pack_round<T>(values));",
     "                },",
     "                xs);",
@@ -4566,7 +4568,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode.cu", 0xb90efdc8fd6abd54ULL, ignis__lines_attention_decode_cu, 201},
     {"attention_decode_mma.cu", 0x4ac9a2b900f4e50bULL, ignis__lines_attention_decode_mma_cu, 125},
     {"attention_mma.cu", 0x76b27f6f0c45f68eULL, ignis__lines_attention_mma_cu, 414},
-    {"attention_tiles.cuh", 0x650071fe5473b41bULL, ignis__lines_attention_tiles_cuh, 262},
+    {"attention_tiles.cuh", 0xcfa6902f26f11361ULL, ignis__lines_attention_tiles_cuh, 262},
     {"elementwise.cu", 0x95bfd735d9e6f82cULL, ignis__lines_elementwise_cu, 42},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"mma.cuh", 0xf0c44793c9e4a4faULL, ignis__lines_mma_cuh, 105},
@@ -4577,7 +4579,7 @@ static const ignis__source ignis__sources[] = {
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x0e1c70070d98e765ULL, ignis__lines_rope_cu, 102},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x5b92d8d5e9adbb73ULL, ignis__lines_softmax_cu, 356},
+    {"softmax.cu", 0x7b263081079b30cbULL, ignis__lines_softmax_cu, 358},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -76,9 +76,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
     }
 
     /* What the warps have found meets in shared memory. */
-    __shared__ float tops[WARPS][HEADS], sums[WARPS][HEADS];
-    float *results = (float *)shared_memory(); /* [WARPS][HEADS][D] */
-    static_assert(WARPS * HEADS * D * 4 <= WARPS * STAGES * stage_bytes, "the results fit where the tiles were");
+    typedef float rows[HEADS];
+    float *results = (float *)shared_memory(); /* [WARPS][HEADS][D], and behind it for each warp and head: */
+    rows *tops = (rows *)(results + WARPS * HEADS * D), *sums = tops + WARPS;
+    static_assert(WARPS * HEADS * (D + 2) * 4 <= WARPS * STAGES * stage_bytes, "the results fit where the tiles were");
     ignis_ptx_cp_async_wait<0>();
     __syncthreads();
 #pragma unroll

@@ -57,7 +57,7 @@ __device__ inline uint32_t moved(uint32_t lane_address, int row, int column)
 /*  Starts to copy a tile: rows first ... of a head of which count exist; what does not is zero. Done by so many threads, of which
     this one is the thread-th. */
 template <int rows, int threads>
-__device__ inline void copy_tile(uint32_t tile, const T *head, long long stride, int first, int count, int head_dim, int thread)
+__device__ inline void copy_tile(uint32_t tile, const T *head, long long stride, int first, int count, int head_dim, unsigned thread)
 {
     constexpr int copies = rows * CHUNKS;
     if constexpr (threads % CHUNKS == 0) {

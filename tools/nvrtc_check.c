@@ -42,24 +42,49 @@ static const char user_kernel[] = "#include \"ignis.cuh\"\n"
                                   "    else ignis_store_streaming(out, ignis_load<4>(in));\n"
                                   "}\n";
 
-/*  Every program, with the option that makes each of its variants. */
+/*  Every program, with the options that make each of its variants, separated by spaces. */
 static const char *const every_type[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4",
                                          "-DIGNIS_T=5", "-DIGNIS_T=6", "-DIGNIS_T=7", NULL};
 static const char *const every_float[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
 static const char *const only_one[] = {"", NULL};
 
+/*  Types that are computed in the same wider type differ little, so one of them has all sizes of heads. */
+#define SIZES_UP(type) type " -DIGNIS_HEAD_DIM=64", type " -DIGNIS_HEAD_DIM=128", type " -DIGNIS_HEAD_DIM=256"
+static const char *const attention[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
+                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64",
+                                        "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=32",
+                                        "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=32",
+                                        SIZES_UP("-DIGNIS_T=3"),
+                                        SIZES_UP("-DIGNIS_T=4"),
+                                        NULL};
+static const char *const attention_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=32",
+                                            "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192",
+                                            SIZES_UP("-DIGNIS_T=2"),           NULL};
+static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), SIZES_UP("-DIGNIS_T=3"),
+                                               SIZES_UP("-DIGNIS_T=4"), NULL};
+static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
+
 static const struct {
     int source; /* -1: user_kernel */
     const char *const *variants;
+    int first_arch; /* 0: all */
 } programs[] = {
-    {-1, only_one},
-    {IGNIS__SOURCE_ELEMENTWISE_CU, every_type},
-    {IGNIS__SOURCE_SHAPE_CU, every_type},
-    {IGNIS__SOURCE_POINTWISE_CU, every_float},
-    {IGNIS__SOURCE_ACTIVATION_CU, every_float},
-    {IGNIS__SOURCE_REDUCE_CU, every_float},
-    {IGNIS__SOURCE_RANDOM_CU, every_float},
-    {IGNIS__SOURCE_OPTIM_CU, every_float},
+    {-1, only_one, 0},
+    {IGNIS__SOURCE_ELEMENTWISE_CU, every_type, 0},
+    {IGNIS__SOURCE_SHAPE_CU, every_type, 0},
+    {IGNIS__SOURCE_POINTWISE_CU, every_float, 0},
+    {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0},
+    {IGNIS__SOURCE_REDUCE_CU, every_float, 0},
+    {IGNIS__SOURCE_RANDOM_CU, every_float, 0},
+    {IGNIS__SOURCE_OPTIM_CU, every_float, 0},
+    {IGNIS__SOURCE_NORM_CU, every_float, 0},
+    {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0},
+    {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0},
+    {IGNIS__SOURCE_ROPE_CU, every_float, 0},
+    {IGNIS__SOURCE_ATTENTION_CU, attention, 0},
+    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80},
+    {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0},
+    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80},
 };
 
 static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
@@ -127,7 +152,7 @@ static const char *open_nvrtc(const char *asked)
 typedef struct job {
     int program;
     const char *variant, *arch;
-    int failed, spills;
+    int skipped, failed, spills;
     int milliseconds;
     char *log;
     int kernels;
@@ -189,19 +214,31 @@ static void read_log(job *j)
 
 static void compile(job *j)
 {
-    char arch[16];
-    const char *options[] = {arch, "-std=c++17", "-default-device", "-Xptxas=-v", j->variant};
-    const char *header = texts[IGNIS__SOURCE_IGNIS_CUH], *header_name = ignis__sources[IGNIS__SOURCE_IGNIS_CUH].name;
-    int source = programs[j->program].source;
+    char arch[16], defines[128], *position = NULL;
+    const char *options[12] = {arch, "-std=c++17", "-default-device", "-Xptxas=-v"};
+    const char *headers[IGNIS__SOURCE_COUNT], *header_names[IGNIS__SOURCE_COUNT];
+    int source = programs[j->program].source, option_count = 4, header_count = 0;
     size_t size = 0;
     struct timespec start, end;
     nvrtc_program program;
 
+    if (j->skipped)
+        return;
     snprintf(arch, sizeof(arch), "-arch=sm_%s", j->arch);
+    snprintf(defines, sizeof(defines), "%s", j->variant);
+    for (char *define = strtok_r(defines, " ", &position); define && option_count < COUNT(options); define = strtok_r(NULL, " ", &position))
+        options[option_count++] = define;
+    for (int i = 0; i < IGNIS__SOURCE_COUNT; i++) {
+        const char *extension = strrchr(ignis__sources[i].name, '.');
+        if (strcmp(extension, ".cuh") != 0)
+            continue;
+        headers[header_count] = texts[i];
+        header_names[header_count++] = ignis__sources[i].name;
+    }
     clock_gettime(CLOCK_MONOTONIC, &start);
-    if (nvrtc.CreateProgram(&program, source < 0 ? user_kernel : texts[source], program_name(j), 1, &header, &header_name))
+    if (nvrtc.CreateProgram(&program, source < 0 ? user_kernel : texts[source], program_name(j), header_count, headers, header_names))
         abort();
-    j->failed = nvrtc.CompileProgram(program, *j->variant ? 5 : 4, options) != 0;
+    j->failed = nvrtc.CompileProgram(program, option_count, options) != 0;
     clock_gettime(CLOCK_MONOTONIC, &end);
     j->milliseconds = (int)(((end.tv_sec - start.tv_sec) * 1000000000LL + end.tv_nsec - start.tv_nsec) / 1000000);
 
@@ -230,16 +267,16 @@ static void *compile_jobs(void *unused)
 /*  One program in one variant: count jobs, one for each architecture, as a table of registers. */
 static void print_table(job *const *row, int count)
 {
-    const job *first = row[0];
-    printf("\n%-14s %-14s", program_name(first), first->variant);
+    const job *first = row[count - 1]; /* the newest architecture is never skipped */
+    printf("\n%-20s %-33s", program_name(first), first->variant);
     for (int i = 0; i < count; i++)
         printf("  sm_%-4s", row[i]->arch);
-    printf("\n%-29s", "compile time, ms");
+    printf("\n%-54s", "compile time, ms");
     for (int i = 0; i < count; i++)
         printf("  %7d", row[i]->milliseconds);
     printf("\n");
     for (int k = first->kernels - 1; k >= 0; k--) { /* the compiler takes the last one first */
-        printf("    %-25s", first->kernel[k]);
+        printf("    %-50s", first->kernel[k]);
         for (int i = 0; i < count; i++)
             printf("  %7d", k < row[i]->kernels ? row[i]->registers[k] : -1);
         printf("\n");
@@ -287,6 +324,7 @@ int main(int argc, char **argv)
                 j->program = p;
                 j->variant = *variant;
                 j->arch = usable[a];
+                j->skipped = atoi(usable[a]) < programs[p].first_arch;
                 jobs[job_count++] = j;
             }
         }

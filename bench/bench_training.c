@@ -1,0 +1,617 @@
+/*  bench_training.c - what operations on tensors, attention, and training steps cost
+
+    Every figure is a median of repetitions, taken warm. Memory-bound operations count the bytes that have to be read and written once: two
+    passes over the tensor forward, three backward (two for cross-entropy in all, 28 bytes a parameter for AdamW), and stand beside a device copy
+    that was measured just before them. Attention counts 4 s s d forward and 10 s s d backward for each head, half of that when causal. A
+    backward is what forward and backward take together, less the forward alone.
+
+        cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt]
+
+    The other side: python3 bench/peer_training.py [file with the output of this program]
+*/
+#define _GNU_SOURCE
+#define IGNIS_IMPLEMENTATION
+#include "ignis.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
+#define MAX_ROWS 256
+
+static bool simulated;
+
+static void require(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "bench: %s failed: %s\n", what, ignis_status_message());
+    exit(1);
+}
+#define REQUIRE(call) require((call) == 0, #call)
+
+/* --- the table ------------------------------------------------------------------------------------------------------ */
+
+static struct {
+    char name[64];
+    double value;
+    const char *unit;
+    double ratio; /* to a device copy; 0: none */
+} rows[MAX_ROWS];
+static int row_count;
+
+static void row(const char *name, double value, const char *unit, double ratio)
+{
+    if (row_count == MAX_ROWS)
+        return;
+    snprintf(rows[row_count].name, sizeof rows[row_count].name, "%s", name);
+    rows[row_count].value = value;
+    rows[row_count].unit = unit;
+    rows[row_count++].ratio = ratio;
+    fprintf(stderr, "%s: %.3f %s\n", name, value, unit); /* to see that it goes on */
+}
+
+static void print_rows(void)
+{
+    int i;
+    printf("\n%-48s %12s %-10s %s\n", "", "Ignis", "", "of a copy");
+    for (i = 0; i < row_count; i++) {
+        printf("%-48s %12.3f %-10s", rows[i].name, rows[i].value, rows[i].unit);
+        if (rows[i].ratio > 0)
+            printf(" %.2f", rows[i].ratio);
+        printf("\n");
+    }
+}
+
+/* --- time ------------------------------------------------------------------------------------------------------------ */
+
+typedef void (*step_fn)(void *work);
+
+static double now(void) /* seconds */
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double batch(step_fn step, void *work, int steps, bool wait)
+{
+    double start = now(), stop;
+    int i;
+    for (i = 0; i < steps; i++)
+        step(work);
+    if (wait)
+        REQUIRE(ignis_synchronize());
+    stop = now();
+    REQUIRE(ignis_synchronize());
+    return (stop - start) / steps;
+}
+
+/*  Seconds of a step. wait: until the device is done; else only what the caller waits. */
+static double seconds(step_fn step, void *work, bool wait)
+{
+    enum { REPEATS = 11 };
+    double times[REPEATS], goal = simulated ? 0 : 0.02;
+    int steps = 1, most = wait ? 4096 : 64 /* fewer than the driver queues before it makes the caller wait */, i;
+    batch(step, work, simulated ? 1 : 3, wait);
+    while (steps < most && batch(step, work, steps, wait) * steps < goal)
+        steps *= 2;
+    for (i = 0; i < (simulated ? 1 : REPEATS); i++)
+        times[i] = batch(step, work, steps, wait);
+    require(ignis_status_last() == IGNIS_OK, "a measured step");
+    qsort(times, (size_t)i, sizeof times[0], compare);
+    return times[i / 2];
+}
+
+/* --- tensors ------------------------------------------------------------------------------------------------------------ */
+
+static ignis_tensor parameter(ignis_shape shape, ignis_dtype dtype, double deviation, bool requires_grad)
+{
+    ignis_tensor_desc desc;
+    ignis_tensor tensor;
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = dtype;
+    desc.requires_grad = requires_grad;
+    tensor = deviation == 0 ? ignis_tensor_zeros(shape, &desc) : deviation == 1 ? ignis_tensor_randn(shape, &desc) : ignis_tensor_ones(shape, &desc);
+    if (deviation != 0 && deviation != 1 && deviation > 0) {
+        ignis_tensor_release(tensor);
+        tensor = ignis_tensor_randn(shape, &desc);
+        REQUIRE(ignis_array_scale(ignis_tensor_data(tensor), ignis_tensor_data(tensor), deviation));
+    }
+    require(tensor.id != 0, "making a tensor");
+    return tensor;
+}
+
+enum { ONES = -1 }; /* as a deviation */
+
+static ignis_tensor random_ids(ignis_shape shape, int64_t below)
+{
+    int64_t numel = 1, i;
+    uint64_t state = 88172645463325252u;
+    ignis_tensor_desc desc;
+    ignis_tensor tensor;
+    int32_t *ids;
+    for (i = 0; i < shape.ndim; i++)
+        numel *= shape.dim[i];
+    ids = (int32_t *)malloc(sizeof *ids * (size_t)numel);
+    for (i = 0; i < numel; i++) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        ids[i] = (int32_t)((state >> 20) % (uint64_t)below);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = IGNIS_I32;
+    tensor = ignis_tensor_from_host(ids, shape, &desc);
+    free(ids);
+    require(tensor.id != 0, "making ids");
+    return tensor;
+}
+
+/*  A tensor as an operation in the middle of a network sees it: it wants a gradient, which goes nowhere. */
+static ignis_status sink_backward(const ignis_backward_args *args)
+{
+    (void)args;
+    return IGNIS_OK;
+}
+
+static ignis_tensor sink_leaf;
+
+static ignis_tensor inner(ignis_tensor tensor)
+{
+    ignis_tensor seen = ignis_tensor_from_array(ignis_tensor_data(tensor), false);
+    ignis_rule rule;
+    memset(&rule, 0, sizeof rule);
+    rule.name = "inner";
+    rule.backward_fn = sink_backward;
+    ignis_tape_record(seen, &sink_leaf, 1, &rule);
+    return seen;
+}
+
+/*  An operation on some tensors, forward or forward and backward. */
+typedef struct operation {
+    ignis_tensor (*run)(const struct operation *op, const ignis_tensor *in);
+    ignis_tensor in[3];
+    int count;
+    ignis_array gradient; /* of the result; no handle: 1 */
+    ignis_sdpa_desc attention;
+} operation;
+
+static void step_forward(void *work)
+{
+    const operation *op = (const operation *)work;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor in[3];
+    int i;
+    for (i = 0; i < op->count; i++)
+        in[i] = inner(op->in[i]);
+    op->run(op, in);
+    ignis_scope_end(scope);
+}
+
+static void step_both(void *work)
+{
+    const operation *op = (const operation *)work;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor in[3];
+    int i;
+    for (i = 0; i < op->count; i++)
+        in[i] = inner(op->in[i]);
+    ignis_backward(op->run(op, in), op->gradient);
+    ignis_scope_end(scope);
+}
+
+static void release(operation *op)
+{
+    int i;
+    for (i = 0; i < op->count; i++)
+        REQUIRE(ignis_tensor_release(op->in[i]));
+}
+
+/* --- small operations ------------------------------------------------------------------------------------------------------ */
+
+enum { SMALL = 64 };
+
+static void add_many(void *work)
+{
+    const ignis_tensor *in = (const ignis_tensor *)work;
+    ignis_scope scope = ignis_scope_begin();
+    int i;
+    for (i = 0; i < SMALL; i++)
+        ignis_add(in[0], in[1]);
+    ignis_scope_end(scope);
+}
+
+static void bench_host(void)
+{
+    ignis_tensor in[2];
+    in[0] = parameter(IGNIS_SHAPE(1024), IGNIS_F32, 1, false);
+    in[1] = parameter(IGNIS_SHAPE(1024), IGNIS_F32, 1, false);
+    row("add of 1024 floats", seconds(add_many, in, false) / SMALL * 1e6, "us", 0);
+    REQUIRE(ignis_tensor_release(in[0]));
+    in[0] = parameter(IGNIS_SHAPE(1024), IGNIS_F32, 1, true);
+    row("add of 1024 floats, recorded", seconds(add_many, in, false) / SMALL * 1e6, "us", 0);
+    REQUIRE(ignis_tensor_release(in[0]));
+    REQUIRE(ignis_tensor_release(in[1]));
+}
+
+/* --- a small network -------------------------------------------------------------------------------------------------------- */
+
+typedef struct mlp {
+    ignis_tensor x, targets, weights[3], biases[3];
+    ignis_optimizer optimizer;
+    ignis_graph graph;
+} mlp;
+
+static void mlp_step(void *work)
+{
+    mlp *m = (mlp *)work;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor h = m->x;
+    int i;
+    for (i = 0; i < 3; i++) {
+        h = ignis_linear(h, m->weights[i], m->biases[i]);
+        if (i < 2)
+            h = ignis_relu(h);
+    }
+    ignis_backward(ignis_cross_entropy(h, m->targets, NULL), IGNIS_NO_ARRAY);
+    ignis_optimizer_step(m->optimizer);
+    ignis_optimizer_zero_grad(m->optimizer);
+    ignis_scope_end(scope);
+}
+
+static void mlp_replay(void *work) { ignis_graph_launch(((mlp *)work)->graph); }
+
+static void bench_mlp(void)
+{
+    static const int64_t widths[] = {64, 128, 128, 10};
+    const int64_t examples = simulated ? 8 : 64;
+    mlp m;
+    int i;
+    m.x = parameter(IGNIS_SHAPE(examples, widths[0]), IGNIS_F32, 1, false);
+    m.targets = random_ids(IGNIS_SHAPE(examples), 10);
+    m.optimizer = ignis_adamw(NULL);
+    for (i = 0; i < 3; i++) {
+        m.weights[i] = parameter(IGNIS_SHAPE(widths[i + 1], widths[i]), IGNIS_F32, 0.1, true);
+        m.biases[i] = parameter(IGNIS_SHAPE(widths[i + 1]), IGNIS_F32, 0, true);
+        REQUIRE(ignis_optimizer_add(m.optimizer, m.weights[i], true));
+        REQUIRE(ignis_optimizer_add(m.optimizer, m.biases[i], false));
+    }
+    row("MLP 64-128-128-10 train step", seconds(mlp_step, &m, true) * 1e6, "us", 0);
+    REQUIRE(ignis_graph_begin());
+    mlp_step(&m);
+    m.graph = ignis_graph_end();
+    require(m.graph.id != 0, "the capture");
+    row("MLP train step, CUDA graph", seconds(mlp_replay, &m, true) * 1e6, "us", 0);
+    REQUIRE(ignis_graph_free(m.graph));
+    REQUIRE(ignis_optimizer_free(m.optimizer));
+    for (i = 0; i < 3; i++) {
+        REQUIRE(ignis_tensor_release(m.weights[i]));
+        REQUIRE(ignis_tensor_release(m.biases[i]));
+    }
+    REQUIRE(ignis_tensor_release(m.x));
+    REQUIRE(ignis_tensor_release(m.targets));
+}
+
+/* --- operations that memory bounds --------------------------------------------------------------------------------------------- */
+
+static ignis_tensor run_layer_norm(const operation *op, const ignis_tensor *in) { return (void)op, ignis_layer_norm(in[0], in[1], in[2], 1e-5); }
+static ignis_tensor run_rms_norm(const operation *op, const ignis_tensor *in) { return (void)op, ignis_rms_norm(in[0], in[1], 1e-5); }
+static ignis_tensor run_softmax(const operation *op, const ignis_tensor *in) { return (void)op, ignis_softmax(in[0]); }
+static ignis_tensor run_gelu(const operation *op, const ignis_tensor *in) { return (void)op, ignis_gelu(in[0]); }
+static ignis_tensor run_cross_entropy(const operation *op, const ignis_tensor *in) { return ignis_cross_entropy(in[0], op->in[1], NULL); }
+
+typedef struct copy_work {
+    ignis_array to, from;
+} copy_work;
+
+static void step_copy(void *work)
+{
+    copy_work *c = (copy_work *)work;
+    ignis_array_copy(c->to, c->from);
+}
+
+/*  Bytes a second that a copy of so many bytes moves, read and written. */
+static double copy_rate(int64_t bytes)
+{
+    ignis_array_desc desc;
+    copy_work work;
+    double rate;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(bytes);
+    desc.dtype = IGNIS_U8;
+    work.to = ignis_array_create(&desc);
+    work.from = ignis_array_create(&desc);
+    REQUIRE(ignis_array_zero(work.from));
+    rate = 2 * (double)bytes / seconds(step_copy, &work, true);
+    REQUIRE(ignis_array_free(work.to));
+    REQUIRE(ignis_array_free(work.from));
+    return rate;
+}
+
+static void bench_rows(int64_t count, int64_t n)
+{
+    static const struct {
+        const char *name;
+        ignis_tensor (*run)(const operation *op, const ignis_tensor *in);
+        int inputs;
+    } table[] = {{"layer_norm", run_layer_norm, 3}, {"rms_norm", run_rms_norm, 2}, {"softmax", run_softmax, 1}, {"gelu", run_gelu, 1}};
+    int64_t bytes = 2 * count * n, rows_now = simulated ? 8 : count, n_now = simulated ? 64 : n;
+    double copy, forward, both;
+    ignis_tensor gradient;
+    operation op;
+    char name[64];
+    int i;
+    if (simulated)
+        bytes = 2 * rows_now * n_now;
+    gradient = parameter(IGNIS_SHAPE(rows_now, n_now), IGNIS_BF16, 1, false);
+    copy = copy_rate(bytes);
+    snprintf(name, sizeof name, "device copy of %lldx%lld bf16", (long long)count, (long long)n);
+    row(name, copy / 1e12, "TB/s", 0);
+    for (i = 0; i < COUNT_OF(table); i++) {
+        memset(&op, 0, sizeof op);
+        op.run = table[i].run;
+        op.count = table[i].inputs;
+        op.gradient = ignis_tensor_data(gradient);
+        op.in[0] = parameter(IGNIS_SHAPE(rows_now, n_now), IGNIS_BF16, 1, false);
+        op.in[1] = op.count > 1 ? parameter(IGNIS_SHAPE(n_now), IGNIS_BF16, ONES, false) : op.in[1];
+        op.in[2] = op.count > 2 ? parameter(IGNIS_SHAPE(n_now), IGNIS_BF16, 0, false) : op.in[2];
+        copy = copy_rate(bytes);
+        forward = seconds(step_forward, &op, true);
+        both = seconds(step_both, &op, true);
+        snprintf(name, sizeof name, "%s %lldx%lld forward", table[i].name, (long long)count, (long long)n);
+        row(name, 2 * (double)bytes / forward / 1e12, "TB/s", 2 * (double)bytes / forward / copy);
+        snprintf(name, sizeof name, "%s %lldx%lld backward", table[i].name, (long long)count, (long long)n);
+        row(name, 3 * (double)bytes / (both - forward) / 1e12, "TB/s", 3 * (double)bytes / (both - forward) / copy);
+        release(&op);
+    }
+    REQUIRE(ignis_tensor_release(gradient));
+}
+
+static void bench_cross_entropy(void)
+{
+    const int64_t count = simulated ? 8 : 16384, n = simulated ? 96 : 50304, bytes = 2 * count * n;
+    double copy = copy_rate(bytes), both;
+    operation op;
+    memset(&op, 0, sizeof op);
+    op.run = run_cross_entropy;
+    op.count = 1;
+    op.in[0] = parameter(IGNIS_SHAPE(count, n), IGNIS_BF16, 1, false);
+    op.in[1] = random_ids(IGNIS_SHAPE(count), n);
+    both = seconds(step_both, &op, true);
+    row("cross_entropy 16384x50304 both", both * 1e3, "ms", 0);
+    row("cross_entropy 16384x50304 both, rate", 2 * (double)bytes / both / 1e12, "TB/s", 2 * (double)bytes / both / copy);
+    REQUIRE(ignis_tensor_release(op.in[0]));
+    REQUIRE(ignis_tensor_release(op.in[1]));
+}
+
+static void step_optimizer(void *work) { ignis_optimizer_step(*(ignis_optimizer *)work); }
+
+static void bench_adamw(ignis_dtype dtype, const char *name)
+{
+    enum { TENSORS = 100 };
+    const int64_t each = simulated ? 16 : 1000000;
+    ignis_tensor tensors[TENSORS];
+    ignis_optimizer optimizer = ignis_adamw(NULL);
+    double copy = copy_rate(each * TENSORS * 4), time;
+    int i;
+    for (i = 0; i < TENSORS; i++) {
+        tensors[i] = parameter(IGNIS_SHAPE(each), dtype, 1, true);
+        REQUIRE(ignis_zero_grad(tensors[i]));
+        REQUIRE(ignis_optimizer_add(optimizer, tensors[i], true));
+    }
+    time = seconds(step_optimizer, &optimizer, true);
+    row(name, 28 * (double)each * TENSORS / time / 1e12, "TB/s", 28 * (double)each * TENSORS / time / copy);
+    REQUIRE(ignis_optimizer_free(optimizer));
+    for (i = 0; i < TENSORS; i++)
+        REQUIRE(ignis_tensor_release(tensors[i]));
+}
+
+static void bench_memory(void)
+{
+    bench_rows(65536, 768);
+    bench_rows(16384, 4096);
+    bench_cross_entropy();
+    bench_adamw(IGNIS_F32, "AdamW 100M f32");
+    bench_adamw(IGNIS_BF16, "AdamW 100M bf16 with f32 copy");
+}
+
+/* --- attention --------------------------------------------------------------------------------------------------------------------- */
+
+static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in) { return ignis_sdpa(in[0], in[1], in[2], &op->attention); }
+
+static void bench_attention(void)
+{
+    static const int64_t lengths[] = {1024, 4096, 16384};
+    int64_t d;
+    int causal, s, i;
+    for (d = 64; d <= 128; d += 64) {
+        for (causal = 1; causal >= 0; causal--) {
+            for (s = 0; s < COUNT_OF(lengths); s++) {
+                int64_t length = simulated ? 16 : lengths[s], sequences = simulated ? 1 : 16384 / length, heads = simulated ? 1 : 2048 / d;
+                double flops = 4.0 * (double)length * (double)length * (double)d * (double)(heads * sequences) * (causal ? 0.5 : 1), forward, both;
+                ignis_tensor gradient = parameter(IGNIS_SHAPE(sequences, length, heads * d), IGNIS_BF16, 1, false);
+                operation op;
+                char name[64];
+                memset(&op, 0, sizeof op);
+                op.run = run_sdpa;
+                op.count = 3;
+                op.gradient = ignis_tensor_data(gradient);
+                op.attention.num_heads = (int)heads;
+                op.attention.mask = causal ? IGNIS_MASK_CAUSAL : IGNIS_MASK_NONE;
+                for (i = 0; i < 3; i++)
+                    op.in[i] = parameter(IGNIS_SHAPE(sequences, length, heads * d), IGNIS_BF16, 1, false);
+                forward = seconds(step_forward, &op, true);
+                both = seconds(step_both, &op, true);
+                snprintf(name, sizeof name, "sdpa D%lld %s S%lld forward", (long long)d, causal ? "causal" : "full", (long long)lengths[s]);
+                row(name, flops / forward / 1e12, "TFLOP/s", 0);
+                snprintf(name, sizeof name, "sdpa D%lld %s S%lld backward", (long long)d, causal ? "causal" : "full", (long long)lengths[s]);
+                row(name, 2.5 * flops / (both - forward) / 1e12, "TFLOP/s", 0);
+                release(&op);
+                REQUIRE(ignis_tensor_release(gradient));
+            }
+        }
+    }
+}
+
+/* --- GPT-2 ----------------------------------------------------------------------------------------------------------------------------- */
+
+enum { MAX_LAYERS = 12 };
+
+typedef struct gpt {
+    int64_t layers, width, heads, context, sequences, vocab, classes;
+    ignis_tensor tokens, targets, table, positions, norm_weight, norm_bias;
+    struct {
+        ignis_tensor norm1_weight, norm1_bias, qkv_weight, qkv_bias, out_weight, out_bias;
+        ignis_tensor norm2_weight, norm2_bias, up_weight, up_bias, down_weight, down_bias;
+    } layer[MAX_LAYERS];
+    ignis_tensor all[4 + 12 * MAX_LAYERS];
+    int count;
+    ignis_optimizer optimizer;
+    ignis_graph graph;
+} gpt;
+
+static ignis_tensor gpt_parameter(gpt *g, ignis_shape shape, double deviation)
+{
+    ignis_tensor tensor = parameter(shape, IGNIS_BF16, deviation, true);
+    g->all[g->count++] = tensor;
+    REQUIRE(ignis_optimizer_add(g->optimizer, tensor, shape.ndim > 1));
+    return tensor;
+}
+
+static void gpt_open(gpt *g)
+{
+    int64_t c = g->width, i;
+    ignis_adamw_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.lr = 3e-4;
+    desc.weight_decay = 0.1;
+    desc.zero_grad = true;
+    g->optimizer = ignis_adamw(&desc);
+    g->count = 0;
+    g->tokens = random_ids(IGNIS_SHAPE(g->sequences, g->context), g->classes);
+    g->targets = random_ids(IGNIS_SHAPE(g->sequences, g->context), g->classes);
+    g->table = gpt_parameter(g, IGNIS_SHAPE(g->vocab, c), 0.02);
+    g->positions = gpt_parameter(g, IGNIS_SHAPE(g->context, c), 0.02);
+    for (i = 0; i < g->layers; i++) {
+        g->layer[i].norm1_weight = gpt_parameter(g, IGNIS_SHAPE(c), ONES);
+        g->layer[i].norm1_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
+        g->layer[i].qkv_weight = gpt_parameter(g, IGNIS_SHAPE(3 * c, c), 0.02);
+        g->layer[i].qkv_bias = gpt_parameter(g, IGNIS_SHAPE(3 * c), 0);
+        g->layer[i].out_weight = gpt_parameter(g, IGNIS_SHAPE(c, c), 0.02);
+        g->layer[i].out_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
+        g->layer[i].norm2_weight = gpt_parameter(g, IGNIS_SHAPE(c), ONES);
+        g->layer[i].norm2_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
+        g->layer[i].up_weight = gpt_parameter(g, IGNIS_SHAPE(4 * c, c), 0.02);
+        g->layer[i].up_bias = gpt_parameter(g, IGNIS_SHAPE(4 * c), 0);
+        g->layer[i].down_weight = gpt_parameter(g, IGNIS_SHAPE(c, 4 * c), 0.02);
+        g->layer[i].down_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
+    }
+    g->norm_weight = gpt_parameter(g, IGNIS_SHAPE(c), ONES);
+    g->norm_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
+}
+
+static void gpt_step(void *work)
+{
+    gpt *g = (gpt *)work;
+    ignis_scope scope = ignis_scope_begin(), inside;
+    ignis_cross_entropy_desc entropy;
+    ignis_sdpa_desc attention;
+    ignis_tensor x, h, qkv[3];
+    int64_t i;
+    memset(&entropy, 0, sizeof entropy);
+    memset(&attention, 0, sizeof attention);
+    entropy.classes = g->classes;
+    attention.num_heads = (int)g->heads;
+    x = ignis_add(ignis_embedding(g->table, g->tokens), g->positions);
+    for (i = 0; i < g->layers; i++) {
+        inside = ignis_scope_begin();
+        h = ignis_layer_norm(x, g->layer[i].norm1_weight, g->layer[i].norm1_bias, 1e-5);
+        h = ignis_linear(h, g->layer[i].qkv_weight, g->layer[i].qkv_bias);
+        ignis_split(h, -1, 3, NULL, qkv);
+        h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
+        x = ignis_add(x, ignis_linear(h, g->layer[i].out_weight, g->layer[i].out_bias));
+        h = ignis_layer_norm(x, g->layer[i].norm2_weight, g->layer[i].norm2_bias, 1e-5);
+        h = ignis_gelu(ignis_linear(h, g->layer[i].up_weight, g->layer[i].up_bias));
+        x = ignis_scope_return(inside, ignis_add(x, ignis_linear(h, g->layer[i].down_weight, g->layer[i].down_bias)));
+    }
+    inside = ignis_scope_begin();
+    x = ignis_layer_norm(x, g->norm_weight, g->norm_bias, 1e-5);
+    x = ignis_scope_return(inside, ignis_cross_entropy(ignis_matmul_t(x, g->table), g->targets, &entropy));
+    ignis_backward(x, IGNIS_NO_ARRAY);
+    ignis_optimizer_step(g->optimizer);
+    ignis_scope_end(scope);
+}
+
+static void gpt_replay(void *work) { ignis_graph_launch(((gpt *)work)->graph); }
+
+static void bench_gpt(void)
+{
+    static gpt g;
+    ignis_memory_info memory;
+    double tokens;
+    int i;
+    g.layers = simulated ? 2 : 12;
+    g.width = simulated ? 32 : 768;
+    g.heads = simulated ? 2 : 12;
+    g.context = simulated ? 16 : 1024;
+    g.sequences = simulated ? 2 : 32;
+    g.classes = simulated ? 61 : 50257;
+    g.vocab = simulated ? 64 : 50304;
+    gpt_open(&g);
+    tokens = (double)(g.sequences * g.context);
+    row("GPT-2 124M train step, B 32, T 1024", tokens / seconds(gpt_step, &g, true) / 1e3, "ktokens/s", 0);
+    REQUIRE(ignis_memory_query(0, &memory));
+    row("GPT-2 124M, peak of device memory", (double)memory.reserved_peak / (1 << 30), "GiB", 0);
+    REQUIRE(ignis_graph_begin());
+    gpt_step(&g);
+    g.graph = ignis_graph_end();
+    require(g.graph.id != 0, "the capture");
+    row("GPT-2 124M train step, CUDA graph", tokens / seconds(gpt_replay, &g, true) / 1e3, "ktokens/s", 0);
+    REQUIRE(ignis_graph_free(g.graph));
+    REQUIRE(ignis_optimizer_free(g.optimizer));
+    for (i = 0; i < g.count; i++)
+        REQUIRE(ignis_tensor_release(g.all[i]));
+    REQUIRE(ignis_tensor_release(g.tokens));
+    REQUIRE(ignis_tensor_release(g.targets));
+}
+
+/* --- the program -------------------------------------------------------------------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } sections[] = {{"host", bench_host}, {"mlp", bench_mlp}, {"memory", bench_memory}, {"attention", bench_attention}, {"gpt", bench_gpt}};
+    ignis_device_info device;
+    int i, k;
+    REQUIRE(ignis_setup(NULL));
+    REQUIRE(ignis_device_query(0, &device));
+    simulated = strstr(device.name, "Simulator") != NULL;
+    sink_leaf = parameter(IGNIS_SHAPE(1), IGNIS_BF16, ONES, true);
+    for (i = 0; i < COUNT_OF(sections); i++) {
+        bool chosen = argc < 2;
+        for (k = 1; k < argc; k++)
+            chosen = chosen || strcmp(argv[k], sections[i].name) == 0;
+        if (chosen) {
+            sections[i].run();
+            ignis_memory_trim(0);
+        }
+    }
+    REQUIRE(ignis_tensor_release(sink_leaf));
+    REQUIRE(ignis_shutdown());
+    printf("\n%s, compute capability %d.%d, driver %d.%d\n", device.name, device.compute_major, device.compute_minor, device.driver_version / 1000,
+           device.driver_version % 1000 / 10);
+    if (simulated)
+        printf("THIS IS THE SIMULATOR: the sizes are tiny, and the figures mean nothing.\n");
+    print_rows();
+    return 0;
+}

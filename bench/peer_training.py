@@ -1,0 +1,299 @@
+"""The PyTorch side of bench_training.c: python3 bench/peer_training.py [file with the output of bench_training] [section ...]
+
+Prints the same rows: PyTorch in eager mode, and beside it the best other way that was tried, which is named. With a file both sides stand
+in one table, and the last columns divide Ignis by each. Sections: host mlp memory attention gpt"""
+import os
+import statistics
+import sys
+import time
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+except ImportError:
+    print("PyTorch is not installed")
+    raise SystemExit(0)
+if not torch.cuda.is_available():
+    print("PyTorch sees no GPU")
+    raise SystemExit(0)
+
+DEVICE = "cuda"
+rows = {}  # name: [unit, eager, other, name of the other]
+
+
+def row(name, unit, eager, other=None, way=""):
+    rows[name] = [unit, eager, other, way]
+    print(f"{name}: {eager:.3f} {unit}" + (f", {way} {other:.3f}" if other else ""), file=sys.stderr, flush=True)
+
+
+def seconds(step, wait=True, repeats=11, goal=0.02):
+    """The median time of a step. wait: until the device is done; else only what the caller waits."""
+
+    def batch(steps):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(steps):
+            step()
+        if wait:
+            torch.cuda.synchronize()
+        spent = time.perf_counter() - begin
+        torch.cuda.synchronize()
+        return spent
+
+    batch(3)
+    steps = 1
+    while steps < 4096 and batch(steps) < goal:
+        steps *= 2
+    return statistics.median(batch(steps) / steps for _ in range(repeats))
+
+
+def tried(what, fn):
+    """What fn gives, or None, and why on stderr, when PyTorch cannot do it here."""
+    try:
+        return fn()
+    except Exception as failure:  # a backend or compiler that is missing must not end the benchmark
+        print(f"{what}: {type(failure).__name__}: {str(failure)[:300]}", file=sys.stderr)
+        return None
+
+
+# --- small operations, a small network --------------------------------------------------------------------------------
+
+
+def bench_host():
+    a, b = torch.randn(1024, device=DEVICE), torch.randn(1024, device=DEVICE)
+    many = 64
+
+    def add_many(x):
+        for _ in range(many):
+            torch.add(x, b)
+
+    row("add of 1024 floats", "us", seconds(lambda: add_many(a), wait=False) / many * 1e6)
+    c = a.clone().requires_grad_()
+    row("add of 1024 floats, recorded", "us", seconds(lambda: add_many(c), wait=False) / many * 1e6)
+
+
+def bench_mlp():
+    x, targets = torch.randn(64, 64, device=DEVICE), torch.randint(0, 10, (64,), device=DEVICE)
+
+    def network(capturable):
+        net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10)).to(DEVICE)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.0, capturable=capturable)
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            F.cross_entropy(net(x), targets).backward()
+            optimizer.step()
+
+        return step
+
+    row("MLP 64-128-128-10 train step", "us", seconds(network(False)) * 1e6)
+    step = network(True)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    row("MLP train step, CUDA graph", "us", seconds(graph.replay) * 1e6)
+
+
+# --- operations that memory bounds --------------------------------------------------------------------------------------
+
+
+def forward_and_backward(fn, inputs, gradient):
+    """Seconds of the forward, and of the backward: both together less the forward."""
+    forward = seconds(lambda: fn(*inputs))
+    both = seconds(lambda: torch.autograd.grad(fn(*inputs), inputs, gradient))
+    return forward, both - forward
+
+
+def bench_rows(count, n):
+    size, bytes_ = f"{count}x{n}", 2 * count * n
+    x = torch.randn(count, n, device=DEVICE, dtype=torch.bfloat16)
+    y = torch.empty_like(x)
+    row(f"device copy of {size} bf16", "TB/s", 2 * bytes_ / seconds(lambda: y.copy_(x)) / 1e12)
+    gradient = torch.randn_like(x)
+    x.requires_grad_()
+    w, b = (t.to(DEVICE, torch.bfloat16).requires_grad_() for t in (torch.ones(n), torch.zeros(n)))
+    table = {
+        "layer_norm": (lambda x, w, b: F.layer_norm(x, (n,), w, b, 1e-5), [x, w, b]),
+        "rms_norm": (lambda x, w: F.rms_norm(x, (n,), w, 1e-5), [x, w]),
+        "softmax": (lambda x: torch.softmax(x, -1), [x]),
+        "gelu": (lambda x: F.gelu(x, approximate="tanh"), [x]),
+    }
+    for name, (fn, inputs) in table.items():
+        eager = forward_and_backward(fn, inputs, gradient)
+        torch._dynamo.reset()
+        compiled = tried(name, lambda: forward_and_backward(torch.compile(fn), inputs, gradient))
+        for which, passes in enumerate((2, 3)):
+            row(f"{name} {size} {'backward' if which else 'forward'}", "TB/s", passes * bytes_ / eager[which] / 1e12,
+                passes * bytes_ / compiled[which] / 1e12 if compiled else None, "torch.compile")
+
+
+def bench_cross_entropy():
+    count, n = 16384, 50304
+    x = torch.randn(count, n, device=DEVICE, dtype=torch.bfloat16).requires_grad_()
+    targets = torch.randint(0, n, (count,), device=DEVICE)
+
+    def both(fn):
+        return seconds(lambda: torch.autograd.grad(fn(x, targets), x))
+
+    eager = both(F.cross_entropy)
+    torch._dynamo.reset()
+    compiled = tried("cross_entropy", lambda: both(torch.compile(F.cross_entropy)))
+    row("cross_entropy 16384x50304 both", "ms", eager * 1e3, compiled and compiled * 1e3, "torch.compile")
+    row("cross_entropy 16384x50304 both, rate", "TB/s", 4 * count * n / eager / 1e12, compiled and 4 * count * n / compiled / 1e12, "torch.compile")
+
+
+def bench_adamw():
+    parameters = [nn.Parameter(torch.randn(1000000, device=DEVICE)) for _ in range(100)]
+    for p in parameters:
+        p.grad = torch.zeros_like(p)
+    plain, fused = torch.optim.AdamW(parameters), torch.optim.AdamW(parameters, fused=True)
+    rates = [28 * 1e8 / seconds(o.step) / 1e12 for o in (plain, fused)]
+    row("AdamW 100M f32", "TB/s", rates[0], rates[1], "fused=True")
+
+
+def bench_memory():
+    bench_rows(65536, 768)
+    bench_rows(16384, 4096)
+    bench_cross_entropy()
+    bench_adamw()
+
+
+# --- attention ------------------------------------------------------------------------------------------------------------
+
+
+def bench_attention():
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    for d in (64, 128):
+        for causal in (True, False):
+            for length in (1024, 4096, 16384):
+                batch, heads = 16384 // length, 2048 // d
+                # as a network has it: [batch, length, heads, d] in memory
+                q, k, v = (torch.randn(batch, length, heads, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2).requires_grad_() for _ in range(3))
+                gradient = torch.randn(batch, length, heads, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2)
+                flops = 4 * length * length * d * heads * batch * (0.5 if causal else 1)
+
+                def times(backend):
+                    with sdpa_kernel(backend):
+                        return forward_and_backward(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), [q, k, v], gradient)
+
+                flash = times(SDPBackend.FLASH_ATTENTION)
+                cudnn = tried("cuDNN", lambda: times(SDPBackend.CUDNN_ATTENTION))
+                for which, factor in enumerate((1, 2.5)):
+                    row(f"sdpa D{d} {'causal' if causal else 'full'} S{length} {'backward' if which else 'forward'}", "TFLOP/s",
+                        factor * flops / flash[which] / 1e12, factor * flops / cudnn[which] / 1e12 if cudnn else None, "cuDNN")
+
+
+# --- GPT-2 ------------------------------------------------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (y.view(b, t, self.heads, c // self.heads).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(c, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    def __init__(self, vocab=50304, context=1024, layers=12, heads=12, width=768):
+        super().__init__()
+        self.table, self.positions = nn.Embedding(vocab, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, tokens, targets):
+        x = self.table(tokens) + self.positions.weight
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.norm(x), self.table.weight)
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
+def bench_gpt():
+    batch, context = 32, 1024
+    tokens, targets = (torch.randint(0, 50257, (batch, context), device=DEVICE) for _ in range(2))
+
+    def rate(compile_it):
+        torch.manual_seed(0)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        model = GPT().to(DEVICE)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
+        call = torch.compile(model) if compile_it else model
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = call(tokens, targets)
+            loss.backward()
+            optimizer.step()
+
+        spent = seconds(step)
+        return batch * context / spent / 1e3, torch.cuda.max_memory_reserved() / 2**30
+
+    torch.backends.cuda.matmul.allow_tf32 = True
+    eager = rate(False)
+    torch._dynamo.reset()
+    compiled = tried("GPT-2", lambda: rate(True)) or (None, None)
+    row("GPT-2 124M train step, B 32, T 1024", "ktokens/s", eager[0], compiled[0], "torch.compile")
+    row("GPT-2 124M, peak of device memory", "GiB", eager[1], compiled[1], "torch.compile")
+
+
+# --- the table ------------------------------------------------------------------------------------------------------------------
+
+SECTIONS = {"host": bench_host, "mlp": bench_mlp, "memory": bench_memory, "attention": bench_attention, "gpt": bench_gpt}
+
+
+def read_ignis(path):
+    """Name: value, of the table that bench_training prints last."""
+    found = {}
+    with open(path) as file:
+        for line in file:
+            name, rest = line[:48].strip(), line[48:].split()
+            if name and len(rest) >= 2 and rest[1] in ("us", "ms", "TB/s", "TFLOP/s", "ktokens/s", "GiB"):
+                found[name] = float(rest[0])
+    return found
+
+
+def cell(value, width):
+    return f"{value:{width}.3f}" if value is not None else " " * width
+
+
+def main():
+    chosen = [a for a in sys.argv[1:] if a in SECTIONS]
+    files = [a for a in sys.argv[1:] if a not in SECTIONS]
+    if len(files) > 1 or any(not os.path.exists(f) for f in files):
+        raise SystemExit(__doc__)
+    ignis = read_ignis(files[0]) if files else {}
+    for name, run in SECTIONS.items():
+        if not chosen or name in chosen:
+            run()
+    print(f"\nPyTorch {torch.__version__}, {torch.cuda.get_device_name()}")
+    print(f"{'':<44} {'Ignis':>10} {'eager':>10} {'other':>10} {'unit':<10} {'Ignis/eager':>11} {'/other':>7}  other")
+    for name, (unit, eager, other, way) in rows.items():
+        own = ignis.get(name)
+        print(f"{name:<44} {cell(own, 10)} {cell(eager, 10)} {cell(other, 10)} {unit:<10} {cell(own and own / eager, 11)}"
+              f" {cell(own / other if own and other else None, 7)}  {way if other else ''}".rstrip())
+
+
+if __name__ == "__main__":
+    main()

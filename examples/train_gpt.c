@@ -1,0 +1,779 @@
+/*  train_gpt.c - train a small GPT on any text, from one C file
+
+    A language model reads a text and guesses, at every place, which byte comes next. This one is a GPT-2 (Radford et al. 2019) in
+    small: bytes become vectors; a stack of blocks lets each place look back at the places before it (attention) and think about what
+    it saw (a small MLP); the last vector scores all 256 bytes that might follow. Training lowers the loss, the mean of -log(the share
+    that was given to the byte that did follow): at first log(256) = 5.5, for good English below 1.5.
+
+        cc -I. examples/train_gpt.c -o train_gpt -lm -ldl -lpthread && ./train_gpt
+
+    The text is ignis.h, or the file that you name: ./train_gpt book.txt. The program shows its progress, and from time to time what it would
+    write itself; in the end it draws the loss as a picture, loss.svg. The model goes to gpt.safetensors, also on Ctrl-C;
+    ./train_gpt --resume gpt.safetensors goes on from there as if nothing had happened, to the last bit. ./train_gpt --help
+    lists what can be changed. The sizes fit a GPU; on Ignis' simulator, which has none, they are tiny.
+
+    How it is written:
+        Tensors that are made between ignis_scope_begin and ignis_scope_end are gone afterwards, so a step leaves nothing behind.
+        Errors are looked at once a step: when a call has failed, all that use its result fail quietly, and Ignis has written the
+        first reason to stderr.
+        On a GPU a step is hundreds of small pieces of work. After a few steps they are captured as a CUDA graph, and from then on
+        one call runs them all.
+*/
+#define IGNIS_IMPLEMENTATION
+#include "ignis.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define BYTES 256 /* a token is a byte */
+#define MAX_LAYERS 48
+#define MAX_PARAMETERS (12 * MAX_LAYERS + 8)
+
+static void give_up(const char *what, const char *which)
+{
+    fprintf(stderr, "train_gpt: %s%s\n", what, which);
+    exit(1);
+}
+
+/*  The one place where errors are looked at. Ignis has written the reason to stderr already. */
+static void check(void)
+{
+    if (ignis_status_last() != IGNIS_OK)
+        give_up("stopped by the error above", "");
+}
+
+static void *allocate(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size);
+    if (!memory)
+        give_up("out of memory", "");
+    return memory;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number)
+{
+    interrupted = 1;
+    signal(signal_number, SIG_DFL); /* the second Ctrl-C ends the program at once */
+}
+
+/*  Random numbers by place instead of by order: which ones a step gets depends on the seed and the step alone, so a run that is
+    resumed needs no state to go on in the same way. (The mixer of SplitMix64: Steele, Lea, Flood 2014.) */
+static uint64_t random_at(uint64_t seed, uint64_t step, uint64_t index)
+{
+    uint64_t x = seed * 0x9E3779B97F4A7C15u + step * 0xD1342543DE82EF95u + (index + 1) * 0xA24BAED4963EE407u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+/* --- settings ---------------------------------------------------------------------------------------------------- */
+
+typedef struct settings {
+    int64_t steps, layers, width, heads, context, batch, bf16, seed;
+    int64_t done; /* steps, when it was saved */
+    double lr;
+    int64_t graph, sample;
+    const char *text, *save, *resume, *out;
+} settings;
+
+static const char help[] = "train_gpt [text file] [--option value ...]\n"
+                           "  --steps n       how long to train             --lr x          the highest learning rate\n"
+                           "  --layers n      blocks                        --seed n        another seed, another run\n"
+                           "  --width n       numbers per place             --save file     the model (gpt.safetensors)\n"
+                           "  --heads n       of attention                  --resume file   go on from there\n"
+                           "  --context n     bytes that are looked at      --out file      the picture (loss.svg)\n"
+                           "  --batch n       stretches of text per step    --sample n      bytes that are shown (0: none)\n"
+                           "  --dtype f32|bf16                              --graph 0|1     steps as a CUDA graph\n";
+
+static settings settings_default(int is_simulator)
+{
+    settings small = {160, 2, 64, 4, 64, 8, 0, 1, 0, 4e-3, 0, 160, NULL, "gpt.safetensors", NULL, "loss.svg"};
+    settings large = {2000, 6, 384, 6, 256, 64, 1, 1, 0, 1e-3, 1, 400, NULL, "gpt.safetensors", NULL, "loss.svg"};
+    return is_simulator ? small : large;
+}
+
+/*  What a resumed run must agree on with the one before; these go into the file of the model. */
+#define SAVED_NUMBERS 9
+
+static int64_t *saved_number(settings *s, int i)
+{
+    int64_t *numbers[SAVED_NUMBERS];
+    numbers[0] = &s->steps, numbers[1] = &s->layers, numbers[2] = &s->width, numbers[3] = &s->heads;
+    numbers[4] = &s->context, numbers[5] = &s->batch, numbers[6] = &s->bf16, numbers[7] = &s->seed;
+    numbers[8] = &s->done;
+    return numbers[i];
+}
+
+static void settings_check(const settings *s)
+{
+    if (s->layers > MAX_LAYERS || s->width % s->heads != 0)
+        give_up("--layers is at most 48, and --width a multiple of --heads", "");
+    if (s->done > s->steps)
+        give_up("the model has had more than --steps already", "");
+}
+
+/*  The command line goes over what is in s already. */
+static void settings_read(settings *s, int argc, char **argv)
+{
+    int i;
+    for (i = 1; i < argc; i++) {
+        const char *name = argv[i], *value = argv[i + 1]; /* argv[argc] is null */
+        struct {
+            const char *name;
+            int64_t *number;
+            int64_t least;
+        } numbers[] = {{"--steps", &s->steps, 1}, {"--layers", &s->layers, 1},   {"--width", &s->width, 1},
+                       {"--heads", &s->heads, 1}, {"--context", &s->context, 2}, {"--batch", &s->batch, 1},
+                       {"--seed", &s->seed, 0},   {"--graph", &s->graph, 0},     {"--sample", &s->sample, 0}};
+        size_t k, count = sizeof numbers / sizeof *numbers;
+        if (strncmp(name, "--", 2) != 0) {
+            s->text = name;
+            continue;
+        }
+        if (!value)
+            give_up("a value is missing after ", name);
+        i++;
+        for (k = 0; k < count && strcmp(name, numbers[k].name) != 0; k++)
+            continue;
+        if (k < count) {
+            char *end;
+            *numbers[k].number = strtoll(value, &end, 10);
+            if (*end || *numbers[k].number < numbers[k].least)
+                give_up("not a number that makes sense: ", value);
+        } else if (strcmp(name, "--lr") == 0) {
+            s->lr = atof(value);
+        } else if (strcmp(name, "--dtype") == 0 && (strcmp(value, "f32") == 0 || strcmp(value, "bf16") == 0)) {
+            s->bf16 = strcmp(value, "bf16") == 0;
+        } else if (strcmp(name, "--save") == 0) {
+            s->save = value;
+        } else if (strcmp(name, "--resume") == 0) {
+            s->resume = value;
+        } else if (strcmp(name, "--out") == 0) {
+            s->out = value;
+        } else {
+            give_up("no such option, or not such a value (--help lists them): ", name);
+        }
+    }
+}
+
+/* --- text -------------------------------------------------------------------------------------------------------- */
+
+typedef struct text {
+    unsigned char *bytes;
+    size_t count;
+    size_t training; /* so many bytes at the front are for training; the rest is held out to measure what was learned */
+    int seen[BYTES]; /* which bytes there are at all */
+} text;
+
+/*  The text that is always there: ignis.h, here or beside the program. */
+static const char *text_find(const char *program)
+{
+    static char beside[1024];
+    const char *slash = strrchr(program, '/');
+    FILE *here = fopen("ignis.h", "rb");
+    if (here)
+        fclose(here);
+    else if (slash && snprintf(beside, sizeof beside, "%.*s/ignis.h", (int)(slash - program), program) < (int)sizeof beside)
+        return beside;
+    return "ignis.h";
+}
+
+static text text_read(const char *path, size_t context)
+{
+    FILE *file = fopen(path, "rb");
+    text t = {0};
+    size_t i, capacity = 1 << 16;
+    if (!file)
+        give_up("a text to learn from can be named on the command line; cannot read ", path);
+    t.bytes = (unsigned char *)allocate(capacity, 1);
+    while ((i = fread(t.bytes + t.count, 1, capacity - t.count, file)) > 0) {
+        t.count += i;
+        if (t.count == capacity && !(t.bytes = (unsigned char *)realloc(t.bytes, capacity *= 2)))
+            give_up("out of memory for ", path);
+    }
+    if (ferror(file))
+        give_up("cannot read ", path);
+    fclose(file);
+    t.training = t.count - t.count / 10;
+    if (t.count - t.training < context + 2)
+        give_up("the text is too short for --context: ", path);
+    for (i = 0; i < t.count; i++)
+        t.seen[t.bytes[i]] = 1;
+    return t;
+}
+
+/* --- the model --------------------------------------------------------------------------------------------------- */
+
+typedef struct block {
+    ignis_tensor norm1_weight, norm1_bias; /* layer norm in front of attention */
+    ignis_tensor qkv_weight, qkv_bias;     /* queries, keys and values in one product */
+    ignis_tensor out_weight, out_bias;
+    ignis_tensor norm2_weight, norm2_bias; /* layer norm in front of the MLP */
+    ignis_tensor up_weight, up_bias;
+    ignis_tensor down_weight, down_bias;
+} block;
+
+typedef struct model {
+    int64_t width, heads, context;
+    int layers;
+    ignis_tensor bytes;     /* [256, width]: a vector for each byte, and again, transposed, what scores the next byte */
+    ignis_tensor positions; /* [context, width]: a vector for each place */
+    block blocks[MAX_LAYERS];
+    ignis_tensor norm_weight, norm_bias;
+
+    ignis_tensor parameters[MAX_PARAMETERS]; /* all of these once more */
+    char names[MAX_PARAMETERS][32];
+    bool is_matrix[MAX_PARAMETERS];
+    int count;
+} model;
+
+/*  Makes a parameter: normal values times deviation, or ones, or zeros. A block's number becomes part of the name; -1: none. */
+enum { ZEROS = 0, ONES = -1 };
+
+static ignis_tensor parameter(model *m, const settings *s, int in_block, const char *name, ignis_shape shape, double deviation)
+{
+    ignis_tensor_desc desc = {.dtype = s->bf16 ? IGNIS_BF16 : IGNIS_F32, .requires_grad = true, .tag = name};
+    ignis_tensor tensor = deviation > 0       ? ignis_tensor_randn(shape, &desc)
+                          : deviation == ONES ? ignis_tensor_ones(shape, &desc)
+                                              : ignis_tensor_zeros(shape, &desc);
+    if (deviation > 0)
+        ignis_array_scale(ignis_tensor_data(tensor), ignis_tensor_data(tensor), deviation);
+    if (in_block < 0)
+        snprintf(m->names[m->count], sizeof m->names[0], "%s", name);
+    else
+        snprintf(m->names[m->count], sizeof m->names[0], "block.%d.%s", in_block, name);
+    m->is_matrix[m->count] = shape.ndim > 1;
+    m->parameters[m->count++] = tensor;
+    return tensor;
+}
+
+static model *model_make(const settings *s)
+{
+    model *m = (model *)allocate(1, sizeof *m);
+    int64_t width = s->width;
+    double deviation = 0.5 / sqrt((double)width), into_sum = deviation / sqrt(2.0 * (double)s->layers); /* 2 * layers of these are summed up */
+    int i;
+    m->width = width, m->heads = s->heads, m->context = s->context, m->layers = (int)s->layers;
+    ignis_seed((uint64_t)s->seed);
+    m->bytes = parameter(m, s, -1, "bytes", IGNIS_SHAPE(BYTES, width), deviation);
+    m->positions = parameter(m, s, -1, "positions", IGNIS_SHAPE(s->context, width), deviation);
+    for (i = 0; i < m->layers; i++) {
+        block *b = &m->blocks[i];
+        b->norm1_weight = parameter(m, s, i, "norm1.weight", IGNIS_SHAPE(width), ONES);
+        b->norm1_bias = parameter(m, s, i, "norm1.bias", IGNIS_SHAPE(width), ZEROS);
+        b->qkv_weight = parameter(m, s, i, "qkv.weight", IGNIS_SHAPE(3 * width, width), deviation);
+        b->qkv_bias = parameter(m, s, i, "qkv.bias", IGNIS_SHAPE(3 * width), ZEROS);
+        b->out_weight = parameter(m, s, i, "out.weight", IGNIS_SHAPE(width, width), into_sum);
+        b->out_bias = parameter(m, s, i, "out.bias", IGNIS_SHAPE(width), ZEROS);
+        b->norm2_weight = parameter(m, s, i, "norm2.weight", IGNIS_SHAPE(width), ONES);
+        b->norm2_bias = parameter(m, s, i, "norm2.bias", IGNIS_SHAPE(width), ZEROS);
+        b->up_weight = parameter(m, s, i, "up.weight", IGNIS_SHAPE(4 * width, width), deviation);
+        b->up_bias = parameter(m, s, i, "up.bias", IGNIS_SHAPE(4 * width), ZEROS);
+        b->down_weight = parameter(m, s, i, "down.weight", IGNIS_SHAPE(width, 4 * width), into_sum);
+        b->down_bias = parameter(m, s, i, "down.bias", IGNIS_SHAPE(width), ZEROS);
+    }
+    m->norm_weight = parameter(m, s, -1, "norm.weight", IGNIS_SHAPE(width), ONES);
+    m->norm_bias = parameter(m, s, -1, "norm.bias", IGNIS_SHAPE(width), ZEROS);
+    return m;
+}
+
+/*  x [batch, context, width] -> the same shape. Attention and MLP each add to x what they find. The scope lets go of everything in between,
+    apart from what the tape keeps for backward. */
+static ignis_tensor block_apply(const model *m, const block *b, ignis_tensor x)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_sdpa_desc attention = {.num_heads = (int)m->heads};
+    ignis_tensor qkv[3], h;
+    h = ignis_layer_norm(x, b->norm1_weight, b->norm1_bias, 1e-5);
+    h = ignis_linear(h, b->qkv_weight, b->qkv_bias);
+    ignis_split(h, 2, 3, NULL, qkv);
+    h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
+    x = ignis_add(x, ignis_linear(h, b->out_weight, b->out_bias));
+    h = ignis_layer_norm(x, b->norm2_weight, b->norm2_bias, 1e-5);
+    h = ignis_gelu(ignis_linear(h, b->up_weight, b->up_bias));
+    x = ignis_add(x, ignis_linear(h, b->down_weight, b->down_bias));
+    return ignis_scope_return(scope, x);
+}
+
+/*  tokens [batch, context] -> scores of the byte after each [batch, context, 256] */
+static ignis_tensor model_apply(const model *m, ignis_tensor tokens)
+{
+    ignis_tensor x = ignis_add(ignis_embedding(m->bytes, tokens), m->positions);
+    int i;
+    for (i = 0; i < m->layers; i++)
+        x = block_apply(m, &m->blocks[i], x);
+    return ignis_matmul_t(ignis_layer_norm(x, m->norm_weight, m->norm_bias, 1e-5), m->bytes);
+}
+
+/* --- a run ------------------------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    settings set;
+    text text;
+    model *model;
+    ignis_optimizer optimizer;
+    ignis_tensor tokens, targets; /* [batch, context], filled anew for each step, always the same memory: a graph reads from there */
+    int32_t *host_tokens, *host_targets;
+    size_t *starts;        /* [batch]: where in the text they come from */
+    ignis_tensor loss;     /* [1]: of the step that ran last */
+    ignis_tensor losses;   /* [steps]: collected on the device, so that no step has to wait for its loss to come out */
+    float *host_losses;    /* those that were fetched */
+    float *validation;     /* [steps + 1]: of the held-out text before that step; 0: not measured there */
+    int64_t step, fetched; /* steps that are done, losses that were fetched */
+    ignis_graph graph;
+    double pace; /* seconds that a step takes */
+} run;
+
+/*  Puts the stretches of text that begin at starts into tokens, and what follows each byte into targets. */
+static void batch_set(run *r)
+{
+    int64_t batch = r->set.batch, context = r->set.context, i, k;
+    for (i = 0; i < batch; i++) {
+        for (k = 0; k < context; k++) {
+            r->host_tokens[i * context + k] = r->text.bytes[r->starts[i] + (size_t)k];
+            r->host_targets[i * context + k] = r->text.bytes[r->starts[i] + (size_t)k + 1];
+        }
+    }
+    ignis_array_from_host(ignis_tensor_data(r->tokens), r->host_tokens, IGNIS_I32, batch * context);
+    ignis_array_from_host(ignis_tensor_data(r->targets), r->host_targets, IGNIS_I32, batch * context);
+}
+
+static ignis_tensor batch_loss(run *r) { return ignis_cross_entropy(model_apply(r->model, r->tokens), r->targets, NULL); }
+
+/*  Everything that a step does on the device, and nothing else: this is what a graph captures. */
+static void step_on_device(run *r)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor loss = batch_loss(r);
+    ignis_backward(loss, IGNIS_NO_ARRAY);
+    ignis_clip_grad_norm(r->optimizer, 1.0);
+    ignis_optimizer_step(r->optimizer);
+    ignis_array_copy(ignis_tensor_data(r->loss), ignis_tensor_data(loss));
+    ignis_scope_end(scope);
+}
+
+/*  steps_before: since the program began. The first steps compile kernels and fill caches; a graph is captured after them. */
+static void train_step(run *r, int64_t steps_before)
+{
+    int64_t i;
+    for (i = 0; i < r->set.batch; i++)
+        r->starts[i] =
+            (size_t)(random_at((uint64_t)r->set.seed, (uint64_t)r->step, (uint64_t)i) % (r->text.training - (size_t)r->set.context));
+    batch_set(r);
+    if (r->set.graph && steps_before == 3 && ignis_graph_begin() == IGNIS_OK) {
+        step_on_device(r);
+        r->graph = ignis_graph_end();
+    }
+    if (r->graph.id)
+        ignis_graph_launch(r->graph);
+    else
+        step_on_device(r);
+    ignis_array_write_rows(ignis_tensor_data(r->losses), ignis_tensor_data(r->loss), r->step);
+    check();
+    r->step++;
+}
+
+/*  Fetches the losses of the steps since the last time. This waits until the device has done them all. */
+static void losses_fetch(run *r)
+{
+    if (r->fetched == r->step)
+        return;
+    ignis_array piece = ignis_array_slice(ignis_tensor_data(r->losses), 0, r->fetched, r->step - r->fetched);
+    ignis_array_to_host(piece, r->host_losses + r->fetched, IGNIS_F32, r->step - r->fetched);
+    ignis_array_free(piece);
+    check();
+    r->fetched = r->step;
+}
+
+/*  The mean of the loss over a few stretches of the held-out text, the same ones each time. */
+static float validate(run *r)
+{
+    size_t room = r->text.count - r->text.training - (size_t)r->set.context - 1;
+    int64_t batches = 4, k, i;
+    double sum = 0;
+    ignis_no_grad_begin();
+    for (k = 0; k < batches; k++) {
+        ignis_scope scope = ignis_scope_begin();
+        for (i = 0; i < r->set.batch; i++)
+            r->starts[i] = r->text.training + room * (size_t)(k * r->set.batch + i) / (size_t)(batches * r->set.batch);
+        batch_set(r);
+        sum += ignis_item(batch_loss(r)) / (double)batches;
+        ignis_scope_end(scope);
+    }
+    ignis_no_grad_end();
+    check();
+    return (float)sum;
+}
+
+/* --- writing ----------------------------------------------------------------------------------------------------- */
+
+/*  Chooses the next byte by the scores. Below 1, temperature prefers the likely ones. */
+static int choose(const run *r, const float *scores, double temperature, uint64_t random)
+{
+    double weights[BYTES], sum = 0, left;
+    float highest = -INFINITY;
+    int i, last = 0;
+    for (i = 0; i < BYTES; i++)
+        if (r->text.seen[i] && scores[i] > highest)
+            highest = scores[i];
+    for (i = 0; i < BYTES; i++) {
+        weights[i] = r->text.seen[i] ? exp((scores[i] - highest) / temperature) : 0;
+        sum += weights[i];
+    }
+    left = sum * (double)(random >> 11) / 9007199254740992.0; /* 2^53 */
+    for (i = 0; i < BYTES; i++) {
+        if (weights[i] > 0) {
+            last = i;
+            left -= weights[i];
+            if (left < 0)
+                break;
+        }
+    }
+    return last;
+}
+
+/*  Lets the model write, byte by byte, after the first line end of the text. It looks at a window of the last bytes; what is right of them in
+    the window does not matter, as attention only looks back. */
+static void sample_print(run *r)
+{
+    int64_t context = r->set.context, length = 1, i;
+    int32_t *window = (int32_t *)allocate((size_t)context, sizeof *window);
+    float scores[BYTES];
+    ignis_tensor_desc ids = {.dtype = IGNIS_I32};
+    printf("\n---- what it writes after %lld steps ", (long long)r->step);
+    for (i = 0; i < 60; i++)
+        putchar('-');
+    printf("\n");
+    window[0] = '\n';
+    ignis_no_grad_begin();
+    for (i = 0; i < r->set.sample && ignis_status_last() == IGNIS_OK && !interrupted; i++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor logits = model_apply(r->model, ignis_tensor_from_host(window, IGNIS_SHAPE(1, context), &ids));
+        ignis_array row = ignis_array_reshape(ignis_tensor_data(logits), IGNIS_SHAPE(context, BYTES)),
+                    last = ignis_array_slice(row, 0, length - 1, 1);
+        ignis_array_to_host(last, scores, IGNIS_F32, BYTES);
+        ignis_array_free(last);
+        ignis_array_free(row);
+        ignis_scope_end(scope);
+        int next = choose(r, scores, 0.8, random_at((uint64_t)r->set.seed, (uint64_t)r->step, 1000000 + (uint64_t)i));
+        if (length == context)
+            memmove(window, window + 1, (size_t)(--length) * sizeof *window);
+        window[length++] = next;
+        putchar(next == '\n' || next >= 128 || isprint(next) ? next : ' ');
+        fflush(stdout);
+    }
+    ignis_no_grad_end();
+    check();
+    printf("\n");
+    for (i = 0; i < 92; i++)
+        putchar('-');
+    printf("\n\n");
+    free(window);
+}
+
+/*  The mean of the losses of the steps from first to before last, of those that there are. */
+static float mean_loss(const run *r, int64_t first, int64_t last)
+{
+    double sum = 0;
+    int64_t i;
+    first = first > 0 ? first : 0;
+    last = last < r->step ? last : r->step;
+    for (i = first; i < last; i++)
+        sum += r->host_losses[i];
+    return (float)(sum / (double)(last - first));
+}
+
+static void progress_print(const run *r, float validation)
+{
+    char bar[31];
+    int i, full = (int)(30 * r->step / r->set.steps), left = (int)(r->pace * (double)(r->set.steps - r->step));
+    double tokens = r->pace > 0 ? (double)(r->set.batch * r->set.context) / r->pace : 0;
+    for (i = 0; i < 30; i++)
+        bar[i] = i < full ? '#' : '.';
+    bar[30] = 0;
+    printf("\r[%s] %lld/%lld  loss %.3f  held-out %.3f  %.0f tokens/s  %d:%02d left ", bar, (long long)r->step, (long long)r->set.steps,
+           mean_loss(r, r->step - 20, r->step), validation, tokens, left / 60, left % 60);
+    fflush(stdout);
+}
+
+/*  Where the picture shows a step and a loss. */
+typedef struct axes {
+    double steps, lowest, highest;
+} axes;
+
+static double x_of(const axes *a, double step) { return 60 + 820 * step / a->steps; }
+static double y_of(const axes *a, double loss) { return 440 - 400 * (loss - a->lowest) / (a->highest - a->lowest); }
+
+/*  The loss of each step, its mean over 20 steps, and the loss on held-out text, as an SVG picture with axes. */
+static void picture_write(const run *r)
+{
+    double highest = 0, lowest = 1e9, unit = 0.1;
+    int64_t steps = r->step, mark = 1, i;
+    FILE *file = fopen(r->set.out, "w");
+    if (!file)
+        give_up("cannot write ", r->set.out);
+    for (i = 0; i < steps; i++) {
+        highest = fmax(highest, r->host_losses[i]);
+        lowest = fmin(lowest, r->host_losses[i]);
+    }
+    while (highest - lowest > 12 * unit) /* lines at 0.1, 0.5, 1, 5, ... */
+        unit *= unit * 4 < pow(10, ceil(log10(unit))) ? 5 : 2;
+    while (steps > 12 * mark)
+        mark *= 5;
+    axes a = {steps > 0 ? (double)steps : 1, unit * floor(lowest / unit), unit * ceil(highest / unit)};
+
+    fprintf(file, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 900 490' font-family='sans-serif' font-size='13'>\n"
+                  "<rect width='900' height='490' fill='white'/>\n"
+                  "<text x='60' y='24'>loss in nats per byte: <tspan fill='#0b5394'>training</tspan>, <tspan fill='#cc4125'>held-out "
+                  "text</tspan></text>\n"
+                  "<text x='880' y='482' text-anchor='end'>step</text>\n");
+    for (i = 0; a.lowest + unit * (double)i < a.highest + unit / 2; i++) {
+        double loss = a.lowest + unit * (double)i;
+        fprintf(file, "<path d='M60 %.1fH880' stroke='#dddddd'/><text x='52' y='%.1f' text-anchor='end'>%.1f</text>\n", y_of(&a, loss),
+                y_of(&a, loss) + 4, loss);
+    }
+    for (i = 0; i <= steps; i += mark)
+        fprintf(file, "<path d='M%.1f 440v6' stroke='black'/><text x='%.1f' y='462' text-anchor='middle'>%lld</text>\n",
+                x_of(&a, (double)i), x_of(&a, (double)i), (long long)i);
+    fprintf(file, "<path d='M60 40V440H880' fill='none' stroke='black'/>\n<polyline fill='none' stroke='#9fc5e8' points='");
+    for (i = 0; i < steps; i++)
+        fprintf(file, "%.1f,%.1f ", x_of(&a, (double)i), y_of(&a, r->host_losses[i]));
+    fprintf(file, "'/>\n<polyline fill='none' stroke='#0b5394' stroke-width='2' points='");
+    for (i = 0; i < steps; i++)
+        fprintf(file, "%.1f,%.1f ", x_of(&a, (double)i), y_of(&a, mean_loss(r, i - 10, i + 10)));
+    fprintf(file, "'/>\n<polyline fill='none' stroke='#cc4125' stroke-width='2' points='");
+    for (i = 0; i <= steps; i++)
+        if (r->validation[i] > 0)
+            fprintf(file, "%.1f,%.1f ", x_of(&a, (double)i), y_of(&a, fmin(r->validation[i], a.highest)));
+    fprintf(file, "'/>\n</svg>\n");
+    if (fclose(file) != 0)
+        give_up("cannot write ", r->set.out);
+}
+
+/* --- saving and resuming ----------------------------------------------------------------------------------------- */
+
+/*  What the file holds, under these names: the parameters, what the optimizer remembers of each, the settings, the course of the loss. */
+typedef struct contents {
+    ignis_tensor tensors[4 * MAX_PARAMETERS + 8];
+    char texts[4 * MAX_PARAMETERS + 8][48];
+    const char *names[4 * MAX_PARAMETERS + 8];
+    int count;
+} contents;
+
+static void contents_add(contents *c, const char *prefix, const char *name, ignis_tensor tensor)
+{
+    snprintf(c->texts[c->count], sizeof c->texts[0], "%s%s", prefix, name);
+    c->names[c->count] = c->texts[c->count];
+    c->tensors[c->count++] = tensor;
+}
+
+/*  Parameters and optimizer. These exist before a file is read, so ignis_load writes into them. */
+static contents *contents_of_run(run *r)
+{
+    static const char *const parts[] = {"", "adamw.first.", "adamw.second.", "adamw.master."};
+    contents *c = (contents *)allocate(1, sizeof *c);
+    int i, part;
+    contents_add(c, "", "adamw", ignis_tensor_from_array(ignis_optimizer_state(r->optimizer, 0, IGNIS_OPTIMIZER_SELF), false));
+    for (i = 0; i < r->model->count; i++) {
+        contents_add(c, "", r->model->names[i], r->model->parameters[i]);
+        for (part = IGNIS_OPTIMIZER_FIRST; part <= IGNIS_OPTIMIZER_MASTER; part++) {
+            ignis_array array = ignis_optimizer_state(r->optimizer, i, (ignis_optimizer_part)part);
+            if (array.id) /* in f32 there is no master copy */
+                contents_add(c, parts[part], r->model->names[i], ignis_tensor_from_array(array, false));
+        }
+    }
+    return c;
+}
+
+static void run_save(run *r)
+{
+    ignis_scope scope = ignis_scope_begin();
+    contents *c = contents_of_run(r);
+    ignis_tensor_desc integers = {.dtype = IGNIS_I64}, number = {.dtype = IGNIS_F64};
+    int64_t numbers[SAVED_NUMBERS];
+    int i;
+    r->set.done = r->step;
+    for (i = 0; i < SAVED_NUMBERS; i++)
+        numbers[i] = *saved_number(&r->set, i);
+    contents_add(c, "run.", "settings", ignis_tensor_from_host(numbers, IGNIS_SHAPE(SAVED_NUMBERS), &integers));
+    contents_add(c, "run.", "learning_rate", ignis_tensor_from_host(&r->set.lr, IGNIS_SHAPE(1), &number));
+    contents_add(c, "run.", "losses", ignis_tensor_from_host(r->host_losses, IGNIS_SHAPE(r->step), NULL));
+    contents_add(c, "run.", "validation", ignis_tensor_from_host(r->validation, IGNIS_SHAPE(r->step + 1), NULL));
+    ignis_save(r->set.save, c->names, c->tensors, c->count);
+    ignis_scope_end(scope);
+    free(c);
+    check();
+}
+
+/*  The settings that a file was saved with: the sizes of the model must be known before it can be made. */
+static void settings_load(settings *s)
+{
+    static const char *const names[] = {"run.settings", "run.learning_rate"};
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor tensors[2] = {{0}, {0}};
+    int64_t numbers[SAVED_NUMBERS] = {0};
+    int i;
+    ignis_load(s->resume, names, tensors, 2);
+    ignis_tensor_to_host(tensors[0], numbers, IGNIS_I64, SAVED_NUMBERS);
+    ignis_tensor_to_host(tensors[1], &s->lr, IGNIS_F64, 1);
+    ignis_scope_end(scope);
+    check();
+    for (i = 0; i < SAVED_NUMBERS; i++)
+        *saved_number(s, i) = numbers[i];
+}
+
+static void run_load(run *r)
+{
+    ignis_scope scope = ignis_scope_begin();
+    contents *c = contents_of_run(r);
+    int first = c->count;
+    contents_add(c, "run.", "losses", (ignis_tensor){0});
+    contents_add(c, "run.", "validation", (ignis_tensor){0});
+    ignis_load(r->set.resume, c->names, c->tensors, c->count);
+    ignis_tensor_to_host(c->tensors[first], r->host_losses, IGNIS_F32, r->set.done);
+    ignis_tensor_to_host(c->tensors[first + 1], r->validation, IGNIS_F32, r->set.done + 1);
+    ignis_scope_end(scope);
+    free(c);
+    ignis_optimizer_set_lr(r->optimizer, r->set.lr);
+    check();
+    r->step = r->fetched = r->set.done;
+}
+
+/* --- all together ------------------------------------------------------------------------------------------------ */
+
+static void run_begin(run *r)
+{
+    const settings *s = &r->set;
+    ignis_tensor_desc ids = {.dtype = IGNIS_I32};
+    ignis_schedule_desc schedule = {.kind = IGNIS_SCHEDULE_COSINE, .warmup = s->steps / 20, .total = s->steps, .floor = 0.1};
+    ignis_adamw_desc adamw = {.lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1, .schedule = schedule, .zero_grad = true};
+    size_t numbers = (size_t)(s->batch * s->context);
+    int i;
+    r->text = text_read(s->text, (size_t)s->context);
+    r->model = model_make(s);
+    r->optimizer = ignis_adamw(&adamw);
+    for (i = 0; i < r->model->count; i++) /* weight decay is for matrices; biases and norms stay as they want */
+        ignis_optimizer_add(r->optimizer, r->model->parameters[i], r->model->is_matrix[i]);
+    r->tokens = ignis_tensor_zeros(IGNIS_SHAPE(s->batch, s->context), &ids);
+    r->targets = ignis_tensor_zeros(IGNIS_SHAPE(s->batch, s->context), &ids);
+    r->loss = ignis_tensor_zeros(IGNIS_SHAPE(1), NULL);
+    r->losses = ignis_tensor_zeros(IGNIS_SHAPE(s->steps), NULL);
+    r->host_tokens = (int32_t *)allocate(numbers, sizeof(int32_t));
+    r->host_targets = (int32_t *)allocate(numbers, sizeof(int32_t));
+    r->starts = (size_t *)allocate((size_t)s->batch, sizeof(size_t));
+    r->host_losses = (float *)allocate((size_t)s->steps, sizeof(float));
+    r->validation = (float *)allocate((size_t)s->steps + 1, sizeof(float));
+    check();
+}
+
+static void run_end(run *r)
+{
+    int i;
+    if (r->graph.id)
+        ignis_graph_free(r->graph);
+    ignis_optimizer_free(r->optimizer);
+    for (i = 0; i < r->model->count; i++)
+        ignis_tensor_release(r->model->parameters[i]);
+    ignis_tensor_release(r->tokens);
+    ignis_tensor_release(r->targets);
+    ignis_tensor_release(r->loss);
+    ignis_tensor_release(r->losses);
+    free(r->model);
+    free(r->text.bytes);
+    free(r->host_tokens);
+    free(r->host_targets);
+    free(r->starts);
+    free(r->host_losses);
+    free(r->validation);
+}
+
+static void train(run *r, int64_t look_every)
+{
+    int64_t steps = r->set.steps, validate_every = steps < 20 ? 1 : steps / 20, sample_every = steps < 4 ? 1 : steps / 4;
+    int64_t steps_before = 0, looked_at = r->step;
+    float validation = 0;
+    double since = seconds(), pace;
+    for (;;) {
+        int is_last = interrupted || r->step >= steps;
+        if (r->step % validate_every == 0 || is_last || steps_before == 0)
+            r->validation[r->step] = validation = validate(r);
+        if (r->set.sample > 0 && !interrupted && (r->step % sample_every == 0 || is_last || steps_before == 0))
+            sample_print(r);
+        if (is_last)
+            break;
+        if (r->step == looked_at)
+            since = seconds();
+        train_step(r, steps_before++);
+        if (r->step % look_every == 0 || r->step == steps || interrupted) {
+            losses_fetch(r);
+            pace = (seconds() - since) / (double)(r->step - looked_at);
+            r->pace = steps_before <= 2 * look_every ? pace : 0.9 * r->pace + 0.1 * pace;
+            progress_print(r, validation);
+            looked_at = r->step;
+            since = seconds();
+        }
+    }
+    losses_fetch(r);
+}
+
+int main(int argc, char **argv)
+{
+    static run r;
+    ignis_device_info device;
+    int64_t i, parameters = 0;
+
+    for (i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            printf("%s", help);
+            return 0;
+        }
+    }
+    ignis_setup(NULL);
+    ignis_device_query(0, &device);
+    check();
+    int is_simulator = strncmp(device.name, "Ignis Simulator", 15) == 0;
+    r.set = settings_default(is_simulator);
+    settings_read(&r.set, argc, argv);
+    if (r.set.resume) {
+        settings_load(&r.set);
+        settings_read(&r.set, argc, argv); /* once more: the command line is stronger than the file */
+    }
+    settings_check(&r.set);
+    if (!r.set.text)
+        r.set.text = text_find(argv[0]);
+    run_begin(&r);
+    if (r.set.resume)
+        run_load(&r);
+    for (i = 0; i < r.model->count; i++)
+        parameters += ignis_array_numel(ignis_tensor_data(r.model->parameters[i]));
+    printf("%s: %zu bytes of text, %lld parameters, %lld x %lld bytes a step\n", device.name, r.text.count, (long long)parameters,
+           (long long)r.set.batch, (long long)r.set.context);
+    signal(SIGINT, on_interrupt);
+
+    train(&r, is_simulator ? 1 : 10);
+
+    picture_write(&r);
+    run_save(&r);
+    printf("\n");
+    if (interrupted)
+        printf("Interrupted after step %lld; this goes on: train_gpt %s --resume %s\n", (long long)r.step, r.set.text, r.set.save);
+    if (r.step > 0)
+        printf("The loss fell from %.3f to %.3f, on held-out text from %.3f to %.3f. The picture is %s, the model is %s.\n",
+               r.host_losses[0], mean_loss(&r, r.step - 20, r.step), r.validation[0], r.validation[r.step], r.set.out, r.set.save);
+    run_end(&r);
+    return ignis_shutdown();
+}

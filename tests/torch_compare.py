@@ -1,0 +1,668 @@
+"""Every operation of Ignis against PyTorch: python3 tests/torch_compare.py [--cases 3] [--seed 1] [operation ...]
+
+Builds torch_driver.c with cc, gives it random cases in f32 and bf16, and compares outputs and gradients. The truth is PyTorch's
+result in f64 for the very same inputs. An error is the largest difference, divided by the largest number of the tensor.
+The limit is what three roundings of the element type make (f32: 1e-5, for sums of some hundred terms; bf16: 6e-3), or twice the error that
+PyTorch itself has in that type, up to 1e-4 and 3e-2: attention rounds probabilities to bf16, for example, in both. Operations
+that only move or convert elements have to be exact. Then a block of GPT and one of Llama are trained for 20 steps by AdamW in f32,
+and the losses have to be PyTorch's to 1e-4. Runs on the GPU; where there is none, on the simulator, with PyTorch on the CPU."""
+import argparse
+import math
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:
+    print("PyTorch is not installed")
+    raise SystemExit(0)
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+DTYPES = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3, torch.float64: 4, torch.int32: 5, torch.int64: 6, torch.uint8: 7}
+NAMES = {torch.float32: "f32", torch.bfloat16: "bf16"}
+FLOOR = {torch.float32: 1e-5, torch.bfloat16: 6e-3}
+CEILING = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
+LOSS_LIMIT = 1e-4
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class Case:
+    """One call. inputs are tensors; reference(*inputs) gives the outputs, in the type of what it is given; wanted are the inputs whose
+    gradients are compared (none for integers)."""
+
+    def __init__(self, op, inputs, reference, ints=(), doubles=(), native=None, exact=False, differentiate=True, check=None, note=""):
+        self.op, self.inputs, self.reference, self.native = op, inputs, reference, native or reference
+        self.ints, self.doubles, self.exact, self.check, self.note = ints, doubles, exact, check, note
+        self.wanted = [differentiate and x.is_floating_point() for x in inputs]
+        self.dtype = inputs[0].dtype
+        self.gradients = []
+
+
+# --- the files ------------------------------------------------------------------------------------------------------
+
+
+def tensor_bytes(x):
+    x = x.detach().to("cpu").contiguous()
+    return x.reshape(-1).view(torch.uint8).numpy().tobytes() if x.numel() else b""
+
+
+def write_tensor(file, x, requires_grad):
+    file.write(struct.pack("<3q8q", DTYPES[x.dtype], requires_grad, x.dim(), *(list(x.shape) + [0] * (8 - x.dim()))))
+    file.write(tensor_bytes(x))
+
+
+def write_cases(path, cases):
+    with open(path, "wb") as file:
+        file.write(struct.pack("<q", len(cases)))
+        for case in cases:
+            ints, doubles = list(case.ints), list(case.doubles)
+            file.write(case.op.encode().ljust(32, b"\0"))
+            file.write(struct.pack("<16q8d", *(ints + [0] * (16 - len(ints))), *(doubles + [0.0] * (8 - len(doubles)))))
+            file.write(struct.pack("<2q", len(case.inputs), len(case.gradients)))
+            for x, wanted in zip(case.inputs, case.wanted):
+                write_tensor(file, x, wanted)
+            for x in case.gradients:
+                write_tensor(file, x, False)
+
+
+def read_tensor(file):
+    dtype, _, ndim, *dims = struct.unpack("<3q8q", file.read(88))
+    if ndim < 0:
+        return None
+    dtype = next(t for t, code in DTYPES.items() if code == dtype)
+    shape = dims[:ndim]
+    data = file.read(math.prod(shape) * torch.empty(0, dtype=dtype).element_size())
+    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape) if data else torch.empty(shape, dtype=dtype)
+
+
+def read_results(path, cases):
+    with open(path, "rb") as file:
+        for case in cases:
+            case.message = file.read(512).split(b"\0")[0].decode()
+            count = struct.unpack("<q", file.read(8))[0]
+            case.outputs = [read_tensor(file) for _ in range(count)]
+            case.input_gradients = [read_tensor(file) for _ in case.inputs] if count else []
+
+
+# --- PyTorch's side ---------------------------------------------------------------------------------------------------
+
+
+def outputs_of(fn, inputs):
+    out = fn(*inputs)
+    return list(out) if isinstance(out, (tuple, list)) else [out]
+
+
+def values_and_gradients(fn, inputs, wanted, gradients):
+    """Outputs, and for each wanted input its gradient (None for the others)."""
+    inputs = [x.detach().clone().requires_grad_(w) for x, w in zip(inputs, wanted)]
+    outputs = outputs_of(fn, inputs)
+    chosen = [x for x, w in zip(inputs, wanted) if w]
+    if not gradients or not chosen:
+        return [y.detach() for y in outputs], [None] * len(inputs)
+    found = iter(torch.autograd.grad(outputs, chosen, [g.to(y.dtype) for g, y in zip(gradients, outputs)], allow_unused=True))
+    return [y.detach() for y in outputs], [next(found) if w else None for w in wanted]
+
+
+def in_type(inputs, dtype, device):
+    return [x.to(device).to(dtype) if x.is_floating_point() and dtype else x.to(device) for x in inputs]
+
+
+def error_of(got, truth):
+    """The largest difference over the largest number; infinity when shapes, or places of NaN, differ."""
+    if got is None or list(got.shape) != list(truth.shape):
+        return math.inf
+    got, truth = got.to("cpu").double(), truth.to("cpu").double()
+    if not torch.equal(torch.isnan(got), torch.isnan(truth)):
+        return math.inf
+    got, truth = torch.nan_to_num(got, nan=0.0), torch.nan_to_num(truth, nan=0.0)
+    if got.numel() == 0:
+        return 0.0
+    size = float(truth.abs().max())
+    return float((got - truth).abs().max()) / (size if size > 0 else 1.0)
+
+
+# --- cases --------------------------------------------------------------------------------------------------------------
+
+
+class Maker:
+    """Random sizes and tensors of one element type."""
+
+    def __init__(self, dtype, seed):
+        self.dtype, self.random = dtype, random.Random(seed)
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def size(self, most=40):
+        return self.random.choice([1, 2, 3, 5, 8, 13, 17, 31, 32, 33, 37, 64, 65, 100, 128, 200, 257, 384]) % most + 1
+
+    def lead(self):
+        return [self.size(9) for _ in range(self.random.randrange(3))]
+
+    def normal(self, *shape, scale=1.0):
+        return (torch.randn(list(shape), generator=self.generator) * scale).to(self.dtype)
+
+    def integers(self, low, high, *shape, dtype=torch.int64):
+        return torch.randint(low, high, list(shape), generator=self.generator).to(dtype)
+
+
+def spread_cases(m, op, fn):
+    shape = m.lead() + [m.size(), m.size(300)]
+    yield Case(op, [m.normal(*shape), m.normal(*shape)], fn)
+    yield Case(op, [m.normal(*shape), m.normal(shape[-1])], fn, note="row")
+    yield Case(op, [m.normal(*shape), m.normal(1)], fn, note="element")
+    yield Case(op, [m.normal(*shape), m.normal(*shape[:-1], 1)], fn, note="column")
+
+
+def add_cases(m):
+    yield from spread_cases(m, "add", lambda a, b: a + b)
+
+
+def sub_cases(m):
+    yield from spread_cases(m, "sub", lambda a, b: a - b)
+
+
+def mul_cases(m):
+    yield from spread_cases(m, "mul", lambda a, b: a * b)
+
+
+def scale_cases(m):
+    factor = struct.unpack("<f", struct.pack("<f", m.random.uniform(-3, 3)))[0]
+    yield Case("scale", [m.normal(*m.lead(), m.size(300))], lambda x: x * factor, doubles=[factor])
+
+
+def add_bias_cases(m):
+    n = m.size(300)
+    yield Case("add_bias", [m.normal(*m.lead(), m.size(), n), m.normal(n)], lambda x, b: x + b)
+
+
+def matmul_cases(m):
+    rows, k, n, batch = m.size(130), m.size(130), m.size(130), m.lead()
+    yield Case("matmul", [m.normal(rows, k), m.normal(k, n)], lambda a, b: a @ b)
+    yield Case("matmul", [m.normal(*batch, rows, k), m.normal(k, n)], lambda a, b: a @ b, note="shared b")
+    yield Case("matmul", [m.normal(*batch, rows, k), m.normal(*batch, k, n)], lambda a, b: a @ b, note="batch")
+
+
+def matmul_t_cases(m):
+    rows, k, n, batch = m.size(130), m.size(130), m.size(130), m.lead()
+    yield Case("matmul_t", [m.normal(*batch, rows, k), m.normal(n, k)], lambda a, b: a @ b.transpose(-1, -2), note="shared b")
+    yield Case("matmul_t", [m.normal(*batch, rows, k), m.normal(*batch, n, k)], lambda a, b: a @ b.transpose(-1, -2))
+
+
+def linear_cases(m):
+    k, n = m.size(130), m.size(130)
+    inputs = [m.normal(*m.lead(), m.size(200), k), m.normal(n, k), m.normal(n)]
+    yield Case("linear", inputs, F.linear)
+    yield Case("linear", inputs[:2], F.linear, note="no bias")
+
+
+def activation_cases(m, op, fn, exact=False):
+    yield Case(op, [m.normal(*m.lead(), m.size(400), scale=2.5)], fn, exact=exact)
+
+
+def relu_cases(m):
+    yield from activation_cases(m, "relu", torch.relu, exact=True)
+
+
+def gelu_cases(m):
+    yield from activation_cases(m, "gelu", lambda x: F.gelu(x, approximate="tanh"))
+
+
+def gelu_exact_cases(m):
+    yield from activation_cases(m, "gelu_exact", F.gelu)
+
+
+def silu_cases(m):
+    yield from activation_cases(m, "silu", F.silu)
+
+
+def silu_mul_cases(m):
+    shape = m.lead() + [m.size(400)]
+    yield Case("silu_mul", [m.normal(*shape, scale=2), m.normal(*shape)], lambda a, b: F.silu(a) * b)
+
+
+def softmax_cases(m):
+    yield Case("softmax", [m.normal(*m.lead(), m.size(), m.size(400), scale=3)], lambda x: torch.softmax(x, -1))
+    yield Case("softmax", [m.normal(2, m.random.choice([3000, 9001]), scale=3)], lambda x: torch.softmax(x, -1), note="long")
+
+
+def layer_norm_cases(m):
+    for n in (m.size(400), m.random.choice([768, 2048, 5001])):
+        w, b = m.normal(n) + 1, m.normal(n)
+        yield Case("layer_norm", [m.normal(*m.lead(), m.size(), n), w, b], lambda x, w, b: F.layer_norm(x, [x.shape[-1]], w, b, 1e-5), doubles=[1e-5])
+
+
+def rms_norm(x, w):
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w
+
+
+def rms_norm_cases(m):
+    for n in (m.size(400), m.random.choice([768, 2048, 5001])):
+        yield Case("rms_norm", [m.normal(*m.lead(), m.size(), n), m.normal(n) + 1], rms_norm, doubles=[1e-5],
+                   native=lambda x, w: rms_norm(x.float(), w.float()).to(x.dtype))
+
+
+def rope(x, heads, offset, inverse):
+    seq, width = x.shape[-2], x.shape[-1]
+    angle = (torch.arange(seq, device=x.device, dtype=torch.float64) + offset)[:, None] * inverse.to(x.device).double()
+    cos, sin = torch.cos(angle).to(x.dtype)[:, None, :], torch.sin(angle).to(x.dtype)[:, None, :]
+    parts = x.reshape(list(x.shape[:-1]) + [heads, width // heads])
+    half = width // heads // 2
+    a, b = parts[..., :half], parts[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
+
+
+def rope_cases(m):
+    heads, half, offset, base = m.size(5), m.size(32), m.random.randrange(50), m.random.choice([10000.0, 500000.0])
+    inverse = torch.tensor([base ** (-i / half) for i in range(half)], dtype=torch.float64).float()
+    x = m.normal(*m.lead(), m.size(60), heads * 2 * half)
+    yield Case("rope", [x], lambda x: rope(x, heads, offset, inverse), ints=[heads, offset], doubles=[base])
+    scaled = inverse / torch.linspace(1, 8, half)
+    offset = 4000
+    case = Case("rope", [x, scaled], lambda x, f: rope(x, heads, offset, scaled), ints=[heads, offset], note="frequencies given")
+    case.wanted[1] = False
+    yield case
+
+
+def attention_mask(sq, sk, causal, device):
+    i, j = torch.arange(sq, device=device)[:, None], torch.arange(sk, device=device)[None, :]
+    return j < i + sk - sq + 1 if causal else j < sk + 0 * i
+
+
+def split_heads(x, heads):
+    return x.reshape(list(x.shape[:-1]) + [heads, x.shape[-1] // heads]).transpose(-2, -3)
+
+
+def attention(q, k, v, heads, kv_heads, causal, scale):
+    """Explicit scores; a query that sees nothing gets zeros."""
+    sq, sk = q.shape[-2], k.shape[-2]
+    qh, kh, vh = split_heads(q, heads), split_heads(k, kv_heads), split_heads(v, kv_heads)
+    kh, vh = (x.repeat_interleave(heads // kv_heads, -3) for x in (kh, vh))
+    mask = attention_mask(sq, sk, causal, q.device)
+    scores = (qh @ kh.transpose(-1, -2) * (scale or 1 / math.sqrt(q.shape[-1] // heads))).masked_fill(~mask, -1e30)
+    out = (torch.softmax(scores, -1) * mask.to(q.dtype)) @ vh
+    return out.transpose(-2, -3).reshape(q.shape)
+
+
+def fused_attention(q, k, v, heads, kv_heads, causal, scale):
+    """PyTorch's own in bf16; in f32 it might use tf32."""
+    sq, sk = q.shape[-2], k.shape[-2]
+    if q.dtype != torch.bfloat16 or (causal and sq > sk):
+        return attention(q, k, v, heads, kv_heads, causal, scale)
+    qh, kh, vh = split_heads(q, heads), split_heads(k, kv_heads), split_heads(v, kv_heads)
+    kh, vh = (x.repeat_interleave(heads // kv_heads, -3) for x in (kh, vh))
+    out = F.scaled_dot_product_attention(qh, kh, vh, attn_mask=attention_mask(sq, sk, causal, q.device) if causal else None,
+                                         scale=scale or 1 / math.sqrt(q.shape[-1] // heads))
+    return out.transpose(-2, -3).reshape(q.shape)
+
+
+def sdpa_cases(m):
+    for d in (m.random.choice([16, 32, 64]), m.random.choice([80, 96, 128]), m.random.choice([7, 20, 100, 160, 192, 256])):
+        kv_heads, group = m.random.choice([1, 2, 3]), m.random.choice([1, 1, 2, 4])
+        heads, batch = kv_heads * group, [m.size(3)] if m.random.random() < 0.8 else []
+        sq, sk = m.size(150), m.size(150)
+        for causal in (True, False):
+            scale = 0.0 if m.random.random() < 0.7 else 0.21
+            args = (heads, kv_heads, causal, scale)
+            keys = m.random.choice([sq, sq, sk, sq + sk])
+            yield Case("sdpa", [m.normal(*batch, sq, heads * d), m.normal(*batch, keys, kv_heads * d), m.normal(*batch, keys, kv_heads * d)],
+                       lambda q, k, v, a=args: attention(q, k, v, *a), native=lambda q, k, v, a=args: fused_attention(q, k, v, *a),
+                       ints=[heads, kv_heads, 0 if causal else 1], doubles=[scale], note=f"d {d}, {sq} x {keys}, {heads}/{kv_heads} heads, {causal=}")
+
+
+def decode_sdpa_cases(m):
+    d, kv_heads, group, batch, past = m.random.choice([16, 64, 80, 128, 256]), m.size(3), m.random.choice([1, 2, 4]), m.size(3), m.size(400)
+    heads = kv_heads * group
+    for lead in ([batch], []):
+        yield Case("decode_sdpa", [m.normal(*lead, 1, heads * d), m.normal(*lead, past, kv_heads * d), m.normal(*lead, past, kv_heads * d)],
+                   lambda q, k, v: attention(q, k, v, heads, kv_heads, False, 0), native=lambda q, k, v: fused_attention(q, k, v, heads, kv_heads, False, 0),
+                   ints=[heads], differentiate=False, note=f"d {d}, {past} keys, {heads}/{kv_heads} heads")
+
+
+def transpose_cases(m):
+    shape = m.lead() + [m.size(70), m.size(70)]
+    a, b = m.random.randrange(len(shape)), m.random.randrange(len(shape))
+    yield Case("transpose", [m.normal(*shape)], lambda x: x.transpose(a, b), ints=[a, b], exact=True)
+    yield Case("transpose", [m.normal(*shape)], lambda x: x.transpose(-1, -2), ints=[-1, -2], exact=True)
+
+
+def reshape_cases(m):
+    a, b, c = m.size(), m.size(), m.size()
+    yield Case("reshape", [m.normal(a, b, c)], lambda x: x.reshape(c, a * b), ints=[2, c, -1], exact=True)
+
+
+def sum_cases(m):
+    yield Case("sum", [m.normal(*m.lead(), m.size(400)) + 0.5], lambda x: x.sum().reshape(1))
+    yield Case("sum", [m.normal(m.random.choice([5000, 100001])) + 0.5], lambda x: x.sum().reshape(1), note="long")
+
+
+def mean_cases(m):
+    yield Case("mean", [m.normal(*m.lead(), m.size(400)) + 0.5], lambda x: x.mean().reshape(1))
+
+
+def along_cases(m, op, fn):
+    shape = m.lead() + [m.size(), m.size(300)]
+    for dim in sorted({0, len(shape) // 2, len(shape) - 1}):
+        yield Case(op, [m.normal(*shape) + 0.5], lambda x, d=dim: fn(x, d), ints=[dim], note=f"dim {dim}")
+    yield Case(op, [m.normal(*shape) + 0.5], lambda x: fn(x, -2), ints=[-2])
+
+
+def sum_dim_cases(m):
+    yield from along_cases(m, "sum_dim", lambda x, d: x.sum(d))
+
+
+def mean_dim_cases(m):
+    yield from along_cases(m, "mean_dim", lambda x, d: x.mean(d))
+
+
+def embedding_cases(m):
+    vocab, n = m.random.choice([3, 50, 1000]), m.size(300)
+    ids = m.integers(0, vocab, *m.lead(), m.size(200), dtype=m.random.choice([torch.int32, torch.int64]))
+    yield Case("embedding", [m.normal(vocab, n), ids], lambda t, i: F.embedding(i.long(), t))
+
+
+def cross_entropy(x, targets, ignore, total, classes):
+    x = x if x.dtype == torch.float64 else x.float()
+    x = x.reshape(-1, x.shape[-1])[:, :classes]
+    return F.cross_entropy(x, targets.reshape(-1).long(), ignore_index=ignore, reduction="sum" if total else "mean").reshape(1)
+
+
+def cross_entropy_cases(m):
+    for columns, ignore, total, padding in ((m.size(400), -100, 0, 0), (m.size(50) + 5, 3, 1, 3), (m.random.choice([5003, 50304]), -100, 0, 47)):
+        classes = columns - padding
+        lead = [m.size(4), m.size(9)] if columns > 5000 else m.lead() + [m.size(60)]
+        targets = m.integers(0, classes, *lead, dtype=m.random.choice([torch.int32, torch.int64]))
+        targets = torch.where(m.integers(0, 4, *lead) == 0, torch.full_like(targets, ignore), targets)
+        targets.reshape(-1)[0] = 0
+        yield Case("cross_entropy", [m.normal(*lead, columns, scale=2), targets], lambda x, t, a=(ignore, total, classes): cross_entropy(x, t, *a),
+                   ints=[ignore, 0, total, classes if padding else 0], note=f"{columns} columns, {ignore=}, {total=}, {padding=}")
+
+
+def check_dropout(case):
+    """Elements are 0, or divided by 1 - p; so are their gradients; and about as many are 0 as there should be."""
+    p, (x, y, g, dx) = case.doubles[0], (t.double() for t in (case.inputs[0], case.outputs[0], case.gradients[0], case.input_gradients[0]))
+    kept = (y != 0) | (x == 0)
+    share = float((~kept).double().mean())
+    sigma = math.sqrt(p * (1 - p) / x.numel())
+    if abs(share - p) > 6 * sigma + 2 / x.numel():
+        return math.inf, math.inf
+    return error_of(y, torch.where(kept, x / (1 - p), 0 * x)), error_of(dx, torch.where(kept, g / (1 - p), 0 * g))
+
+
+def dropout_cases(m):
+    p = m.random.choice([0.0, 0.1, 0.5, 0.9])
+    yield Case("dropout", [m.normal(*m.lead(), m.size(), 200)], lambda x: x, doubles=[p], check=check_dropout)
+
+
+def cast_cases(m):
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        yield Case("cast", [m.normal(*m.lead(), m.size(300))], lambda x, d=dtype: x.to(d), ints=[DTYPES[dtype]], exact=True, note=str(dtype))
+
+
+def concat_cases(m):
+    shape, count = m.lead() + [m.size(), m.size(60)], m.random.choice([1, 2, 3, 11])
+    dim = m.random.randrange(len(shape))
+    inputs = []
+    for _ in range(count):
+        shape[dim] = m.size(50)
+        inputs.append(m.normal(*shape))
+    yield Case("concat", inputs, lambda *x: torch.cat(x, dim), ints=[dim], exact=True)
+
+
+def split_cases(m):
+    shape, count = m.lead() + [m.size(), m.size(60)], m.random.choice([1, 2, 3, 7])
+    dim = m.random.randrange(len(shape))
+    shape[dim] = count * m.size(20)
+    yield Case("split", [m.normal(*shape)], lambda x, n=shape[dim] // count: x.split(n, dim), ints=[dim, count, 0], exact=True, note="equal")
+    sizes = [m.size(30) for _ in range(count)]
+    shape[dim] = sum(sizes)
+    yield Case("split", [m.normal(*shape)], lambda x: x.split(sizes, dim), ints=[dim, count, 1] + sizes, exact=True)
+
+
+# --- optimizers ---------------------------------------------------------------------------------------------------------
+
+
+def optimized(make, tensors, steps, decay_first_only, weight_decay, max_norm):
+    """Parameters, each followed by its gradient, after so many steps with that gradient, in the precision of a master copy."""
+    wide = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
+    parameters = [torch.nn.Parameter(x.detach().to(wide).clone()) for x in tensors[::2]]
+    groups = [{"params": [p], "weight_decay": weight_decay if i == 0 or not decay_first_only else 0.0} for i, p in enumerate(parameters)]
+    optimizer = make(groups)
+    for _ in range(steps):
+        for p, g in zip(parameters, tensors[1::2]):
+            p.grad = g.detach().to(wide).clone()
+        if max_norm:
+            torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+        optimizer.step()
+    return [p.detach().to(x.dtype) for p, x in zip(parameters, tensors[::2])]
+
+
+def optimizer_inputs(m):
+    inputs = []
+    for shape in ([m.size(300)], [m.size(), m.size(200)], [1]):
+        inputs += [m.normal(*shape, scale=0.05), m.normal(*shape)]
+    return inputs
+
+
+def optimizer_cases(m, op, doubles, make, weight_decay):
+    for max_norm in (0.0, 0.5, 1e6):
+        steps, first_only = m.random.choice([1, 7, 20]), m.random.randrange(2)
+        case = Case(op, optimizer_inputs(m), lambda *t, a=(steps, first_only, weight_decay, max_norm): optimized(make, t, *a),
+                    ints=[steps, first_only], doubles=doubles + [max_norm], note=f"{steps} steps, clipping {max_norm}")
+        case.wanted = [True, False] * 3
+        case.values_only = True
+        yield case
+
+
+def adamw_cases(m):
+    yield from optimizer_cases(m, "adamw", [0.01, 0.85, 0.97, 1e-6, 0.3],
+                               lambda groups: torch.optim.AdamW(groups, lr=0.01, betas=(0.85, 0.97), eps=1e-6), 0.3)
+
+
+def sgd_cases(m):
+    for momentum in (0.0, 0.9):
+        yield from optimizer_cases(m, "sgd", [0.01, momentum, 0.2, 0, 0], lambda groups, mu=momentum: torch.optim.SGD(groups, lr=0.01, momentum=mu), 0.2)
+
+
+# --- blocks of transformers -----------------------------------------------------------------------------------------------
+
+
+def gpt_loss(parameters, tokens, targets, heads, _):
+    p = iter(parameters)
+    table = next(p)
+    x = F.embedding(tokens.long(), table) + next(p)
+    h = F.linear(F.layer_norm(x, [x.shape[-1]], next(p), next(p)), next(p), next(p))
+    q, k, v = h.split(x.shape[-1], -1)
+    h = fused_attention(q, k, v, heads, heads, True, 0)
+    x = x + F.linear(h, next(p), next(p))
+    h = F.layer_norm(x, [x.shape[-1]], next(p), next(p))
+    h = F.gelu(F.linear(h, next(p), next(p)), approximate="tanh")
+    x = x + F.linear(h, next(p), next(p))
+    x = F.layer_norm(x, [x.shape[-1]], next(p), next(p))
+    return cross_entropy(x @ table.transpose(0, 1), targets, -100, 0, None)
+
+
+def llama_loss(parameters, tokens, targets, heads, kv_heads):
+    p = iter(parameters)
+    x = F.embedding(tokens.long(), next(p))
+    h = rms_norm(x, next(p))
+    half = x.shape[-1] // heads // 2
+    inverse = torch.tensor([10000.0 ** (-i / half) for i in range(half)], dtype=torch.float64).float()
+    q, k, v = F.linear(h, next(p)), F.linear(h, next(p)), F.linear(h, next(p))
+    h = fused_attention(rope(q, heads, 0, inverse), rope(k, kv_heads, 0, inverse), v, heads, kv_heads, True, 0)
+    x = x + F.linear(h, next(p))
+    h = rms_norm(x, next(p))
+    gate, up = F.linear(h, next(p)), F.linear(h, next(p))
+    x = x + F.linear(F.silu(gate) * up, next(p))
+    x = rms_norm(x, next(p))
+    return cross_entropy(F.linear(x, next(p)), targets, -100, 0, None)
+
+
+def train(loss_of, parameters, tokens, targets, heads, kv_heads, steps, lr, weight_decay, max_norm):
+    parameters = [torch.nn.Parameter(x.to(DEVICE).clone()) for x in parameters]
+    tokens, targets = tokens.to(DEVICE), targets.to(DEVICE)
+    optimizer = torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(parameters, tokens, targets, heads, kv_heads)
+        loss.sum().backward()
+        if max_norm:
+            torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+        optimizer.step()
+        losses.append(float(loss.detach().reshape(-1)[0]))
+    return losses
+
+
+def training_cases(op, small):
+    m = Maker(torch.float32, 5)
+    batch, seq, width, heads, vocab, steps = (2, 9, 32, 4, 37, 20) if small else (4, 64, 128, 4, 257, 20)
+    tokens, targets = m.integers(0, vocab, batch, seq, dtype=torch.int32), m.integers(0, vocab, batch, seq)
+
+    def weight(*shape):
+        return m.normal(*shape, scale=0.08)
+
+    if op == "train_gpt":
+        kv_heads, loss_of = heads, gpt_loss
+        shapes = [(3 * width, width), (3 * width,), (width, width), (width,), (width,), (width,), (4 * width, width), (4 * width,),
+                  (width, 4 * width), (width,)]
+        parameters = [weight(vocab, width), weight(seq, width), 1 + weight(width), weight(width)] + [weight(*s) for s in shapes]
+        parameters[8] = parameters[8] + 1
+        parameters += [1 + weight(width), weight(width)]
+    else:
+        kv_heads, loss_of, narrow, hidden = heads // 2, llama_loss, width // 2, 3 * width
+        parameters = [weight(vocab, width), 1 + weight(width), weight(width, width), weight(narrow, width), weight(narrow, width), weight(width, width),
+                      1 + weight(width), weight(hidden, width), weight(hidden, width), weight(width, hidden), 1 + weight(width), weight(vocab, width)]
+    lr, weight_decay, max_norm = 3e-3, 0.1, 1.0
+    case = Case(op, [tokens, targets] + parameters, None, ints=[heads, kv_heads, steps], doubles=[lr, weight_decay, max_norm])
+    case.expected = lambda: train(loss_of, parameters, tokens, targets, heads, kv_heads, steps, lr, weight_decay, max_norm)
+    case.dtype = torch.float32
+    return case
+
+
+# --- the comparison ---------------------------------------------------------------------------------------------------------
+
+
+MAKERS = {name[:-len("_cases")]: fn for name, fn in sorted(globals().items()) if name.endswith("_cases")
+          and name not in ("spread_cases", "activation_cases", "along_cases", "optimizer_cases", "training_cases", "write_cases")}
+TRAININGS = ("train_gpt", "train_llama")
+
+
+def prepare(case, maker):
+    """Computes the truth, PyTorch's own result, and draws the gradients of the outputs."""
+    shapes = outputs_of(case.native, in_type(case.inputs, None, "cpu"))
+    if any(case.wanted) and not getattr(case, "values_only", False):
+        case.gradients = [maker.normal(*y.shape).to(y.dtype) for y in shapes]
+    exact_in = None if case.exact else torch.float64
+    gradients = [g.to(DEVICE) for g in case.gradients]
+    case.truth = values_and_gradients(case.reference, in_type(case.inputs, exact_in, DEVICE), case.wanted, gradients)
+    case.own = case.truth if case.exact else values_and_gradients(case.native, in_type(case.inputs, None, DEVICE), case.wanted, gradients)
+
+
+def compare(case):
+    """Errors of Ignis (outputs, gradients), and of PyTorch."""
+    if case.check:
+        return case.check(case) + (0.0, 0.0)
+    (values, gradients), (own_values, own_gradients) = case.truth, case.own
+    if len(values) != len(case.outputs):
+        return math.inf, math.inf, 0.0, 0.0
+    forward = max(error_of(a, b) for a, b in zip(case.outputs, values))
+    own_forward = max(error_of(a, b) for a, b in zip(own_values, values))
+    backward = own_backward = 0.0
+    for got, truth, own in zip(case.input_gradients, gradients, own_gradients):
+        if truth is not None:
+            backward = max(backward, error_of(got, truth))
+            own_backward = max(own_backward, error_of(own, truth))
+    return forward, backward, own_forward, own_backward
+
+
+def limit_of(case, own):
+    return 0.0 if case.exact else min(max(FLOOR[case.dtype], 2 * own), CEILING[case.dtype])
+
+
+def build_driver():
+    driver = os.path.join(ROOT, "build", "torch_driver")
+    os.makedirs(os.path.dirname(driver), exist_ok=True)
+    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-I" + os.environ.get("IGNIS_INCLUDE", ROOT), os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_driver.c"),
+                    "-o", driver, "-lm", "-ldl", "-lpthread"], check=True)
+    return driver
+
+
+def run_driver(cases):
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, "cases"), os.path.join(folder, "results")]
+        write_cases(paths[0], cases)
+        subprocess.run([build_driver()] + paths, check=True)
+        read_results(paths[1], cases)
+
+
+def report(cases):
+    """One row for each operation and type; returns how many cases are wrong."""
+    wrong = 0
+    rows = {}
+    for case in cases:
+        forward, backward, own_forward, own_backward = compare(case) if not case.message else (math.inf,) * 2 + (0.0,) * 2
+        bad = not (forward <= limit_of(case, own_forward) and backward <= limit_of(case, own_backward))
+        if bad:
+            wrong += 1
+            shapes = ", ".join(str(list(x.shape)) for x in case.inputs)
+            print(f"FAIL {case.op} {NAMES[case.dtype]} {shapes} {case.note}: {case.message or f'errors {forward:.3g}, {backward:.3g}'}")
+        row = rows.setdefault((case.op, NAMES[case.dtype]), [0, 0, 0.0, 0.0, 0.0, 0.0])
+        row[0] += 1
+        row[1] += bad
+        for i, value in enumerate((forward, own_forward, backward, own_backward)):
+            row[2 + i] = max(row[2 + i], value)
+    print(f"\n{'operation':<16} {'type':<5} {'cases':>5}  {'values: Ignis':>13} {'PyTorch':>9}  {'gradients: Ignis':>16} {'PyTorch':>9}")
+    for (op, dtype), row in rows.items():
+        print(f"{op:<16} {dtype:<5} {row[0]:>5}  {row[2]:>13.2g} {row[3]:>9.2g}  {row[4]:>16.2g} {row[5]:>9.2g}  {'FAIL' if row[1] else 'ok'}")
+    return wrong
+
+
+def report_training(cases):
+    wrong = 0
+    for case in cases:
+        expected = case.expected()
+        losses = case.outputs[0].tolist() if case.outputs else []
+        difference = max((abs(a - b) for a, b in zip(losses, expected)), default=math.inf) if len(losses) == len(expected) else math.inf
+        bad = not difference <= LOSS_LIMIT
+        wrong += bad
+        print(f"{case.op:<16} {len(expected)} steps: loss {expected[0]:.6f} to {expected[-1]:.6f}, largest difference {difference:.2g}"
+              f"  {'FAIL ' + case.message if bad else 'ok'}")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Every operation of Ignis against PyTorch")
+    parser.add_argument("--cases", type=int, default=3, help="times that each operation's cases are drawn")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("operations", nargs="*", help="these only (all)")
+    options = parser.parse_args()
+    unknown = set(options.operations) - set(MAKERS) - set(TRAININGS)
+    if unknown:
+        raise SystemExit(f"there is no operation {', '.join(sorted(unknown))}")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    cases = []
+    for name, make in MAKERS.items():
+        if options.operations and name not in options.operations:
+            continue
+        for dtype in NAMES:
+            for round_ in range(options.cases):
+                maker = Maker(dtype, options.seed * 1000 + round_)
+                for case in make(maker):
+                    prepare(case, maker)
+                    cases.append(case)
+    trainings = [training_cases(name, DEVICE == "cpu") for name in TRAININGS if not options.operations or name in options.operations]
+    run_driver(cases + trainings)
+    print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name() if DEVICE == 'cuda' else 'the CPU'}")
+    wrong = (report(cases) if cases else 0) + (report_training(trainings) if trainings else 0)
+    total = len(cases) + len(trainings)
+    print(f"torch_compare: {total - wrong} passed, {wrong} failed, 0 skipped")
+    sys.exit(wrong != 0)
+
+
+if __name__ == "__main__":
+    main()
