@@ -40,7 +40,8 @@ help:
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-sim (simulator), test-memcheck (GPU)"
-	@echo "Checks:            check-compile check-kernels check-docs check-format check-prototypes"
+	@echo "Checks:            check-compile check-kernels check-docs check-format check-prototypes check-storage check-torch"
+	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 simulator:
@@ -62,7 +63,7 @@ $(OUT)/%: examples/%.cu $(HEADERS)
 	@mkdir -p $(OUT)
 	$(NVCC) -I. $< -o $@
 
-$(OUT)/test_%: tests/test_%.c tests/test.h $(HEADERS)
+$(OUT)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
@@ -71,7 +72,7 @@ $(OUT)/%: bench/%.c $(HEADERS)
 	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
 
 # The example that mixes in cudart code needs nvcc, and a GPU that cudart sees too.
-RUN := hello custom_kernel memory_contract
+RUN := hello custom_kernel memory_contract custom_op train_gpt
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 RUN += $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 
@@ -85,6 +86,26 @@ test: $(SIMULATOR) $(TESTS)
 
 bench: $(SIMULATOR) $(BENCHES)
 	@for bench in $(BENCHES); do echo "== $$bench, on the $(DEVICE)"; $$bench || exit 1; done
+
+# A million damaged files for the reader of safetensors; it ends at the first sanitizer report.
+fuzz: $(OUT)/fuzz_storage
+	$(OUT)/fuzz_storage 1000000
+
+$(OUT)/fuzz_storage: tests/fuzz_storage.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
+
+# Both directions against the Python package safetensors, where that is installed.
+check-storage: $(SIMULATOR) $(OUT)/storage_copy
+	python3 tests/safetensors_roundtrip.py $(OUT)/storage_copy
+
+$(OUT)/storage_copy: tests/storage_copy.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
+# Every operation against PyTorch, where that is installed.
+check-torch: $(SIMULATOR)
+	python3 tests/torch_compare.py
 
 # The lanes run the same tests in other ways; test-sim runs the simulator's own.
 test-asan:
@@ -133,7 +154,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-kernels check-compile test-asan test-tsan test-lazy test-streams test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-storage)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -143,4 +164,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: all help simulator run test bench check clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: all help simulator run test bench fuzz check check-storage check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
