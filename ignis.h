@@ -1668,7 +1668,7 @@ typedef struct ignis_graph {
 } ignis_graph;
 
 /*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
-    Run the same work once before: kernels are compiled, plans made and optimizer tables filled then. While it captures, calls that would have to
+    Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made and optimizer tables filled then. While it captures, calls that would have to
     wait or to read host memory (to_host, item, from_host, synchronize, freeing a kernel or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it
     is. Memory taken during the capture stays with the graph.
     Returns: IGNIS_OK, or the reason.
@@ -3220,6 +3220,7 @@ enum {
     IGNIS__CU_ATTRIBUTE_MINOR = 76,
     IGNIS__CU_ATTRIBUTE_SHARED_OPTIN = 97,
     IGNIS__CU_STREAM_DEFAULT = 0, /* a blocking stream: ordered with the legacy default stream */
+    IGNIS__CU_STREAM_NON_BLOCKING = 1,
     IGNIS__CU_EVENT_DISABLE_TIMING = 2,
     IGNIS__CU_POINTER_MEMORY_TYPE = 2,
     IGNIS__CU_POINTER_ORDINAL = 9,
@@ -3449,13 +3450,6 @@ static ignis__thread *ignis__thread_now(void)
     return thread;
 }
 
-/*  The stream that the calling thread's work goes to on an open device. */
-static void *ignis__stream_now(const ignis__device *device)
-{
-    void *stream = ignis__thread_now()->stream[device - ignis__devices];
-    return stream ? stream : device->stream;
-}
-
 /*  Work that a thread captures. Memory that it takes meanwhile belongs to a part of the cache of its own, whose key is the capture; storage
     that was there before is kept alive. */
 typedef struct ignis__capture {
@@ -3463,6 +3457,16 @@ typedef struct ignis__capture {
     void *stream;
     struct ignis__held_storage *held;
 } ignis__capture;
+
+/*  The stream that the calling thread's work goes to on an open device. */
+static void *ignis__stream_now(const ignis__device *device)
+{
+    const ignis__thread *thread = ignis__thread_now();
+    void *stream = thread->stream[device - ignis__devices];
+    if (thread->capture && thread->capture->device == device)
+        return thread->capture->stream;
+    return stream ? stream : device->stream;
+}
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
@@ -13171,8 +13175,7 @@ typedef struct ignis__graph {
 
 static ignis__pool ignis__graphs = {sizeof(ignis__graph), IGNIS__KIND_GRAPH, IGNIS__MUTEX_INIT, 0, {0}, NULL};
 
-/*  Gives up what a capture holds: the arrays it used, and the memory that it took, which goes to Ignis' own stream. The device is entered and
-    idle. */
+/*  Gives up what a capture holds: the arrays it used, and the memory that it took, which goes to Ignis' own stream. The device is idle. */
 static void ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__memory_forget_stream(capture->device, capture);
@@ -13183,6 +13186,26 @@ static void ignis__capture_end(const char *call, ignis__capture *capture)
         ignis__free(held);
     }
     ignis__free(capture);
+}
+
+/*  Makes a stream for the capture alone, as other threads go on working on theirs, and begins. The device is entered. */
+static bool ignis__capture_begin(const char *call, ignis__capture *capture)
+{
+    ignis__device *device = capture->device;
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    bool ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()); /* idle streams need no events between them during the capture */
+    if (ok) {                                                          /* what earlier graphs left behind can become memory of this one */
+        ignis__mutex_lock(&cache->lock);
+        ok = ignis__cache_trim(call, device, cache) >= 0;
+        ignis__mutex_unlock(&cache->lock);
+    }
+    if (!ok || IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)))
+        return false;
+    /* Relaxed: the allocator may ask the driver for memory meanwhile. */
+    if (!IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED)))
+        return true;
+    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
+    return false;
 }
 
 IGNIS_API ignis_status ignis_graph_begin(void)
@@ -13205,10 +13228,7 @@ IGNIS_API ignis_status ignis_graph_begin(void)
         ignis__fail_host_memory(call, sizeof *capture);
     if (ok) {
         capture->device = device;
-        capture->stream = ignis__stream_now(device);
-        /* Idle streams need no events between them during the capture. Relaxed: the allocator may ask the driver for memory. */
-        ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()) &&
-             !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED));
+        ok = ignis__capture_begin(call, capture);
     }
     if (ok)
         ignis__this_thread.capture = capture;
@@ -13218,6 +13238,21 @@ IGNIS_API ignis_status ignis_graph_begin(void)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
+/*  Ends the capture, and makes an executable graph of it. The capture's stream goes. Null on failure. */
+static void *ignis__capture_finish(const char *call, ignis__capture *capture)
+{
+    ignis__device *device = capture->device;
+    void *captured = NULL, *exec = NULL;
+    bool ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
+              !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
+    if (captured)
+        (void)IGNIS__CUDA(cuGraphDestroy, (captured));
+    ignis__arrays_forget_stream(device, capture->stream);
+    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
+    capture->stream = NULL;
+    return ok ? exec : NULL;
+}
+
 IGNIS_API ignis_graph ignis_graph_end(void)
 {
     static const char call[] = "ignis_graph_end";
@@ -13225,8 +13260,8 @@ IGNIS_API ignis_graph ignis_graph_end(void)
     ignis__capture *capture;
     ignis__graph *graph = NULL;
     ignis__binding binding;
-    void *captured = NULL, *exec = NULL;
-    bool ok;
+    void *exec;
+    bool entered;
     if (!ignis__enter(call))
         return handle;
     capture = ignis__capturing();
@@ -13235,25 +13270,21 @@ IGNIS_API ignis_graph ignis_graph_end(void)
         return handle;
     }
     ignis__this_thread.capture = NULL;
-    if (!ignis__device_enter(call, capture->device, &binding))
-        return handle; /* the device is lost, and what the capture holds with it */
-    ok = !IGNIS__CUDA_FAILED(call, capture->device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
-         !IGNIS__CUDA_FAILED(call, capture->device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
-    if (captured)
-        (void)IGNIS__CUDA(cuGraphDestroy, (captured));
-    if (ok && (graph = (ignis__graph *)ignis__pool_take(&ignis__graphs)) == NULL) {
+    entered = ignis__device_enter(call, capture->device, &binding);
+    exec = ignis__capture_finish(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
+    if (exec && entered && (graph = (ignis__graph *)ignis__pool_take(&ignis__graphs)) == NULL)
         ignis__fail_host_memory(call, sizeof *graph);
-        (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
-        ok = false;
-    }
-    if (ok) {
+    if (graph) {
         graph->exec = exec;
         graph->capture = capture;
         handle.id = ignis__pool_publish(&ignis__graphs, graph);
     } else {
+        if (exec)
+            (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
         ignis__capture_end(call, capture);
     }
-    ignis__device_leave(&binding);
+    if (entered)
+        ignis__device_leave(&binding);
     return handle;
 }
 

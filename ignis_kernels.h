@@ -7,7 +7,7 @@
         attention.cu               364 lines   15515 bytes
         attention.cuh              118 lines    5658 bytes
         attention_decode.cu        201 lines    8917 bytes
-        attention_decode_mma.cu    125 lines    5747 bytes
+        attention_decode_mma.cu    126 lines    5840 bytes
         attention_mma.cu           414 lines   21458 bytes
         attention_tiles.cuh        262 lines   10789 bytes
         elementwise.cu              42 lines    1913 bytes
@@ -1721,9 +1721,10 @@ static const char *const ignis__lines_attention_decode_mma_cu[] = {
     "    }",
     "",
     "    /* What the warps have found meets in shared memory. */",
-    "    __shared__ float tops[WARPS][HEADS], sums[WARPS][HEADS];",
-    "    float *results = (float *)shared_memory(); /* [WARPS][HEADS][D] */",
-    "    static_assert(WARPS * HEADS * D * 4 <= WARPS * STAGES * stage_bytes, \"the results fit where the tiles were\");",
+    "    typedef float rows[HEADS];",
+    "    float *results = (float *)shared_memory(); /* [WARPS][HEADS][D], and behind it for each warp and head: */",
+    "    rows *tops = (rows *)(results + WARPS * HEADS * D), *sums = tops + WARPS;",
+    "    static_assert(WARPS * HEADS * (D + 2) * 4 <= WARPS * STAGES * stage_bytes, \"the results fit where the tiles were\");",
     "    ignis_ptx_cp_async_wait<0>();",
     "    __syncthreads();",
     "#pragma unroll",
@@ -4566,7 +4567,7 @@ static const ignis__source ignis__sources[] = {
     {"attention.cu", 0x9aa88b7858573cc7ULL, ignis__lines_attention_cu, 364},
     {"attention.cuh", 0x06b0cb58ef6f4d48ULL, ignis__lines_attention_cuh, 118},
     {"attention_decode.cu", 0xb90efdc8fd6abd54ULL, ignis__lines_attention_decode_cu, 201},
-    {"attention_decode_mma.cu", 0x4ac9a2b900f4e50bULL, ignis__lines_attention_decode_mma_cu, 125},
+    {"attention_decode_mma.cu", 0x7dfefb204c9df3acULL, ignis__lines_attention_decode_mma_cu, 126},
     {"attention_mma.cu", 0x76b27f6f0c45f68eULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xcfa6902f26f11361ULL, ignis__lines_attention_tiles_cuh, 262},
     {"elementwise.cu", 0x95bfd735d9e6f82cULL, ignis__lines_elementwise_cu, 42},

@@ -46,9 +46,9 @@ static bool check_product(const char *what, ignis_dtype dtype, const double *got
             error = fabs(got[i * b.columns + j] - sum);
             if (!(error <= epsilon_of(dtype) * fabs(sum) * 1.01 + sums * size * (double)(a.columns + 2) + tiny)) {
                 char text[512];
-                snprintf(text, sizeof text, "%s: %s [%lld, %lld] x [%lld, %lld], element [%lld, %lld] is %.9g, expected %.9g", what, dtype_names[dtype],
-                         (long long)a.rows, (long long)a.columns, (long long)b.rows, (long long)b.columns, (long long)i, (long long)j,
-                         got[i * b.columns + j], sum);
+                snprintf(text, sizeof text, "%s: %s [%lld, %lld] x [%lld, %lld], element [%lld, %lld] is %.9g, expected %.9g", what,
+                         dtype_names[dtype], (long long)a.rows, (long long)a.columns, (long long)b.rows, (long long)b.columns, (long long)i,
+                         (long long)j, got[i * b.columns + j], sum);
                 test__fail(__FILE__, __LINE__, text);
                 return false;
             }
@@ -63,7 +63,8 @@ typedef struct sizes {
     int64_t m, k, n;
 } sizes;
 
-static const sizes all_sizes[] = {{1, 1, 1}, {1, 7, 1}, {1, 1, 5}, {5, 1, 1}, {3, 2, 5}, {7, 11, 13}, {17, 31, 1}, {1, 64, 33}, {16, 16, 16}, {64, 8, 24}, {31, 37, 41}, {128, 65, 3}};
+static const sizes all_sizes[] = {{1, 1, 1},   {1, 7, 1},   {1, 1, 5},    {5, 1, 1},   {3, 2, 5},    {7, 11, 13},
+                                  {17, 31, 1}, {1, 64, 33}, {16, 16, 16}, {64, 8, 24}, {31, 37, 41}, {128, 65, 3}};
 
 /*  y = a b or a b^T with gradients, batched (batch > 0) or not; b of one matrix (shared_b) serves the whole batch. */
 static void check_matmul(ignis_dtype dtype, sizes s, int64_t batch, bool shared_b, bool transpose_b)
@@ -87,8 +88,9 @@ static void check_matmul(ignis_dtype dtype, sizes s, int64_t batch, bool shared_
     da = array_values(ignis_tensor_grad(a)), db = array_values(ignis_tensor_grad(b));
     for (i = 0; ok && i < count; i++) {
         const double *a_i = av + i * rows * s.k, *b_i = bv + i * s.k * s.n, *g_i = gv + i * rows * s.n;
-        ok = check_product("y", dtype, yv + i * rows * s.n, matrix_of(a_i, rows, s.k, false), matrix_of(b_i, s.k, s.n, transpose_b), NULL) &&
-             check_product("da", dtype, da + i * rows * s.k, matrix_of(g_i, rows, s.n, false), matrix_of(b_i, s.n, s.k, !transpose_b), NULL);
+        ok =
+            check_product("y", dtype, yv + i * rows * s.n, matrix_of(a_i, rows, s.k, false), matrix_of(b_i, s.k, s.n, transpose_b), NULL) &&
+            check_product("da", dtype, da + i * rows * s.k, matrix_of(g_i, rows, s.n, false), matrix_of(b_i, s.n, s.k, !transpose_b), NULL);
         if (ok && transpose_b)
             ok = check_product("db", dtype, db + i * s.k * s.n, matrix_of(g_i, s.n, rows, true), matrix_of(a_i, rows, s.k, false), NULL);
         else if (ok)
@@ -252,7 +254,8 @@ TEST(matmul_sums_in_f32)
     SETUP(NULL);
     for (d = 1; d < 4; d++) {
         ignis_tensor_desc desc = tensor_desc(float_dtypes[d], false);
-        ignis_tensor a = ignis_tensor_ones(IGNIS_SHAPE(1, K), &desc), b = ignis_tensor_ones(IGNIS_SHAPE(K, 1), &desc), y = ignis_matmul(a, b);
+        ignis_tensor a = ignis_tensor_ones(IGNIS_SHAPE(1, K), &desc), b = ignis_tensor_ones(IGNIS_SHAPE(K, 1), &desc),
+                     y = ignis_matmul(a, b);
         CHECK_NUMBER(ignis_item(y), K);
         let_go(a), let_go(b), let_go(y);
     }
@@ -333,17 +336,21 @@ TEST(only_wanted_gradients_are_made)
 
 static void check_linear(ignis_dtype dtype, sizes s, bool with_bias)
 {
-    ignis_tensor none = {0}, x = tensor_noise(IGNIS_SHAPE(2, s.m, s.k), dtype, 1, true), w = tensor_noise(IGNIS_SHAPE(s.n, s.k), dtype, 2, true);
-    ignis_tensor bias = with_bias ? tensor_noise(IGNIS_SHAPE(s.n), dtype, 3, true) : none, g = tensor_noise(IGNIS_SHAPE(2, s.m, s.n), dtype, 4, false);
+    ignis_tensor none = {0}, x = tensor_noise(IGNIS_SHAPE(2, s.m, s.k), dtype, 1, true),
+                 w = tensor_noise(IGNIS_SHAPE(s.n, s.k), dtype, 2, true);
+    ignis_tensor bias = with_bias ? tensor_noise(IGNIS_SHAPE(s.n), dtype, 3, true) : none,
+                 g = tensor_noise(IGNIS_SHAPE(2, s.m, s.n), dtype, 4, false);
     ignis_tensor y = ignis_linear(x, w, bias);
     int64_t rows = 2 * s.m, i;
-    double *xv = tensor_values(x), *wv = tensor_values(w), *bv = with_bias ? tensor_values(bias) : NULL, *gv = tensor_values(g), *yv = tensor_values(y);
+    double *xv = tensor_values(x), *wv = tensor_values(w), *bv = with_bias ? tensor_values(bias) : NULL, *gv = tensor_values(g),
+           *yv = tensor_values(y);
     double *dx, *dw, *db, *ones = (double *)calloc((size_t)rows + 1, sizeof *ones);
     for (i = 0; i < rows; i++)
         ones[i] = 1;
     CHECK_SHAPE_IS(y, IGNIS_SHAPE(2, s.m, s.n));
     CHECK_OK(ignis_backward(y, ignis_tensor_data(g)));
-    dx = array_values(ignis_tensor_grad(x)), dw = array_values(ignis_tensor_grad(w)), db = with_bias ? array_values(ignis_tensor_grad(bias)) : NULL;
+    dx = array_values(ignis_tensor_grad(x)), dw = array_values(ignis_tensor_grad(w)),
+    db = with_bias ? array_values(ignis_tensor_grad(bias)) : NULL;
     check_product("linear", dtype, yv, matrix_of(xv, rows, s.k, false), matrix_of(wv, s.k, s.n, true), bv);
     check_product("linear dx", dtype, dx, matrix_of(gv, rows, s.n, false), matrix_of(wv, s.n, s.k, false), NULL);
     check_product("linear dw", dtype, dw, matrix_of(gv, s.n, rows, true), matrix_of(xv, rows, s.k, false), NULL);

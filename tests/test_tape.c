@@ -30,7 +30,7 @@ static void check_values3(int line, ignis_array array, double a, double b, doubl
 {
     char text[256];
     double *v;
-    if (!array.id) {
+    if (!array.id || ignis_array_numel(array) != 3) {
         test__fail(__FILE__, line, "there is no such array");
         return;
     }
@@ -702,7 +702,7 @@ TEST(a_backward_into_a_walked_trunk_is_refused)
     CHECK_OK(ignis_backward(first, g));
     CHECK_STATUS(ignis_backward(second, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE);
     CHECK_GRAD(x, 4, 8, 12);
-    CHECK(!has_grad(w)); /* after a failure no leaf has changed */
+    CHECK(!has_grad(w));   /* after a failure no leaf has changed */
     late = user_mul(h, w); /* recorded after the trunk was walked */
     CHECK_STATUS(ignis_backward(late, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE);
     CHECK(!has_grad(w));
@@ -1128,8 +1128,14 @@ static void check_failing(int how, ignis_status status, ignis_diagnostic diagnos
     ignis_rule rule = rule_of("failing", failing_backward);
     ignis_scope scope;
     int64_t before;
-    failure = how == QUIET ? QUIET : how == LOUD ? LOUD : how == WRONG_SHAPE ? WRONG_SHAPE : how == WRONG_DTYPE ? WRONG_DTYPE
-              : how == FREED_ARRAY ? FREED_ARRAY : how == WRONG_DEVICE ? WRONG_DEVICE : how == HALF ? HALF : NO_ARRAY_AT_ALL;
+    failure = how == QUIET          ? QUIET
+              : how == LOUD         ? LOUD
+              : how == WRONG_SHAPE  ? WRONG_SHAPE
+              : how == WRONG_DTYPE  ? WRONG_DTYPE
+              : how == FREED_ARRAY  ? FREED_ARRAY
+              : how == WRONG_DEVICE ? WRONG_DEVICE
+              : how == HALF         ? HALF
+                                    : NO_ARRAY_AT_ALL;
     x = vector3(1, 2, 3, true);
     w = vector3(1, 2, 3, true);
     CHECK_OK(ignis_zero_grad(w));
@@ -1401,8 +1407,9 @@ TEST(checkpoints_add_up)
     x = vector3(1, 2, 3, true);
     l.weight = vector3(1, 1, 1, true);
     scope = ignis_scope_begin();
-    CHECK_OK(ignis_backward(user_sum(user_add(user_add(ignis_checkpoint(layer_run, &l, &x, 1), ignis_checkpoint(layer_run, &l, &x, 1)), user_mul(x, l.weight))),
-                            IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_backward(
+        user_sum(user_add(user_add(ignis_checkpoint(layer_run, &l, &x, 1), ignis_checkpoint(layer_run, &l, &x, 1)), user_mul(x, l.weight))),
+        IGNIS_NO_ARRAY));
     CHECK_GRAD(l.weight, 3, 10, 21); /* 2 x^2 + x */
     CHECK_GRAD(x, 5, 9, 13);         /* 4 x w + w */
     CHECK_OK(ignis_scope_end(scope));
@@ -1842,8 +1849,8 @@ static int sweep_step(const ignis_desc *desc, const char *prefix, host_counter *
             test__fail(__FILE__, __LINE__, ignis_status_message());
         if ((status == IGNIS_OK) != (ignis_status_last() == IGNIS_OK)) {
             char text[1024];
-            snprintf(text, sizeof text, "allocation %d fails: the step answers %s, the thread's failure is: %.800s", at, ignis_status_name(status),
-                     ignis_status_message());
+            snprintf(text, sizeof text, "allocation %d fails: the step answers %s, the thread's failure is: %.800s", at,
+                     ignis_status_name(status), ignis_status_message());
             test__fail(__FILE__, __LINE__, text);
         }
         ignis_status_clear();

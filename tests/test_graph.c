@@ -1,0 +1,648 @@
+/*  test_graph.c - CUDA graphs: capture, replay, what is refused meanwhile, and whose memory is whose */
+#include "fault.h"
+#include "tensor.h"
+#include <math.h>
+
+enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
+
+static ignis_tensor vector4(double first, bool requires_grad)
+{
+    double values[4];
+    int i;
+    for (i = 0; i < 4; i++)
+        values[i] = first + i;
+    return tensor_of(values, IGNIS_SHAPE(4), IGNIS_F32, requires_grad);
+}
+
+static void set4(ignis_tensor tensor, double first)
+{
+    double values[4];
+    int i;
+    for (i = 0; i < 4; i++)
+        values[i] = first + i;
+    CHECK_OK(ignis_array_from_host(ignis_tensor_data(tensor), values, IGNIS_F64, 4));
+}
+
+/*  Kernels are compiled before a capture. */
+static void warm_up(void)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x = vector4(1, true);
+    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(ignis_scale(x, 2), ignis_add(x, x))), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- replay -------------------------------------------------------------------------------------------------------- */
+
+TEST(a_launch_does_what_was_captured)
+{
+    ignis_tensor x, y;
+    ignis_graph graph;
+    int i;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_scale(x, 3);
+    graph = ignis_graph_end();
+    REQUIRE(graph.id != 0);
+    CHECK_SHAPE_IS(y, IGNIS_SHAPE(4));
+    for (i = 0; i < 5; i++) {
+        set4(x, 10 * i);
+        CHECK_OK(ignis_graph_launch(graph));
+        CHECK_NUMBER(value_at(y, 3), 3 * (10 * i + 3)); /* the result's handle stays, with new values */
+    }
+    let_go(x);
+    CHECK_OK(ignis_graph_launch(graph)); /* the graph keeps what it reads */
+    CHECK_NUMBER(value_at(y, 0), 120);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_NUMBER(value_at(y, 0), 120); /* the result is the caller's */
+    let_go(y);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+TEST(a_capture_runs_nothing)
+{
+    ignis_tensor x;
+    ignis_graph graph;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_array_scale(ignis_tensor_data(x), ignis_tensor_data(x), 2));
+    graph = ignis_graph_end();
+    CHECK_NUMBER(value_at(x, 0), 1);
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_NUMBER(value_at(x, 0), 4);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(x);
+}
+
+TEST(an_empty_capture)
+{
+    ignis_graph graph;
+    SETUP(NULL);
+    CHECK_OK(ignis_graph_begin());
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_graph_free(graph));
+}
+
+/* --- a whole training step ------------------------------------------------------------------------------------------- */
+
+typedef struct network {
+    ignis_tensor x, targets, weights[2], biases[2];
+    ignis_optimizer optimizer;
+} network;
+
+static void network_open(network *n)
+{
+    static const double targets[6] = {0, 1, 2, 3, 1, 0};
+    ignis_adamw_desc desc;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.lr = 0.02;
+    desc.weight_decay = 0.1;
+    n->x = tensor_noise(IGNIS_SHAPE(6, 5), IGNIS_F32, 1, false);
+    n->targets = tensor_of(targets, IGNIS_SHAPE(6), IGNIS_I32, false);
+    n->optimizer = ignis_adamw(&desc);
+    n->weights[0] = tensor_noise(IGNIS_SHAPE(8, 5), IGNIS_F32, 2, true);
+    n->weights[1] = tensor_noise(IGNIS_SHAPE(4, 8), IGNIS_F32, 3, true);
+    n->biases[0] = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, 4, true);
+    n->biases[1] = tensor_noise(IGNIS_SHAPE(4), IGNIS_F32, 5, true);
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(ignis_optimizer_add(n->optimizer, n->weights[i], true));
+        CHECK_OK(ignis_optimizer_add(n->optimizer, n->biases[i], false));
+    }
+}
+
+static void network_close(network *n)
+{
+    int i;
+    CHECK_OK(ignis_optimizer_free(n->optimizer));
+    let_go(n->x);
+    let_go(n->targets);
+    for (i = 0; i < 2; i++) {
+        let_go(n->weights[i]);
+        let_go(n->biases[i]);
+    }
+}
+
+/*  The loss, which the caller's scope has. */
+static ignis_tensor network_step(network *n)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor h = ignis_gelu(ignis_linear(n->x, n->weights[0], n->biases[0])), loss;
+    loss = ignis_cross_entropy(ignis_linear(h, n->weights[1], n->biases[1]), n->targets, NULL);
+    ignis_backward(loss, IGNIS_NO_ARRAY);
+    ignis_clip_grad_norm(n->optimizer, 1.0);
+    ignis_optimizer_step(n->optimizer);
+    ignis_optimizer_zero_grad(n->optimizer);
+    return ignis_scope_return(scope, loss);
+}
+
+static void network_values(const network *n, double *out)
+{
+    double *values;
+    int i, k = 0, j;
+    for (i = 0; i < 2; i++) {
+        values = tensor_values(n->weights[i]);
+        for (j = 0; j < (i ? 32 : 40); j++)
+            out[k++] = values[j];
+        free(values);
+        values = tensor_values(n->biases[i]);
+        for (j = 0; j < (i ? 4 : 8); j++)
+            out[k++] = values[j];
+        free(values);
+    }
+}
+
+TEST(a_training_step_replays_bit_for_bit)
+{
+    enum { STEPS = 12, NUMBERS = 84 };
+    double losses[STEPS], eager[NUMBERS], replayed[NUMBERS];
+    network n;
+    ignis_graph graph;
+    ignis_tensor loss;
+    int i;
+    SETUP(NULL);
+    network_open(&n);
+    for (i = 0; i < STEPS; i++) {
+        loss = network_step(&n);
+        losses[i] = ignis_item(loss);
+        let_go(loss);
+    }
+    CHECK(losses[STEPS - 1] < losses[0]);
+    network_values(&n, eager);
+    network_close(&n);
+
+    network_open(&n);
+    loss = network_step(&n); /* the first one is eager: it compiles and fills tables */
+    CHECK_NUMBER(ignis_item(loss), losses[0]);
+    let_go(loss);
+    CHECK_OK(ignis_graph_begin());
+    loss = network_step(&n);
+    graph = ignis_graph_end();
+    REQUIRE(graph.id != 0);
+    CHECK_INT(ignis_tape_length(), 0);
+    for (i = 1; i < STEPS; i++) {
+        CHECK_OK(ignis_graph_launch(graph));
+        CHECK_NUMBER(ignis_item(loss), losses[i]);
+    }
+    network_values(&n, replayed);
+    for (i = 0; i < NUMBERS; i++)
+        CHECK_NUMBER(replayed[i], eager[i]);
+    let_go(loss);
+    CHECK_OK(ignis_graph_free(graph));
+    loss = network_step(&n); /* and on it goes without a graph */
+    CHECK(ignis_item(loss) < losses[0]);
+    let_go(loss);
+    network_close(&n);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  New data comes in by writing into the inputs' arrays. */
+TEST(inputs_are_read_at_each_launch)
+{
+    static const double other[6] = {3, 3, 3, 3, 3, 3};
+    network n;
+    ignis_graph graph;
+    ignis_tensor loss;
+    double first;
+    SETUP(NULL);
+    network_open(&n);
+    let_go(network_step(&n));
+    CHECK_OK(ignis_graph_begin());
+    loss = network_step(&n);
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_launch(graph));
+    first = ignis_item(loss);
+    CHECK_OK(ignis_array_from_host(ignis_tensor_data(n.targets), other, IGNIS_F64, 6));
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK(fabs(ignis_item(loss) - first) > 0.05);
+    let_go(loss);
+    CHECK_OK(ignis_graph_free(graph));
+    network_close(&n);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  Gradients that a capture makes first: the buffers stay with the leaves. */
+TEST(gradients_made_in_a_capture)
+{
+    ignis_tensor x;
+    ignis_graph graph;
+    ignis_scope scope;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, true);
+    CHECK_OK(ignis_graph_begin());
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(x, x)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_scope_end(scope));
+    graph = ignis_graph_end();
+    REQUIRE(graph.id != 0);
+    CHECK(ignis_tensor_grad(x).id != 0);
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_NUMBER(grad_at(x, 3), 8);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_NUMBER(grad_at(x, 3), 8);
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(x, x)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_NUMBER(grad_at(x, 3), 16);
+    let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/* --- memory -------------------------------------------------------------------------------------------------------------- */
+
+enum { MIB = 1 << 20 };
+
+static int64_t capture_chain(int length, ignis_graph *graph, ignis_tensor *result)
+{
+    ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
+    ignis_tensor x = ignis_tensor_ones(IGNIS_SHAPE(MIB / 4), &desc), y = ignis_detach(x), next;
+    int64_t before = memory().reserved_bytes, taken;
+    int i;
+    CHECK_OK(ignis_graph_begin());
+    for (i = 0; i < length; i++) {
+        next = ignis_scale(y, i % 2 ? 0.5 : 2);
+        let_go(y);
+        y = next;
+    }
+    *graph = ignis_graph_end();
+    taken = memory().reserved_bytes - before;
+    let_go(x);
+    *result = y;
+    return taken;
+}
+
+TEST(temporaries_are_used_again_inside_a_capture)
+{
+    ignis_graph graph;
+    ignis_tensor y;
+    int64_t taken;
+    SETUP(NULL);
+    if (test_is_bypass())
+        SKIP("IGNIS_MEMORY_BYPASS=1: nothing is cached");
+    warm_up();
+    taken = capture_chain(64, &graph, &y);
+    CHECK(taken <= 32 * MIB); /* two at a time, in segments that may be larger */
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_NUMBER(value_at(y, MIB / 4 - 1), 1);
+    let_go(y);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_INT(memory().live_blocks, 0);
+    CHECK(ignis_memory_trim(0) >= 0);
+    CHECK_INT(memory().reserved_bytes, 0);
+}
+
+/*  What is released inside a capture is not handed to others: replays write there. */
+TEST(memory_of_a_graph_is_its_own)
+{
+    ignis_graph graph;
+    ignis_tensor y, others[8];
+    int i, k;
+    SETUP(NULL);
+    warm_up();
+    (void)capture_chain(5, &graph, &y);
+    for (i = 0; i < 8; i++) {
+        ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
+        others[i] = ignis_tensor_zeros(IGNIS_SHAPE(MIB / 4), &desc);
+    }
+    for (k = 0; k < 3; k++)
+        CHECK_OK(ignis_graph_launch(graph));
+    for (i = 0; i < 8; i++) {
+        double *values = tensor_values(others[i]);
+        int wrong = 0;
+        for (k = 0; k < MIB / 4; k++)
+            wrong += values[k] != 0;
+        CHECK_INT(wrong, 0);
+        free(values);
+        let_go(others[i]);
+    }
+    CHECK_NUMBER(value_at(y, 7), 2);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(y);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+TEST(many_graphs_come_and_go)
+{
+    ignis_memory_info first, last;
+    ignis_graph graph;
+    ignis_tensor x, y;
+    int i;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    memset(&first, 0, sizeof first);
+    for (i = 0; i < 50; i++) {
+        ignis_scope scope;
+        CHECK_OK(ignis_graph_begin());
+        scope = ignis_scope_begin();
+        y = ignis_scope_return(scope, ignis_scale(ignis_add(x, x), 2));
+        graph = ignis_graph_end();
+        CHECK_OK(ignis_graph_launch(graph));
+        CHECK_NUMBER(value_at(y, 0), 4);
+        let_go(y);
+        CHECK_OK(ignis_graph_free(graph));
+        if (i == 3)
+            first = memory();
+    }
+    last = memory();
+    CHECK(last.reserved_bytes - first.reserved_bytes <= 4 * MIB);
+    let_go(x);
+}
+
+/*  Two graphs take turns; each has its own memory. */
+TEST(two_graphs)
+{
+    ignis_tensor x, y, z;
+    ignis_graph one, two;
+    int i;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_scale(x, 2);
+    one = ignis_graph_end();
+    CHECK_OK(ignis_graph_begin());
+    z = ignis_scale(y, 5); /* reads what the other has made */
+    two = ignis_graph_end();
+    for (i = 0; i < 4; i++) {
+        set4(x, i);
+        CHECK_OK(ignis_graph_launch(one));
+        CHECK_OK(ignis_graph_launch(two));
+        CHECK_NUMBER(value_at(z, 1), 10 * (i + 1));
+    }
+    CHECK_OK(ignis_graph_free(one));
+    CHECK_OK(ignis_graph_launch(two));
+    CHECK_NUMBER(value_at(z, 1), 40);
+    CHECK_OK(ignis_graph_free(two));
+    let_go(x), let_go(y), let_go(z);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/* --- what is refused ------------------------------------------------------------------------------------------------------ */
+
+TEST(what_waits_is_refused_and_the_capture_goes_on)
+{
+    static const char source[] = "extern \"C\" __global__ void nothing(int n) {}";
+    ignis_tensor x, y, one;
+    ignis_kernel_desc kernel_desc;
+    ignis_kernel kernel;
+    ignis_graph graph, other;
+    float values[4] = {0, 0, 0, 0};
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    one = ignis_tensor_ones(IGNIS_SHAPE(1), NULL);
+    memset(&kernel_desc, 0, sizeof kernel_desc);
+    kernel_desc.source = source;
+    kernel_desc.entry = "nothing";
+    kernel = ignis_kernel_compile(&kernel_desc);
+    CHECK_OK(ignis_graph_begin());
+    other = ignis_graph_end();
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_scale(x, 2);
+    CHECK_STATUS(ignis_tensor_to_host(x, values, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_tensor_to_host(y, values, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_FAILS(ignis_item(one), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_MESSAGE_HAS("captur");
+    CHECK_STATUS(ignis_array_to_host(ignis_tensor_data(x), values, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_array_from_host(ignis_tensor_data(x), values, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_FAILS(ignis_tensor_from_host(values, IGNIS_SHAPE(4), NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_kernel_free(kernel), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_graph_free(other), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_graph_begin(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
+    CHECK_FAILS(ignis_reshape(x, IGNIS_SHAPE(3)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS); /* a failure of another kind */
+    {
+        ignis_tensor z = ignis_scale(y, 5);
+        graph = ignis_graph_end();
+        REQUIRE(graph.id != 0);
+        CHECK_OK(ignis_graph_launch(graph));
+        CHECK_NUMBER(value_at(y, 3), 8);
+        CHECK_NUMBER(value_at(z, 3), 40);
+        let_go(z);
+    }
+    CHECK_NUMBER(value_at(x, 3), 4);
+    CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_graph_free(other));
+    CHECK_OK(ignis_kernel_free(kernel));
+    let_go(x), let_go(y), let_go(one);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+TEST(memory_trim_and_stream_use_leave_a_capture_alone)
+{
+    ignis_tensor x, y, z;
+    ignis_graph graph;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_scale(x, 2);
+    (void)ignis_memory_trim(0);
+    ignis_status_clear();
+    (void)ignis_stream_use(NULL);
+    ignis_status_clear();
+    z = ignis_scale(y, 2);
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_NUMBER(value_at(z, 0), 4);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(x), let_go(y), let_go(z);
+}
+
+TEST(stale_graphs_are_refused)
+{
+    ignis_graph graph, none = {0};
+    ignis_tensor x;
+    SETUP(NULL);
+    CHECK_OK(ignis_graph_begin());
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_STATUS(ignis_graph_free(graph), IGNIS_ERROR_FREED, IGNIS_DIAG_GRAPH_FREED);
+    CHECK_STATUS(ignis_graph_launch(graph), IGNIS_ERROR_FREED, IGNIS_DIAG_GRAPH_FREED);
+    CHECK_STATUS(ignis_graph_launch(none), IGNIS_ERROR_FREED, IGNIS_DIAG_GRAPH_FREED);
+    x = vector4(1, false);
+    graph.id = x.id;
+    CHECK_STATUS(ignis_graph_launch(graph), IGNIS_ERROR_FREED, IGNIS_DIAG_WRONG_KIND);
+    CHECK_STATUS(ignis_graph_free(graph), IGNIS_ERROR_FREED, IGNIS_DIAG_WRONG_KIND);
+    CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
+    let_go(x);
+}
+
+TEST(a_graph_runs_on_its_device)
+{
+    ignis_graph graph;
+    SETUP(NULL);
+    if (ignis_device_count() < 2)
+        SKIP("there is one device");
+    CHECK_OK(ignis_graph_begin());
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_device_use(1));
+    CHECK_STATUS(ignis_graph_launch(graph), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_graph_free(ignis_graph_end()));
+    CHECK_OK(ignis_device_use(0));
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_graph_free(graph));
+}
+
+TEST(shutdown_ends_graphs_and_captures)
+{
+    ignis_tensor x;
+    SETUP(NULL);
+    warm_up();
+    test_leaks_expected = true;
+    x = vector4(1, false);
+    CHECK_OK(ignis_graph_begin());
+    (void)ignis_scale(x, 2);
+    (void)ignis_graph_end();
+    CHECK_OK(ignis_graph_begin());
+    (void)ignis_scale(x, 2);
+    CHECK_OK(ignis_shutdown());
+    SETUP(NULL);
+    warm_up(); /* the stream captures nothing any more */
+    CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
+}
+
+TEST(graphs_need_a_setup)
+{
+    ignis_graph none = {0};
+    CHECK_STATUS(ignis_graph_begin(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    CHECK_STATUS(ignis_graph_launch(none), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    CHECK_STATUS(ignis_graph_free(none), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+}
+
+/* --- threads -------------------------------------------------------------------------------------------------------------- */
+
+static void *working_thread(void *arg)
+{
+    ignis_tensor x = vector4(5, false), y = ignis_scale(x, 2);
+    (void)arg;
+    CHECK_NUMBER(value_at(y, 0), 10);
+    CHECK_INT(ignis_status_last(), IGNIS_OK);
+    let_go(x);
+    let_go(y);
+    return NULL;
+}
+
+/*  Another thread computes and reads while this one captures. */
+TEST(other_threads_work_during_a_capture)
+{
+    ignis_tensor x, y;
+    ignis_graph graph;
+    pthread_t thread;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_scale(x, 2);
+    REQUIRE(pthread_create(&thread, NULL, working_thread, NULL) == 0);
+    pthread_join(thread, NULL);
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_NUMBER(value_at(y, 0), 2);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(x);
+    let_go(y);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+static void *launching_thread(void *arg)
+{
+    CHECK_OK(ignis_graph_launch(*(ignis_graph *)arg));
+    CHECK_OK(ignis_synchronize());
+    return NULL;
+}
+
+TEST(a_graph_is_launched_by_another_thread)
+{
+    ignis_tensor x, y;
+    ignis_graph graph;
+    pthread_t thread;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_scale(x, 2);
+    graph = ignis_graph_end();
+    REQUIRE(pthread_create(&thread, NULL, launching_thread, &graph) == 0);
+    pthread_join(thread, NULL);
+    CHECK_NUMBER(value_at(y, 0), 2);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(x);
+    let_go(y);
+}
+
+/* --- failures --------------------------------------------------------------------------------------------------------------- */
+
+/*  Each driver call from begin to end fails in turn, but for the one that ends the capture and has to be made: the capture is over then, nothing
+    is left, and the next one works. */
+static int sweep_capture(ignis_tensor x, const char *prefix)
+{
+    int at;
+    for (at = 1; at < 200 && test__state.failures < 10; at++) {
+        ignis_graph graph = {0};
+        ignis_tensor y = {0}, z = {0};
+        bool hit;
+        fault_arm(prefix, at, OUT_OF_MEMORY);
+        if (ignis_graph_begin() == IGNIS_OK) {
+            y = ignis_scale(x, 2);
+            z = ignis_add(x, x);
+            graph = ignis_graph_end();
+        }
+        hit = fault.failed != NULL;
+        fault_disarm();
+        CHECK(!hit || ignis_status_last() != IGNIS_OK || graph.id != 0);
+        ignis_status_clear();
+        CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
+        if (graph.id) {
+            CHECK_OK(ignis_graph_launch(graph));
+            if (y.id)
+                CHECK_NUMBER(value_at(y, 3), 8);
+            if (z.id)
+                CHECK_NUMBER(value_at(z, 3), 8);
+            CHECK_OK(ignis_graph_free(graph));
+        }
+        if (y.id)
+            let_go(y);
+        if (z.id)
+            let_go(z);
+        y = ignis_scale(x, 3);
+        CHECK_NUMBER(value_at(y, 3), 12);
+        let_go(y);
+        CHECK_INT(memory().live_blocks, 1);
+        if (!hit)
+            break;
+    }
+    return at - 1;
+}
+
+TEST(each_driver_call_of_a_capture_fails_once)
+{
+    static const char *const prefixes[] = {"cuCtx", "cuGraph", "cuStreamBegin", "cuStreamW", "cuStreamI", "cuEvent", "cuMem", "cuLaunch"};
+    ignis_tensor x;
+    int i, calls = 0;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    for (i = 0; i < COUNT_OF(prefixes); i++)
+        calls += sweep_capture(x, prefixes[i]);
+    printf("    %d driver calls\n", calls);
+    CHECK(calls >= 5);
+    let_go(x);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
