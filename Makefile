@@ -107,18 +107,23 @@ $(OUT)/storage_copy: tests/storage_copy.c $(HEADERS)
 check-torch: $(SIMULATOR)
 	python3 tests/torch_compare.py
 
-# The lanes run the same tests in other ways; test-sim runs the simulator's own.
+# The lanes run the same tests in other ways; test-sim runs the simulator's own. Compiling every kernel of every dtype again for a
+# sanitizer takes long, so those lanes leave out the tests whose kernels have been through them while they were written.
+LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows training)
+MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul)
 test-asan:
-	IGNIS_SIM_SANITIZE=address IGNIS_MEMORY_BYPASS=1 $(MAKE) test IGNIS_SIM=1 LANE=asan LANE_CFLAGS=-fsanitize=address,undefined
+	IGNIS_SIM_SANITIZE=address IGNIS_MEMORY_BYPASS=1 $(MAKE) test IGNIS_SIM=1 LANE=asan LANE_CFLAGS=-fsanitize=address,undefined \
+	    TESTS='$(patsubst $(OUT)/%,build/asan/%,$(filter-out $(LONG_TESTS) $(MATH_TESTS),$(TESTS)))'
 
 test-tsan:
-	IGNIS_SIM_SANITIZE=thread $(MAKE) test IGNIS_SIM=1 LANE=tsan LANE_CFLAGS=-fsanitize=thread
+	IGNIS_SIM_SANITIZE=thread $(MAKE) test IGNIS_SIM=1 LANE=tsan LANE_CFLAGS=-fsanitize=thread \
+	    TESTS='$(patsubst $(OUT)/%,build/tsan/%,$(filter-out $(LONG_TESTS) $(MATH_TESTS),$(TESTS)))'
 
 test-lazy:
-	IGNIS_SIM_STREAMS=lazy IGNIS_SIM_ORDER=random:7 $(MAKE) test IGNIS_SIM=1
+	IGNIS_SIM_STREAMS=lazy IGNIS_SIM_ORDER=random:7 $(MAKE) test IGNIS_SIM=1 TESTS='$(filter-out $(LONG_TESTS),$(TESTS))'
 
 test-streams:
-	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse $(MAKE) test IGNIS_SIM=1
+	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse $(MAKE) test IGNIS_SIM=1 TESTS='$(filter-out $(LONG_TESTS),$(TESTS))'
 
 test-sim: simulator
 	@$(MAKE) -C sim test
