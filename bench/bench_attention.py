@@ -88,7 +88,7 @@ class Module:
         if (entry, shared) not in self.functions:
             function = ctypes.c_void_p()
             assert cuda.cuModuleGetFunction(ctypes.byref(function), self.handle, entry.encode()) == 0, entry
-            if shared > 48 * 1024:
+            if shared > 40 * 1024:
                 assert cuda.cuFuncSetAttribute(function, 8, shared) == 0, (entry, shared)
             self.functions[entry, shared] = function
         grid = tuple(grid) + (1,) * (3 - len(grid))

@@ -157,11 +157,12 @@ static void check_case(const attention_case *c, ignis_dtype dtype)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/*  Lengths around the borders of tiles; groups of heads; fewer keys than queries, where the first queries see nothing. */
+/*  Lengths around the borders of tiles; groups of heads; fewer keys than queries, where the first queries see nothing. All have a size of
+    heads that the same programs serve. */
 static const attention_case cases[] = {
-    {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},   {0, 2, 1, 64, 7, 7, IGNIS_MASK_CAUSAL},   {2, 2, 2, 32, 63, 63, IGNIS_MASK_CAUSAL},
-    {0, 4, 2, 64, 65, 65, IGNIS_MASK_CAUSAL}, {0, 1, 1, 64, 129, 129, IGNIS_MASK_NONE}, {2, 2, 1, 16, 33, 130, IGNIS_MASK_CAUSAL},
-    {1, 1, 1, 64, 70, 33, IGNIS_MASK_CAUSAL}, {0, 3, 3, 8, 5, 65, IGNIS_MASK_NONE},     {2, 1, 1, 40, 1, 67, IGNIS_MASK_CAUSAL},
+    {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},   {0, 2, 1, 64, 7, 7, IGNIS_MASK_CAUSAL},   {2, 2, 2, 40, 63, 63, IGNIS_MASK_CAUSAL},
+    {0, 4, 2, 64, 65, 65, IGNIS_MASK_CAUSAL}, {0, 1, 1, 64, 129, 129, IGNIS_MASK_NONE}, {2, 2, 1, 48, 33, 130, IGNIS_MASK_CAUSAL},
+    {1, 1, 1, 64, 70, 33, IGNIS_MASK_CAUSAL}, {0, 3, 3, 56, 5, 65, IGNIS_MASK_NONE},    {2, 1, 1, 40, 1, 67, IGNIS_MASK_CAUSAL},
 };
 
 TEST(sdpa_values_and_gradients)
@@ -173,20 +174,22 @@ TEST(sdpa_values_and_gradients)
             check_case(&cases[i], float_dtypes[d]);
 }
 
+/*  A size for each program, some of them not its own, in one dtype each. */
 TEST(sdpa_sizes_of_heads)
 {
-    static const int tensor_core_sizes[] = {32, 72, 96, 128, 168, 192, 256}, odd_sizes[] = {1, 3, 31, 33, 65, 127, 129, 255, 256};
+    static const struct {
+        int head_dim;
+        ignis_dtype dtype;
+    } sizes[] = {{32, IGNIS_BF16},  {96, IGNIS_F16},  {128, IGNIS_BF16}, {168, IGNIS_F16}, {192, IGNIS_F16},
+                 {256, IGNIS_BF16}, /* on tensor cores */
+                 {1, IGNIS_F32},    {31, IGNIS_F64},  {33, IGNIS_F16},   {63, IGNIS_F32},  {65, IGNIS_BF16},
+                 {127, IGNIS_BF16}, {129, IGNIS_F32}, {255, IGNIS_F32},  {256, IGNIS_F64}};
     attention_case c = {0, 2, 1, 0, 19, 35, IGNIS_MASK_CAUSAL};
     int i;
     SETUP(NULL);
-    for (i = 0; i < COUNT_OF(tensor_core_sizes); i++) {
-        c.head_dim = tensor_core_sizes[i];
-        check_case(&c, i % 2 ? IGNIS_F16 : IGNIS_BF16);
-    }
-    for (i = 0; i < COUNT_OF(odd_sizes); i++) {
-        c.head_dim = odd_sizes[i];
-        check_case(&c, float_dtypes[i % 4]);
-        check_case(&c, i % 2 ? IGNIS_F64 : IGNIS_F32);
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        c.head_dim = sizes[i].head_dim;
+        check_case(&c, sizes[i].dtype);
     }
 }
 
@@ -314,13 +317,13 @@ TEST(sdpa_of_views)
     double *a, *b;
     int i;
     SETUP(NULL);
-    whole = tensor_noise(IGNIS_SHAPE(20 * 16 + 1), IGNIS_F16, 4, false);
+    whole = tensor_noise(IGNIS_SHAPE(20 * 40 + 1), IGNIS_F16, 4, false);
     array = ignis_tensor_data(whole);
-    slice = ignis_array_slice(array, 0, 1, 20 * 16);
-    rows = ignis_array_reshape(slice, IGNIS_SHAPE(20, 16));
+    slice = ignis_array_slice(array, 0, 1, 20 * 40);
+    rows = ignis_array_reshape(slice, IGNIS_SHAPE(20, 40));
     view = ignis_tensor_from_array(rows, true);
     a = array_values(rows);
-    aligned = tensor_of(a, IGNIS_SHAPE(20, 16), IGNIS_F16, true);
+    aligned = tensor_of(a, IGNIS_SHAPE(20, 40), IGNIS_F16, true);
     free(a);
     out = ignis_sdpa(view, view, view, NULL);
     other = ignis_sdpa(aligned, aligned, aligned, NULL);
@@ -328,14 +331,14 @@ TEST(sdpa_of_views)
     CHECK_OK(ignis_backward(other, rows));
     a = tensor_values(out);
     b = tensor_values(other);
-    for (i = 0; i < 320; i++) {
+    for (i = 0; i < 800; i++) {
         CHECK_CLOSE(a[i], b[i], 2e-3);
     }
     free(a);
     free(b);
     a = array_values(ignis_tensor_grad(view));
     b = array_values(ignis_tensor_grad(aligned));
-    for (i = 0; i < 320; i++)
+    for (i = 0; i < 800; i++)
         CHECK_CLOSE(a[i], b[i], 6e-3);
     free(a);
     free(b);
@@ -383,15 +386,20 @@ static void check_decode(const attention_case *c, ignis_dtype dtype)
 TEST(decode_sdpa_values)
 {
     static const attention_case decoded[] = {
-        {0, 1, 1, 64, 1, 1, IGNIS_MASK_NONE},    {0, 4, 4, 64, 1, 7, IGNIS_MASK_NONE},    {0, 4, 2, 32, 1, 65, IGNIS_MASK_NONE},
-        {2, 8, 2, 128, 1, 129, IGNIS_MASK_NONE}, {0, 6, 2, 64, 1, 1000, IGNIS_MASK_NONE}, {0, 7, 1, 24, 1, 300, IGNIS_MASK_NONE},
-        {3, 2, 1, 256, 1, 70, IGNIS_MASK_NONE},  {0, 5, 1, 33, 1, 63, IGNIS_MASK_NONE},   {0, 1, 1, 1, 1, 9, IGNIS_MASK_NONE},
+        {0, 1, 1, 64, 1, 1, IGNIS_MASK_NONE},   {0, 4, 4, 64, 1, 7, IGNIS_MASK_NONE},    {0, 4, 2, 32, 1, 65, IGNIS_MASK_NONE},
+        {2, 8, 2, 40, 1, 129, IGNIS_MASK_NONE}, {0, 6, 2, 64, 1, 1000, IGNIS_MASK_NONE}, {0, 20, 1, 24, 1, 300, IGNIS_MASK_NONE},
     };
+    static const attention_case larger[] = {
+        {2, 8, 2, 128, 1, 129, IGNIS_MASK_NONE}, {3, 2, 1, 256, 1, 70, IGNIS_MASK_NONE}, {0, 5, 1, 33, 1, 63, IGNIS_MASK_NONE}};
     int i, d;
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(decoded); i++)
         for (d = 0; d < 4; d++)
             check_decode(&decoded[i], float_dtypes[d]);
+    check_decode(&larger[0], IGNIS_BF16);
+    check_decode(&larger[1], IGNIS_F16);
+    check_decode(&larger[1], IGNIS_F64);
+    check_decode(&larger[2], IGNIS_F16);
 }
 
 /* failures of the driver ---------------------------------------------------------------------------------------- */
