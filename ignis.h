@@ -11147,8 +11147,8 @@ static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int6
     memset(&plan, 0, sizeof plan);
     plan.packed = packed;
     plan.warp = packed && n <= 32 * share;
-    plan.threads = plan.warp ? 256 : ignis__row_threads(n, share, 512);
-    plan.blocks = plan.warp ? (rows + 7) / 8 : rows;
+    plan.threads = plan.warp ? 128 : ignis__row_threads(n, share, 512);
+    plan.blocks = plan.warp ? (rows + 3) / 4 : rows;
     plan.blocks = plan.blocks < (int64_t)1 << 30 ? plan.blocks : (int64_t)1 << 30;
     if (packed && !plan.warp && arrays) {
         rounds = (n + plan.threads * share - 1) / (plan.threads * share);

@@ -2,7 +2,7 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                  783 lines   33447 bytes
+        ignis.cuh                  787 lines   33610 bytes
         activation.cu              104 lines    4167 bytes
         attention.cu               364 lines   15515 bytes
         attention.cuh              118 lines    5658 bytes
@@ -13,7 +13,7 @@
         elementwise.cu              42 lines    1913 bytes
         embedding.cu               294 lines   13079 bytes
         mma.cuh                    105 lines    4586 bytes
-        norm.cu                    380 lines   20022 bytes
+        norm.cu                    397 lines   20829 bytes
         optim.cu                   257 lines   11013 bytes
         pointwise.cu                62 lines    3101 bytes
         random.cu                  138 lines    6191 bytes
@@ -772,8 +772,12 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "        }",
     "    }",
     "",
-    "    /*  Whether there is such a round; the same for the whole team. */",
-    "    __device__ bool has(int round) const { return round == 0 || begin + round * packs * N * Team::size() < end; }",
+    "    /*  Whether there is such a round; the same for the whole team. A warp has its row in one: knowing that, the compiler leaves",
+    "        out the code for more, and needs a third fewer registers. */",
+    "    __device__ bool has(int round) const",
+    "    {",
+    "        return round == 0 || (Team::is_block && begin + round * packs * N * Team::size() < end);",
+    "    }",
     "",
     "    /*  The column of this thread's pack p, which exists if that is below end. */",
     "    __device__ int column(int round, int p) const { return begin + ((round * packs + p) * Team::size() + Team::thread()) * N; }",
@@ -2935,6 +2939,11 @@ static const char *const ignis__lines_norm_cu[] = {
     "#define BACKWARD_THREADS 256       /* the most that a block may have */",
     "#define BACKWARD_WARPS 4           /* in a block of backward_warp */",
     "",
+    "/*  Registers for so many blocks on a multiprocessor: a row waits for memory, then for its sums, and meanwhile others have to be at",
+    "    work. Wider types need more registers. */",
+    "#define FORWARD_WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)",
+    "#define FORWARD_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* of 512 threads, or 8 of 128 */",
+    "",
     "/* >>forward ----------------------------------------------------------------------------------------------------- */",
     "",
     "/*  The squares are summed around the mean that is known by then: one walk with sums of x and x^2 would cancel. */",
@@ -3015,12 +3024,12 @@ static const char *const ignis__lines_norm_cu[] = {
     "}",
     "",
     "#define FORWARD(name, rms)                                                                                                     \\",
-    "    extern \"C\" __global__ void __launch_bounds__(256, 3) ignis_##name##_warp(                                                  \\",
+    "    extern \"C\" __global__ void __launch_bounds__(128, FORWARD_WARP_BLOCKS) ignis_##name##_warp(                                \\",
     "        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)             \\",
     "    {                                                                                                                          \\",
     "        forward<rms, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                    \\",
     "    }                                                                                                                          \\",
-    "    extern \"C\" __global__ void __launch_bounds__(512, 1) ignis_##name##_block(                                                 \\",
+    "    extern \"C\" __global__ void __launch_bounds__(512, FORWARD_BLOCKS) ignis_##name##_block(                                    \\",
     "        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, int packed, \\",
     "        int kept)                                                                                                              \\",
     "    {                                                                                                                          \\",
@@ -3062,15 +3071,25 @@ static const char *const ignis__lines_norm_cu[] = {
     "    }",
     "}",
     "",
-    "/*  Rows of one round: x and dy are read once. Every thread adds up dw and db of its columns over all rows of its team. The warps",
+    "/*  Rows of one round: x and dy are read once, those of the next row while this one is at work, as sums over many rows take the registers",
+    "    of other blocks that could be. Every thread adds up dw and db of its columns over all rows of its team. The warps",
     "    of a block meet in the shared block_w and block_b. */",
     "template <bool rms, typename Team, int N>",
     "__device__ void backward(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,",
     "                         long long rows, long long n, Wide *block_w, Wide *block_b)",
     "{",
     "    const ignis_row<T, Team, N> row(w, n);",
-    "    ignis_batch<T, N> ws, xs, gs;",
+    "    ignis_batch<T, N> ws, xs, gs, next_xs, next_gs;",
     "    ignis_batch<Wide, N> dws, dbs;",
+    "    Wide next_mean = 0, next_rstd = 0;",
+    "    auto fetch = [&](long long r) {",
+    "        if (r >= rows)",
+    "            return;",
+    "        row.load(next_xs, x + r * n, 0);",
+    "        row.load(next_gs, dy + r * n, 0);",
+    "        next_mean = rms ? Wide(0) : means[r];",
+    "        next_rstd = rstds[r];",
+    "    };",
     "",
     "    row.load(ws, w, 0);",
     "    row.each(",
@@ -3081,11 +3100,13 @@ static const char *const ignis__lines_norm_cu[] = {
     "                dw[i] = db[i] = 0;",
     "        },",
     "        dws, dbs);",
+    "    fetch(Team::first());",
     "    for (long long r = Team::first(); r < rows; r += Team::count()) {",
-    "        row.load(xs, x + r * n, 0);",
-    "        row.load(gs, dy + r * n, 0);",
-    "        const Wide mean = rms ? Wide(0) : means[r], rstd = rstds[r];",
+    "        const Wide mean = next_mean, rstd = next_rstd;",
     "        Wide sum_g = 0, sum_gh = 0;",
+    "        xs = next_xs;",
+    "        gs = next_gs;",
+    "        fetch(r + Team::count());",
     "        row.each(",
     "            0,",
     "            [&](int, auto &x, auto &grad, auto &w, auto &dw, auto &db) {",
@@ -4220,7 +4241,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "#define PACK (16 / (int)sizeof(T)) /* elements */",
     "",
     "/* Registers for so many blocks on a multiprocessor; wider types need more. */",
-    "#define WARP_BLOCKS (sizeof(T) == 2 ? 3 : 2)",
+    "#define WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)",
     "#define VOCABULARY_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* for rows that need all threads */",
     "",
     "/* >>sums -------------------------------------------------------------------------------------------------------- */",
@@ -4343,7 +4364,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "    }",
     "}",
     "",
-    "extern \"C\" __global__ void __launch_bounds__(256, WARP_BLOCKS) ignis_softmax_warp(T *y, const T *x, long long rows, long long n)",
+    "extern \"C\" __global__ void __launch_bounds__(128, WARP_BLOCKS) ignis_softmax_warp(T *y, const T *x, long long rows, long long n)",
     "{",
     "    forward<ignis_warp_team, PACK>(y, x, rows, n, 0);",
     "}",
@@ -4356,7 +4377,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "        forward<ignis_block_team, 1>(y, x, rows, n, 0);",
     "}",
     "",
-    "extern \"C\" __global__ void __launch_bounds__(256, 2) ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)",
+    "extern \"C\" __global__ void __launch_bounds__(128, 4) ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)",
     "{",
     "    backward<ignis_warp_team, PACK>(dx, dy, y, rows, n, 0);",
     "}",
@@ -4492,7 +4513,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "    }",
     "}",
     "",
-    "extern \"C\" __global__ void __launch_bounds__(256, WARP_BLOCKS)",
+    "extern \"C\" __global__ void __launch_bounds__(128, WARP_BLOCKS)",
     "    ignis_cross_entropy_warp(Wide *losses, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,",
     "                             long long rows, long long n, long long stride, long long ignore_index, const Wide *scale)",
     "{",
@@ -4562,7 +4583,7 @@ static const char *const ignis__lines_softmax_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0x24728a73f71a5e45ULL, ignis__lines_ignis_cuh, 783},
+    {"ignis.cuh", 0xb048f422ecc94b3aULL, ignis__lines_ignis_cuh, 787},
     {"activation.cu", 0xd9b9a4c3d0295b0fULL, ignis__lines_activation_cu, 104},
     {"attention.cu", 0x9aa88b7858573cc7ULL, ignis__lines_attention_cu, 364},
     {"attention.cuh", 0x06b0cb58ef6f4d48ULL, ignis__lines_attention_cuh, 118},
@@ -4573,14 +4594,14 @@ static const ignis__source ignis__sources[] = {
     {"elementwise.cu", 0x95bfd735d9e6f82cULL, ignis__lines_elementwise_cu, 42},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"mma.cuh", 0xf0c44793c9e4a4faULL, ignis__lines_mma_cuh, 105},
-    {"norm.cu", 0xfb05d96c70e73ec9ULL, ignis__lines_norm_cu, 380},
+    {"norm.cu", 0x8dd718e59281354fULL, ignis__lines_norm_cu, 397},
     {"optim.cu", 0xb917285c39d959e0ULL, ignis__lines_optim_cu, 257},
     {"pointwise.cu", 0x4f7e41ac196811afULL, ignis__lines_pointwise_cu, 62},
     {"random.cu", 0x1f5cbdefa57b9133ULL, ignis__lines_random_cu, 138},
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x0e1c70070d98e765ULL, ignis__lines_rope_cu, 102},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x7b263081079b30cbULL, ignis__lines_softmax_cu, 358},
+    {"softmax.cu", 0x12f6085a75ee2242ULL, ignis__lines_softmax_cu, 358},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -265,7 +265,8 @@ static model *model_make(const settings *s)
 {
     model *m = (model *)allocate(1, sizeof *m);
     int64_t width = s->width;
-    double deviation = 0.5 / sqrt((double)width), into_sum = deviation / sqrt(2.0 * (double)s->layers); /* 2 * layers of these are summed up */
+    double deviation = 0.5 / sqrt((double)width),
+           into_sum = deviation / sqrt(2.0 * (double)s->layers); /* 2 * layers of these are summed up */
     int i;
     m->width = width, m->heads = s->heads, m->context = s->context, m->layers = (int)s->layers;
     ignis_seed((uint64_t)s->seed);

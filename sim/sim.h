@@ -36,12 +36,12 @@ enum {
 
 /* One kernel of a loaded module. The driver copies the arguments at launch time from these sizes. */
 typedef struct sim_kernel {
-    const char *name;           /* lowered name, the one cuModuleGetFunction is asked for */
+    const char *name; /* lowered name, the one cuModuleGetFunction is asked for */
     int param_count;
-    const size_t *param_sizes;  /* bytes of each parameter */
-    const size_t *param_offsets;/* offsets in the packed parameter buffer, as the CUDA ABI lays them out */
-    int max_threads;            /* from __launch_bounds__, else 1024 */
-    size_t static_shared;       /* bytes of static __shared__ memory, 0 where it is not known */
+    const size_t *param_sizes;   /* bytes of each parameter */
+    const size_t *param_offsets; /* offsets in the packed parameter buffer, as the CUDA ABI lays them out */
+    int max_threads;             /* from __launch_bounds__, else 1024 */
+    size_t static_shared;        /* bytes of static __shared__ memory, 0 where it is not known */
 } sim_kernel;
 
 typedef struct sim_module sim_module;
@@ -49,15 +49,15 @@ typedef struct sim_module sim_module;
 /* Load an image. Every load has its own copy of __device__ variables. Returns a result code. */
 int sim_module_load(const void *image, sim_module **out);
 void sim_module_unload(sim_module *module);
-const sim_kernel *sim_module_kernel(sim_module *module, const char *name);          /* NULL: not found */
+const sim_kernel *sim_module_kernel(sim_module *module, const char *name); /* NULL: not found */
 int sim_module_global(sim_module *module, const char *name, void **ptr, size_t *bytes);
 
 /* What one launch may run on; the driver fills it from the simulated device. */
 typedef struct sim_launch {
     unsigned grid[3], block[3];
-    size_t dynamic_shared;      /* bytes */
-    int warp_size;              /* 32 */
-    int device;                 /* for messages only */
+    size_t dynamic_shared; /* bytes */
+    int warp_size;         /* 32 */
+    int device;            /* for messages only */
 } sim_launch;
 
 /* Run one kernel to its end on the calling thread (blocks may be spread over the executor's own threads).

@@ -248,7 +248,8 @@ static inline ignis_tensor user_mul(ignis_tensor a, ignis_tensor b)
 static inline ignis_status user_scale_backward(const ignis_backward_args *args)
 {
     ignis_array grad = array_like(args->grad_output);
-    return user_give(args, 0, grad, grad.id ? ignis_array_scale(grad, args->grad_output, *(const double *)args->params) : IGNIS_ERROR_MEMORY);
+    return user_give(args, 0, grad,
+                     grad.id ? ignis_array_scale(grad, args->grad_output, *(const double *)args->params) : IGNIS_ERROR_MEMORY);
 }
 
 static inline ignis_tensor user_scale(ignis_tensor a, double factor)

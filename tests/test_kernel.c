@@ -729,7 +729,7 @@ static int fault_main(void)
     CHECK_MESSAGE_HAS("CUDA_ERROR_ILLEGAL_ADDRESS");
     CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
     CHECK_INT(info_of(array).shape.dim[0], 4); /* what needs no device goes on */
-    CHECK_OK(ignis_kernel_free(kernel)); /* handles can still be given back */
+    CHECK_OK(ignis_kernel_free(kernel));       /* handles can still be given back */
     CHECK_OK(ignis_array_free(array));
     (void)ignis_shutdown(); /* may report what the driver says of the device */
     ignis_status_clear();

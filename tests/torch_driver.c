@@ -307,7 +307,7 @@ static ignis_tensor llama_loss(job *j)
     h = ignis_sdpa(q, k, v, &attention);
     x = ignis_add(x, ignis_linear(h, next(j, &at), none));
     h = ignis_rms_norm(x, next(j, &at), 1e-5);
-    w = next(j, &at), q = ignis_linear(h, w, none);                               /* gate */
+    w = next(j, &at), q = ignis_linear(h, w, none);                           /* gate */
     w = next(j, &at), h = ignis_mul(ignis_silu(q), ignis_linear(h, w, none)); /* up */
     x = ignis_add(x, ignis_linear(h, next(j, &at), none));
     x = ignis_rms_norm(x, next(j, &at), 1e-5);
