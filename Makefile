@@ -78,7 +78,9 @@ RUN += $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 
 run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN))
 	@for example in $(RUN); do \
-	    echo "== $$example, on the $(DEVICE)"; $(OUT)/$$example || exit 1; done
+	    echo "== $$example, on the $(DEVICE)"; \
+	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
+	    $(OUT)/$$example "$$@" || exit 1; done
 
 test: $(SIMULATOR) $(TESTS)
 	@echo "tests run on the $(DEVICE)"
@@ -133,7 +135,7 @@ COMPUTE_SANITIZER := $(firstword $(shell command -v compute-sanitizer) $(wildcar
 MEMCHECK := --tool memcheck --leak-check full --report-api-errors no --target-processes application-only --error-exitcode 1
 
 test-memcheck:
-	IGNIS_MEMORY_BYPASS=1 TIME_LIMIT=1200 WRAPPER="$(COMPUTE_SANITIZER) $(MEMCHECK)" $(MAKE) test TESTS='$(filter-out %/test_faults,$(TESTS))'
+	IGNIS_MEMORY_BYPASS=1 TIME_LIMIT=1200 WRAPPER="$(COMPUTE_SANITIZER) $(MEMCHECK)" $(MAKE) test TESTS='$(filter-out %/test_faults $(LONG_TESTS),$(TESTS))'
 
 check-compile: ignis_kernels.h
 	@bash tests/compile/run.sh

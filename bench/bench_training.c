@@ -121,7 +121,9 @@ static ignis_tensor parameter(ignis_shape shape, ignis_dtype dtype, double devia
     memset(&desc, 0, sizeof desc);
     desc.dtype = dtype;
     desc.requires_grad = requires_grad;
-    tensor = deviation == 0 ? ignis_tensor_zeros(shape, &desc) : deviation == 1 ? ignis_tensor_randn(shape, &desc) : ignis_tensor_ones(shape, &desc);
+    tensor = deviation == 0   ? ignis_tensor_zeros(shape, &desc)
+             : deviation == 1 ? ignis_tensor_randn(shape, &desc)
+                              : ignis_tensor_ones(shape, &desc);
     if (deviation != 0 && deviation != 1 && deviation > 0) {
         ignis_tensor_release(tensor);
         tensor = ignis_tensor_randn(shape, &desc);
@@ -302,7 +304,10 @@ static void bench_mlp(void)
 
 /* --- operations that memory bounds --------------------------------------------------------------------------------------------- */
 
-static ignis_tensor run_layer_norm(const operation *op, const ignis_tensor *in) { return (void)op, ignis_layer_norm(in[0], in[1], in[2], 1e-5); }
+static ignis_tensor run_layer_norm(const operation *op, const ignis_tensor *in)
+{
+    return (void)op, ignis_layer_norm(in[0], in[1], in[2], 1e-5);
+}
 static ignis_tensor run_rms_norm(const operation *op, const ignis_tensor *in) { return (void)op, ignis_rms_norm(in[0], in[1], 1e-5); }
 static ignis_tensor run_softmax(const operation *op, const ignis_tensor *in) { return (void)op, ignis_softmax(in[0]); }
 static ignis_tensor run_gelu(const operation *op, const ignis_tensor *in) { return (void)op, ignis_gelu(in[0]); }
@@ -436,7 +441,8 @@ static void bench_attention(void)
         for (causal = 1; causal >= 0; causal--) {
             for (s = 0; s < COUNT_OF(lengths); s++) {
                 int64_t length = simulated ? 16 : lengths[s], sequences = simulated ? 1 : 16384 / length, heads = simulated ? 1 : 2048 / d;
-                double flops = 4.0 * (double)length * (double)length * (double)d * (double)(heads * sequences) * (causal ? 0.5 : 1), forward, both;
+                double flops = 4.0 * (double)length * (double)length * (double)d * (double)(heads * sequences) * (causal ? 0.5 : 1),
+                       forward, both;
                 ignis_tensor gradient = parameter(IGNIS_SHAPE(sequences, length, heads * d), IGNIS_BF16, 1, false);
                 operation op;
                 char name[64];
@@ -452,7 +458,8 @@ static void bench_attention(void)
                 both = seconds(step_both, &op, true);
                 snprintf(name, sizeof name, "sdpa D%lld %s S%lld forward", (long long)d, causal ? "causal" : "full", (long long)lengths[s]);
                 row(name, flops / forward / 1e12, "TFLOP/s", 0);
-                snprintf(name, sizeof name, "sdpa D%lld %s S%lld backward", (long long)d, causal ? "causal" : "full", (long long)lengths[s]);
+                snprintf(name, sizeof name, "sdpa D%lld %s S%lld backward", (long long)d, causal ? "causal" : "full",
+                         (long long)lengths[s]);
                 row(name, 2.5 * flops / (both - forward) / 1e12, "TFLOP/s", 0);
                 release(&op);
                 REQUIRE(ignis_tensor_release(gradient));
@@ -608,8 +615,8 @@ int main(int argc, char **argv)
     }
     REQUIRE(ignis_tensor_release(sink_leaf));
     REQUIRE(ignis_shutdown());
-    printf("\n%s, compute capability %d.%d, driver %d.%d\n", device.name, device.compute_major, device.compute_minor, device.driver_version / 1000,
-           device.driver_version % 1000 / 10);
+    printf("\n%s, compute capability %d.%d, driver %d.%d\n", device.name, device.compute_major, device.compute_minor,
+           device.driver_version / 1000, device.driver_version % 1000 / 10);
     if (simulated)
         printf("THIS IS THE SIMULATOR: the sizes are tiny, and the figures mean nothing.\n");
     print_rows();

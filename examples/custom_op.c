@@ -219,5 +219,5 @@ int main(void)
     ignis_tensor_release(target_discs);
     ignis_kernel_free(for_floats.forward), ignis_kernel_free(for_floats.backward);
     ignis_kernel_free(for_doubles.forward), ignis_kernel_free(for_doubles.backward);
-    return ignis_shutdown();
+    return ignis_shutdown() != IGNIS_OK;
 }

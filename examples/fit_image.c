@@ -284,5 +284,5 @@ int main(int argc, char **argv)
         ignis_tensor_release(net.bias[i]);
     }
     free(frequencies), free(features), free(pixels);
-    return ignis_shutdown();
+    return ignis_shutdown() != IGNIS_OK;
 }

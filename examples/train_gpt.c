@@ -7,10 +7,10 @@
 
         cc -I. examples/train_gpt.c -o train_gpt -lm -ldl -lpthread && ./train_gpt
 
-    The text is ignis.h, or the file that you name: ./train_gpt book.txt. The program shows its progress, and from time to time what it would
-    write itself; in the end it draws the loss as a picture, loss.svg. The model goes to gpt.safetensors, also on Ctrl-C;
-    ./train_gpt --resume gpt.safetensors goes on from there as if nothing had happened, to the last bit. ./train_gpt --help
-    lists what can be changed. The sizes fit a GPU; on Ignis' simulator, which has none, they are tiny.
+    The text is ignis.h, or the file that you name: ./train_gpt book.txt. The program shows its progress, and from time to time what
+    it would write itself; in the end it draws the loss as a picture, loss.svg. The model goes to gpt.safetensors, also on Ctrl-C;
+    ./train_gpt --resume gpt.safetensors goes on from there as if nothing had happened, to the last bit. ./train_gpt --help lists
+    what can be changed. The sizes fit a GPU; on Ignis' simulator, which has none, they are tiny.
 
     How it is written:
         Tensors that are made between ignis_scope_begin and ignis_scope_end are gone afterwards, so a step leaves nothing behind.
@@ -83,7 +83,9 @@ static uint64_t random_at(uint64_t seed, uint64_t step, uint64_t index)
 /* --- settings ---------------------------------------------------------------------------------------------------- */
 
 typedef struct settings {
-    int64_t steps, layers, width, heads, context, batch, bf16, seed;
+    int64_t steps, layers, width, heads, context, batch;
+    int64_t bf16; /* 0: the parameters are f32 */
+    int64_t seed;
     int64_t done; /* steps, when it was saved */
     double lr;
     int64_t graph, sample;
@@ -101,9 +103,14 @@ static const char help[] = "train_gpt [text file] [--option value ...]\n"
 
 static settings settings_default(int is_simulator)
 {
-    settings small = {160, 2, 64, 4, 64, 8, 0, 1, 0, 4e-3, 0, 160, NULL, "gpt.safetensors", NULL, "loss.svg"};
-    settings large = {2000, 6, 384, 6, 256, 64, 1, 1, 0, 1e-3, 1, 400, NULL, "gpt.safetensors", NULL, "loss.svg"};
-    return is_simulator ? small : large;
+    settings small = {.steps = 400, .layers = 2, .width = 64, .heads = 4, .context = 64, .batch = 4, .lr = 6e-3, .sample = 120};
+    settings large = {.steps = 1000, .layers = 6, .width = 384, .heads = 6, .context = 256, .batch = 64, .lr = 1e-3, .sample = 400};
+    settings s = is_simulator ? small : large;
+    s.bf16 = s.graph = !is_simulator;
+    s.seed = 1;
+    s.save = "gpt.safetensors";
+    s.out = "loss.svg";
+    return s;
 }
 
 /*  What a resumed run must agree on with the one before; these go into the file of the model. */
@@ -447,28 +454,26 @@ static int choose(const run *r, const float *scores, double temperature, uint64_
     return last;
 }
 
-/*  Lets the model write, byte by byte, after the first line end of the text. It looks at a window of the last bytes; what is right of them in
-    the window does not matter, as attention only looks back. */
+/*  Lets the model write, byte by byte, beginning with a new line. It sees a window with the last bytes; what stands in the window
+    behind them does not matter, as attention only looks back. */
 static void sample_print(run *r)
 {
+    static const char line[] = "------------------------------------------------------------";
     int64_t context = r->set.context, length = 1, i;
     int32_t *window = (int32_t *)allocate((size_t)context, sizeof *window);
     float scores[BYTES];
     ignis_tensor_desc ids = {.dtype = IGNIS_I32};
-    printf("\n---- what it writes after %lld steps ", (long long)r->step);
-    for (i = 0; i < 60; i++)
-        putchar('-');
-    printf("\n");
+    printf("\n---- what it writes after %lld steps %s\n", (long long)r->step, line);
     window[0] = '\n';
     ignis_no_grad_begin();
     for (i = 0; i < r->set.sample && ignis_status_last() == IGNIS_OK && !interrupted; i++) {
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor logits = model_apply(r->model, ignis_tensor_from_host(window, IGNIS_SHAPE(1, context), &ids));
-        ignis_array row = ignis_array_reshape(ignis_tensor_data(logits), IGNIS_SHAPE(context, BYTES)),
-                    last = ignis_array_slice(row, 0, length - 1, 1);
-        ignis_array_to_host(last, scores, IGNIS_F32, BYTES);
-        ignis_array_free(last);
-        ignis_array_free(row);
+        ignis_array rows = ignis_array_reshape(ignis_tensor_data(logits), IGNIS_SHAPE(context, BYTES));
+        ignis_array last_row = ignis_array_slice(rows, 0, length - 1, 1);
+        ignis_array_to_host(last_row, scores, IGNIS_F32, BYTES);
+        ignis_array_free(last_row);
+        ignis_array_free(rows);
         ignis_scope_end(scope);
         int next = choose(r, scores, 0.8, random_at((uint64_t)r->set.seed, (uint64_t)r->step, 1000000 + (uint64_t)i));
         if (length == context)
@@ -479,10 +484,7 @@ static void sample_print(run *r)
     }
     ignis_no_grad_end();
     check();
-    printf("\n");
-    for (i = 0; i < 92; i++)
-        putchar('-');
-    printf("\n\n");
+    printf("\n%s\n\n", line);
     free(window);
 }
 
@@ -519,11 +521,18 @@ typedef struct axes {
 static double x_of(const axes *a, double step) { return 60 + 820 * step / a->steps; }
 static double y_of(const axes *a, double loss) { return 440 - 400 * (loss - a->lowest) / (a->highest - a->lowest); }
 
+/*  The step from mark to mark on an axis: 1, 2 or 5 times a power of ten, for 6 to 12 marks or so. */
+static double unit_of(double range)
+{
+    double unit = pow(10, floor(log10(range / 12)));
+    return range <= 12 * 2 * unit ? 2 * unit : range <= 12 * 5 * unit ? 5 * unit : 10 * unit;
+}
+
 /*  The loss of each step, its mean over 20 steps, and the loss on held-out text, as an SVG picture with axes. */
 static void picture_write(const run *r)
 {
-    double highest = 0, lowest = 1e9, unit = 0.1;
-    int64_t steps = r->step, mark = 1, i;
+    double highest = r->host_losses[0], lowest = highest, unit, mark, at;
+    int64_t steps = r->step, i;
     FILE *file = fopen(r->set.out, "w");
     if (!file)
         give_up("cannot write ", r->set.out);
@@ -531,25 +540,20 @@ static void picture_write(const run *r)
         highest = fmax(highest, r->host_losses[i]);
         lowest = fmin(lowest, r->host_losses[i]);
     }
-    while (highest - lowest > 12 * unit) /* lines at 0.1, 0.5, 1, 5, ... */
-        unit *= unit * 4 < pow(10, ceil(log10(unit))) ? 5 : 2;
-    while (steps > 12 * mark)
-        mark *= 5;
-    axes a = {steps > 0 ? (double)steps : 1, unit * floor(lowest / unit), unit * ceil(highest / unit)};
+    unit = unit_of(highest - lowest + 0.1), mark = fmax(1, unit_of((double)steps));
+    axes a = {(double)steps, unit * floor(lowest / unit), unit * ceil(highest / unit)};
 
     fprintf(file, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 900 490' font-family='sans-serif' font-size='13'>\n"
                   "<rect width='900' height='490' fill='white'/>\n"
                   "<text x='60' y='24'>loss in nats per byte: <tspan fill='#0b5394'>training</tspan>, <tspan fill='#cc4125'>held-out "
                   "text</tspan></text>\n"
                   "<text x='880' y='482' text-anchor='end'>step</text>\n");
-    for (i = 0; a.lowest + unit * (double)i < a.highest + unit / 2; i++) {
-        double loss = a.lowest + unit * (double)i;
-        fprintf(file, "<path d='M60 %.1fH880' stroke='#dddddd'/><text x='52' y='%.1f' text-anchor='end'>%.1f</text>\n", y_of(&a, loss),
-                y_of(&a, loss) + 4, loss);
-    }
-    for (i = 0; i <= steps; i += mark)
-        fprintf(file, "<path d='M%.1f 440v6' stroke='black'/><text x='%.1f' y='462' text-anchor='middle'>%lld</text>\n",
-                x_of(&a, (double)i), x_of(&a, (double)i), (long long)i);
+    for (at = a.lowest; at < a.highest + unit / 2; at += unit)
+        fprintf(file, "<path d='M60 %.1fH880' stroke='#dddddd'/><text x='52' y='%.1f' text-anchor='end'>%.1f</text>\n", y_of(&a, at),
+                y_of(&a, at) + 4, at);
+    for (at = 0; at <= a.steps; at += mark)
+        fprintf(file, "<path d='M%.1f 440v6' stroke='black'/><text x='%.1f' y='462' text-anchor='middle'>%.0f</text>\n", x_of(&a, at),
+                x_of(&a, at), at);
     fprintf(file, "<path d='M60 40V440H880' fill='none' stroke='black'/>\n<polyline fill='none' stroke='#9fc5e8' points='");
     for (i = 0; i < steps; i++)
         fprintf(file, "%.1f,%.1f ", x_of(&a, (double)i), y_of(&a, r->host_losses[i]));
@@ -702,6 +706,7 @@ static void run_end(run *r)
     free(r->validation);
 }
 
+/*  look_every: so many steps go by before the program waits for the device to see what the loss is. */
 static void train(run *r, int64_t look_every)
 {
     int64_t steps = r->set.steps, validate_every = steps < 20 ? 1 : steps / 20, sample_every = steps < 4 ? 1 : steps / 4;
@@ -767,14 +772,15 @@ int main(int argc, char **argv)
 
     train(&r, is_simulator ? 1 : 10);
 
-    picture_write(&r);
     run_save(&r);
     printf("\n");
     if (interrupted)
         printf("Interrupted after step %lld; this goes on: train_gpt %s --resume %s\n", (long long)r.step, r.set.text, r.set.save);
-    if (r.step > 0)
+    if (r.step > 0) {
+        picture_write(&r);
         printf("The loss fell from %.3f to %.3f, on held-out text from %.3f to %.3f. The picture is %s, the model is %s.\n",
                r.host_losses[0], mean_loss(&r, r.step - 20, r.step), r.validation[0], r.validation[r.step], r.set.out, r.set.save);
+    }
     run_end(&r);
-    return ignis_shutdown();
+    return ignis_shutdown() != IGNIS_OK;
 }

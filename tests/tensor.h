@@ -100,7 +100,8 @@ static inline double *tensor_values(ignis_tensor tensor) { return array_values(i
 /*  Element i of an array, and of a tensor's gradient. */
 static inline double array_at(ignis_array array, int64_t i)
 {
-    double *values = array_values(array), value = values[i];
+    double *values = array_values(array),
+           value = array.id && i < ignis_array_numel(array) ? values[i] : -12345; /* there is no such element */
     free(values);
     return value;
 }

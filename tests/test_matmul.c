@@ -31,7 +31,8 @@ static double epsilon_of(ignis_dtype dtype)
     return dtype == IGNIS_F64 ? ldexp(1, -53) : dtype == IGNIS_F32 ? ldexp(1, -24) : dtype == IGNIS_F16 ? ldexp(1, -11) : ldexp(1, -8);
 }
 
-/*  got [a.rows, b.columns] is a b + bias: each sum may be off by its own rounding, and by one rounding of the result. */
+/*  got [a.rows, b.columns] is a b + bias: each sum may be off by its own rounding, and by one rounding of the result. cuBLASLt has kernels
+    that round the product to 16 bits before they add the bias, which is a rounding more. */
 static bool check_product(const char *what, ignis_dtype dtype, const double *got, matrix a, matrix b, const double *bias)
 {
     double sums = dtype == IGNIS_F64 ? ldexp(1, -53) : ldexp(1, -24), tiny = dtype == IGNIS_F16 ? ldexp(1, -24) : 1e-37;
@@ -44,7 +45,8 @@ static bool check_product(const char *what, ignis_dtype dtype, const double *got
                 sum += term, size += fabs(term);
             }
             error = fabs(got[i * b.columns + j] - sum);
-            if (!(error <= epsilon_of(dtype) * fabs(sum) * 1.01 + sums * size * (double)(a.columns + 2) + tiny)) {
+            if (!(error <= epsilon_of(dtype) * (fabs(sum) + (bias ? fabs(sum - bias[j]) : 0)) * 1.01 +
+                               sums * size * (double)(a.columns + 2) + tiny)) {
                 char text[512];
                 snprintf(text, sizeof text, "%s: %s [%lld, %lld] x [%lld, %lld], element [%lld, %lld] is %.9g, expected %.9g", what,
                          dtype_names[dtype], (long long)a.rows, (long long)a.columns, (long long)b.rows, (long long)b.columns, (long long)i,

@@ -1093,7 +1093,7 @@ TEST(threads_train_side_by_side)
 
 /* --- backward functions that fail -------------------------------------------------------------------------------- */
 
-static enum { QUIET, LOUD, WRONG_SHAPE, WRONG_DTYPE, FREED_ARRAY, WRONG_DEVICE, NO_ARRAY_AT_ALL, HALF } failure;
+static enum failure { QUIET, LOUD, WRONG_SHAPE, WRONG_DTYPE, FREED_ARRAY, WRONG_DEVICE, NO_ARRAY_AT_ALL, HALF } failure;
 
 static ignis_status failing_backward(const ignis_backward_args *args)
 {
@@ -1121,21 +1121,14 @@ static ignis_status failing_backward(const ignis_backward_args *args)
     return failure == HALF ? IGNIS_ERROR_IO : IGNIS_OK;
 }
 
-static void check_failing(int how, ignis_status status, ignis_diagnostic diagnostic, const char *part)
+static void check_failing(enum failure how, ignis_status status, ignis_diagnostic diagnostic, const char *part)
 {
     ignis_tensor x, w, a, y;
     ignis_array g;
     ignis_rule rule = rule_of("failing", failing_backward);
     ignis_scope scope;
     int64_t before;
-    failure = how == QUIET          ? QUIET
-              : how == LOUD         ? LOUD
-              : how == WRONG_SHAPE  ? WRONG_SHAPE
-              : how == WRONG_DTYPE  ? WRONG_DTYPE
-              : how == FREED_ARRAY  ? FREED_ARRAY
-              : how == WRONG_DEVICE ? WRONG_DEVICE
-              : how == HALF         ? HALF
-                                    : NO_ARRAY_AT_ALL;
+    failure = how;
     x = vector3(1, 2, 3, true);
     w = vector3(1, 2, 3, true);
     CHECK_OK(ignis_zero_grad(w));

@@ -586,8 +586,9 @@ def limit_of(case, own):
 def build_driver():
     driver = os.path.join(ROOT, "build", "torch_driver")
     os.makedirs(os.path.dirname(driver), exist_ok=True)
-    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-I" + os.environ.get("IGNIS_INCLUDE", ROOT), os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_driver.c"),
-                    "-o", driver, "-lm", "-ldl", "-lpthread"], check=True)
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_driver.c")
+    include = os.environ.get("IGNIS_INCLUDE", ROOT)
+    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-I" + include, source, "-o", driver, "-lm", "-ldl", "-lpthread"], check=True)
     return driver
 
 
