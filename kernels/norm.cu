@@ -29,6 +29,11 @@ typedef ignis_wide<T> Wide;
 #define BACKWARD_THREADS 256       /* the most that a block may have */
 #define BACKWARD_WARPS 4           /* in a block of backward_warp */
 
+/*  Registers for so many blocks on a multiprocessor: a row waits for memory, then for its sums, and meanwhile others have to be at
+    work. Wider types need more registers. */
+#define FORWARD_WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
+#define FORWARD_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* of 512 threads, or 8 of 128 */
+
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
 /*  The squares are summed around the mean that is known by then: one walk with sums of x and x^2 would cancel. */
@@ -109,12 +114,12 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
 }
 
 #define FORWARD(name, rms)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(256, 3) ignis_##name##_warp(                                                  \
+    extern "C" __global__ void __launch_bounds__(128, FORWARD_WARP_BLOCKS) ignis_##name##_warp(                                \
         T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)             \
     {                                                                                                                          \
         forward<rms, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                    \
     }                                                                                                                          \
-    extern "C" __global__ void __launch_bounds__(512, 1) ignis_##name##_block(                                                 \
+    extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS) ignis_##name##_block(                                    \
         T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, int packed, \
         int kept)                                                                                                              \
     {                                                                                                                          \
@@ -156,15 +161,25 @@ template <typename Team> __device__ inline void reduce_two(Wide &a, Wide &b)
     }
 }
 
-/*  Rows of one round: x and dy are read once. Every thread adds up dw and db of its columns over all rows of its team. The warps
+/*  Rows of one round: x and dy are read once, those of the next row while this one is at work, as sums over many rows take the registers
+    of other blocks that could be. Every thread adds up dw and db of its columns over all rows of its team. The warps
     of a block meet in the shared block_w and block_b. */
 template <bool rms, typename Team, int N>
 __device__ void backward(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
                          long long rows, long long n, Wide *block_w, Wide *block_b)
 {
     const ignis_row<T, Team, N> row(w, n);
-    ignis_batch<T, N> ws, xs, gs;
+    ignis_batch<T, N> ws, xs, gs, next_xs, next_gs;
     ignis_batch<Wide, N> dws, dbs;
+    Wide next_mean = 0, next_rstd = 0;
+    auto fetch = [&](long long r) {
+        if (r >= rows)
+            return;
+        row.load(next_xs, x + r * n, 0);
+        row.load(next_gs, dy + r * n, 0);
+        next_mean = rms ? Wide(0) : means[r];
+        next_rstd = rstds[r];
+    };
 
     row.load(ws, w, 0);
     row.each(
@@ -175,11 +190,13 @@ __device__ void backward(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, c
                 dw[i] = db[i] = 0;
         },
         dws, dbs);
+    fetch(Team::first());
     for (long long r = Team::first(); r < rows; r += Team::count()) {
-        row.load(xs, x + r * n, 0);
-        row.load(gs, dy + r * n, 0);
-        const Wide mean = rms ? Wide(0) : means[r], rstd = rstds[r];
+        const Wide mean = next_mean, rstd = next_rstd;
         Wide sum_g = 0, sum_gh = 0;
+        xs = next_xs;
+        gs = next_gs;
+        fetch(r + Team::count());
         row.each(
             0,
             [&](int, auto &x, auto &grad, auto &w, auto &dw, auto &db) {

@@ -20,7 +20,7 @@ typedef ignis_wide<T> Wide;
 #define PACK (16 / (int)sizeof(T)) /* elements */
 
 /* Registers for so many blocks on a multiprocessor; wider types need more. */
-#define WARP_BLOCKS (sizeof(T) == 2 ? 3 : 2)
+#define WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
 #define VOCABULARY_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* for rows that need all threads */
 
 /* >>sums -------------------------------------------------------------------------------------------------------- */
@@ -143,7 +143,7 @@ template <typename Team, int N> __device__ void backward(T *dx, const T *dy, con
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, WARP_BLOCKS) ignis_softmax_warp(T *y, const T *x, long long rows, long long n)
+extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS) ignis_softmax_warp(T *y, const T *x, long long rows, long long n)
 {
     forward<ignis_warp_team, PACK>(y, x, rows, n, 0);
 }
@@ -156,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) ignis_softmax_block(T *y, c
         forward<ignis_block_team, 1>(y, x, rows, n, 0);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)
+extern "C" __global__ void __launch_bounds__(128, 4) ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)
 {
     backward<ignis_warp_team, PACK>(dx, dy, y, rows, n, 0);
 }
@@ -292,7 +292,7 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, WARP_BLOCKS)
+extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     ignis_cross_entropy_warp(Wide *losses, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                              long long rows, long long n, long long stride, long long ignore_index, const Wide *scale)
 {
