@@ -10,7 +10,7 @@
         reductions   ignis_warp_sum, ignis_warp_max, ignis_block_sum, ignis_block_max
         random       ignis_philox
         map          ignis_map, ignis_spread, ignis_random_words
-        rows         ignis_row, ignis_warp_team, ignis_block_team, ignis_exp, ignis_index
+        rows         ignis_row, ignis_warp_team, ignis_block_team, ignis_one_round_team, ignis_exp, ignis_index
 */
 #ifndef IGNIS_CUH
 #define IGNIS_CUH
@@ -661,7 +661,7 @@ template <typename Op, typename D, typename... S> __device__ inline void ignis_m
         for (long long r = Team::first(); r < rows; r += Team::count())
     Blocks have one dimension. reduce gives every thread of the team the same, in a fixed order. */
 struct ignis_warp_team {
-    static constexpr bool is_block = false;
+    static constexpr bool is_block = false, one_round = true;
     static __device__ int size() { return 32; }
     static __device__ int thread() { return threadIdx.x % 32; }
     static __device__ long long first() { return (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; }
@@ -670,12 +670,18 @@ struct ignis_warp_team {
 };
 
 struct ignis_block_team {
-    static constexpr bool is_block = true;
+    static constexpr bool is_block = true, one_round = false;
     static __device__ int size() { return blockDim.x; }
     static __device__ int thread() { return threadIdx.x; }
     static __device__ long long first() { return blockIdx.x; }
     static __device__ long long count() { return gridDim.x; }
     template <typename Op, typename T> static __device__ T reduce(T x) { return ignis_block_reduce<Op>(x); }
+};
+
+/*  A block with rows that need one round of ignis_row only, as a warp's do: for the compiler to leave out the code for more, which
+    costs registers, and so rows that a multiprocessor has in flight. */
+struct ignis_one_round_team : ignis_block_team {
+    static constexpr bool one_round = true;
 };
 
 #define IGNIS_ROW_PACKS 4 /* that a thread has of a row at a time; the host computes with it, too */
@@ -684,6 +690,11 @@ struct ignis_block_team {
 template <typename T, int N> struct ignis_batch {
     ignis_pack<T, N> at[N > 1 ? IGNIS_ROW_PACKS : 2 * IGNIS_ROW_PACKS];
     ignis_pack<T, 1> extra;
+};
+
+/*  The packs of a batch as words. */
+template <typename T, int N> struct ignis_words {
+    typename ignis_word_of<N * sizeof(T)>::type at[sizeof(ignis_batch<T, N>::at) / (N * sizeof(T))];
 };
 
 /*  ignis_row<T, Team, N> - how a team shares out a row of fewer than 2^30 elements: in rounds, in each of which a thread has a few
@@ -712,11 +723,10 @@ template <typename T, typename Team, int N = 16 / sizeof(T)> struct ignis_row {
         }
     }
 
-    /*  Whether there is such a round; the same for the whole team. A warp has its row in one: knowing that, the compiler leaves
-        out the code for more, and needs a third fewer registers. */
+    /*  Whether there is such a round; the same for the whole team. */
     __device__ bool has(int round) const
     {
-        return round == 0 || (Team::is_block && begin + round * packs * N * Team::size() < end);
+        return round == 0 || (!Team::one_round && begin + round * packs * N * Team::size() < end);
     }
 
     /*  The column of this thread's pack p, which exists if that is below end. */
@@ -739,11 +749,27 @@ template <typename T, typename Team, int N = 16 / sizeof(T)> struct ignis_row {
         each(round, [&](int column, auto &pack) { pack = ignis_load<ignis_pack_count<decltype(pack)>>(from + column); }, batch);
     }
 
+    /*  The same in two steps, for a row that is used long after it is loaded. load leaves the words of memory as they are; taking them
+        apart is what waits for them, and is left to open. In round 0 of packed rows. */
+    __device__ void load(ignis_words<T, N> &words, const T *from) const
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            if (column(0, p) < end)
+                words.at[p] = ignis_word(ignis_load<N>(from + column(0, p)));
+    }
+    __device__ void open(Batch &batch, const ignis_words<T, N> &words) const
+    {
+#pragma unroll
+        for (int p = 0; p < packs; p++)
+            batch.at[p] = ignis_pack_of<ignis_pack<T, N>>(words.at[p]);
+    }
+
     /*  keep puts the packs of a round away, recall gets them back, or loads them again. Every thread has its own place, so
         nobody waits. Of several arrays, one has the number array of arrays. */
     __device__ void keep(const Batch &batch, int round, int array = 0, int arrays = 1) const
     {
-        if constexpr (Team::is_block && N > 1)
+        if constexpr (!Team::one_round && N > 1)
             if (round < kept)
 #pragma unroll
                 for (int p = 0; p < packs; p++)
@@ -751,7 +777,7 @@ template <typename T, typename Team, int N = 16 / sizeof(T)> struct ignis_row {
     }
     __device__ void recall(Batch &batch, const T *from, int round, int array = 0, int arrays = 1) const
     {
-        if constexpr (Team::is_block && N > 1)
+        if constexpr (!Team::one_round && N > 1)
             if (round < kept) {
 #pragma unroll
                 for (int p = 0; p < packs; p++)

@@ -123,7 +123,9 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
         T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, int packed, \
         int kept)                                                                                                              \
     {                                                                                                                          \
-        if (packed)                                                                                                            \
+        if (packed && n <= (long long)blockDim.x * PACK * IGNIS_ROW_PACKS)                                                     \
+            forward<rms, ignis_one_round_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                           \
+        else if (packed)                                                                                                       \
             forward<rms, ignis_block_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, kept);                            \
         else                                                                                                                   \
             forward<rms, ignis_block_team, 1>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                  \
@@ -161,24 +163,28 @@ template <typename Team> __device__ inline void reduce_two(Wide &a, Wide &b)
     }
 }
 
-/*  Rows of one round: x and dy are read once, those of the next row while this one is at work, as sums over many rows take the registers
-    of other blocks that could be. Every thread adds up dw and db of its columns over all rows of its team. The warps
-    of a block meet in the shared block_w and block_b. */
+/*  Rows of one round: x and dy are read once. Every thread adds up dw and db of its columns over all rows of its team. The warps
+    of a block meet in the shared block_w and block_b.
+
+    In layer_norm both sums take so many registers that a multiprocessor holds but two blocks or so. What hides the wait for memory
+    there is that a block loads its next row while it works on this one. */
 template <bool rms, typename Team, int N>
 __device__ void backward(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
                          long long rows, long long n, Wide *block_w, Wide *block_b)
 {
     const ignis_row<T, Team, N> row(w, n);
-    ignis_batch<T, N> ws, xs, gs, next_xs, next_gs;
+    constexpr bool ahead = !rms && Team::is_block && N > 1;
+    ignis_batch<T, N> ws, xs, gs;
     ignis_batch<Wide, N> dws, dbs;
+    ignis_words<T, N> next_xs, next_gs;
     Wide next_mean = 0, next_rstd = 0;
-    auto fetch = [&](long long r) {
-        if (r >= rows)
-            return;
-        row.load(next_xs, x + r * n, 0);
-        row.load(next_gs, dy + r * n, 0);
-        next_mean = rms ? Wide(0) : means[r];
-        next_rstd = rstds[r];
+    auto load_next = [&](long long r) {
+        if (r < rows) {
+            row.load(next_xs, x + r * n);
+            row.load(next_gs, dy + r * n);
+            next_mean = means[r];
+            next_rstd = rstds[r];
+        }
     };
 
     row.load(ws, w, 0);
@@ -190,13 +196,23 @@ __device__ void backward(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, c
                 dw[i] = db[i] = 0;
         },
         dws, dbs);
-    fetch(Team::first());
+    if constexpr (ahead)
+        load_next(Team::first());
     for (long long r = Team::first(); r < rows; r += Team::count()) {
-        const Wide mean = next_mean, rstd = next_rstd;
-        Wide sum_g = 0, sum_gh = 0;
-        xs = next_xs;
-        gs = next_gs;
-        fetch(r + Team::count());
+        Wide mean = 0, rstd, sum_g = 0, sum_gh = 0;
+        if constexpr (ahead) {
+            row.open(xs, next_xs);
+            row.open(gs, next_gs);
+            mean = next_mean;
+            rstd = next_rstd;
+            load_next(r + Team::count());
+        } else {
+            row.load(xs, x + r * n, 0);
+            row.load(gs, dy + r * n, 0);
+            if (!rms)
+                mean = means[r];
+            rstd = rstds[r];
+        }
         row.each(
             0,
             [&](int, auto &x, auto &grad, auto &w, auto &dw, auto &db) {
