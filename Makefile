@@ -39,7 +39,7 @@ help:
 	@echo "make bench         run the benchmarks"
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make clean         remove build/"
-	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-sim (simulator), test-memcheck (GPU)"
+	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Checks:            check-compile check-kernels check-docs check-format check-prototypes check-storage check-torch"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -127,6 +127,9 @@ test-lazy:
 test-streams:
 	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse $(MAKE) test IGNIS_SIM=1 TESTS='$(filter-out $(LONG_TESTS),$(TESTS))'
 
+test-clang:
+	$(MAKE) test CC=clang IGNIS_SIM=1 LANE=clang TESTS='$(patsubst $(OUT)/%,build/clang/%,$(filter-out $(LONG_TESTS) $(MATH_TESTS),$(TESTS)))'
+
 test-sim: simulator
 	@$(MAKE) -C sim test
 
@@ -171,4 +174,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: all help simulator run test bench fuzz check check-storage check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: all help simulator run test test-clang bench fuzz check check-storage check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
