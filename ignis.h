@@ -2168,7 +2168,7 @@ static void ignis__text_begin(ignis__text *text, char *data, size_t capacity)
         data[0] = 0;
 }
 
-static void ignis__text_addv(ignis__text *text, const char *format, va_list args) IGNIS__PRINTF(2, 0);
+IGNIS__PRINTF(2, 0)
 static void ignis__text_addv(ignis__text *text, const char *format, va_list args)
 {
     size_t used = text->length < text->capacity ? text->length : text->capacity;
@@ -2177,7 +2177,7 @@ static void ignis__text_addv(ignis__text *text, const char *format, va_list args
         text->length += (size_t)added;
 }
 
-static void ignis__text_add(ignis__text *text, const char *format, ...) IGNIS__PRINTF(2, 3);
+IGNIS__PRINTF(2, 3)
 static void ignis__text_add(ignis__text *text, const char *format, ...)
 {
     va_list args;
@@ -2431,7 +2431,7 @@ static void ignis__log(ignis_log_level level, ignis_diagnostic diagnostic, const
         fprintf(stderr, "ignis: %s: %s\n", names[level], message);
 }
 
-static void ignis__note(ignis_log_level level, ignis_diagnostic diagnostic, const char *format, ...) IGNIS__PRINTF(3, 4);
+IGNIS__PRINTF(3, 4)
 static void ignis__note(ignis_log_level level, ignis_diagnostic diagnostic, const char *format, ...)
 {
     char message[1024];
@@ -2483,7 +2483,7 @@ static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
     free(thread->attached[1]);
 }
 
-static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args) IGNIS__PRINTF(2, 0);
+IGNIS__PRINTF(2, 0)
 static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -2528,7 +2528,7 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
     return cause.status;
 }
 
-static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, const char *format, ...) IGNIS__PRINTF(3, 4);
+IGNIS__PRINTF(3, 4)
 static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
@@ -2542,8 +2542,7 @@ static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, c
     return status;
 }
 
-static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error, const char *name, const char *log,
-                                        const char *format, ...) IGNIS__PRINTF(6, 7);
+IGNIS__PRINTF(6, 7)
 static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error, const char *name, const char *log,
                                         const char *format, ...)
 {
@@ -13511,7 +13510,7 @@ typedef struct ignis__json {
     char fault[256]; /* "" for none */
 } ignis__json;
 
-static bool ignis__json_fail(ignis__json *json, const char *format, ...) IGNIS__PRINTF(2, 3);
+IGNIS__PRINTF(2, 3)
 static bool ignis__json_fail(ignis__json *json, const char *format, ...)
 {
     ignis__text text;
