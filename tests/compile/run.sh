@@ -43,6 +43,7 @@ every_mode()
     job "$* -c $src/ignis.c -o %o.o"
     job "$* -c $src/ignis.c -o %o.o $implement"
     job "$* -c $src/ignis.c -o %o.o $implement -DIGNIS_STATIC"
+    job "$* -c $src/ignis.c -o %o.o $implement -DIGNIS_NO_TENSORS"
     job "$* -c $src/kernels.c -o %o.o"
     job "$* -c $src/kernels.c -o %o.o $implement"
     job "$* -c $src/together.c -o %o.o $with"
