@@ -3223,7 +3223,6 @@ static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)it
 enum {
     IGNIS__CU_INVALID_VALUE = 1,
     IGNIS__CU_OUT_OF_MEMORY = 2,
-    IGNIS__CU_DEINITIALIZED = 4,
     IGNIS__CU_NO_DEVICE = 100,
     IGNIS__CU_INVALID_IMAGE = 200,
     IGNIS__CU_NO_BINARY = 209,

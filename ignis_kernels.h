@@ -15,7 +15,7 @@
         mma.cuh                    105 lines    4586 bytes
         norm.cu                    413 lines   21549 bytes
         optim.cu                   257 lines   11013 bytes
-        pointwise.cu                62 lines    3101 bytes
+        pointwise.cu                55 lines    2867 bytes
         random.cu                  138 lines    6191 bytes
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    102 lines    5049 bytes
@@ -3630,14 +3630,7 @@ static const char *const ignis__lines_pointwise_cu[] = {
     "    ignis_map(n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, b);",
     "}",
     "",
-    "/*  dst += factor * src */",
-    "KERNEL ignis_axpy(T *dst, const T *src, double factor, long long n)",
-    "{",
-    "    const Wide wide_factor = Wide(factor);",
-    "    ignis_map(n, [=](T x, T y) { return T(Wide(x) + wide_factor * Wide(y)); }, dst, dst, src);",
-    "}",
-    "",
-    "/*  The same with b [outer, inner] spread over a [outer, span / inner, inner]: see ignis_spread. */",
+    "/*  An operation with b [outer, inner] spread over a [outer, span / inner, inner]: see ignis_spread. */",
     "KERNEL ignis_add_spread(T *dst, const T *a, const T *b, long long span, long long inner, long long n)",
     "{",
     "    ignis_map(n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, ignis_spread<T>(b, span, inner));",
@@ -4638,7 +4631,7 @@ static const ignis__source ignis__sources[] = {
     {"mma.cuh", 0xf0c44793c9e4a4faULL, ignis__lines_mma_cuh, 105},
     {"norm.cu", 0x472be3144c87963dULL, ignis__lines_norm_cu, 413},
     {"optim.cu", 0xb917285c39d959e0ULL, ignis__lines_optim_cu, 257},
-    {"pointwise.cu", 0x4f7e41ac196811afULL, ignis__lines_pointwise_cu, 62},
+    {"pointwise.cu", 0x35000c5a1f8041beULL, ignis__lines_pointwise_cu, 55},
     {"random.cu", 0x1f5cbdefa57b9133ULL, ignis__lines_random_cu, 138},
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x0e1c70070d98e765ULL, ignis__lines_rope_cu, 102},

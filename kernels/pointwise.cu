@@ -18,14 +18,7 @@ KERNEL ignis_sub(T *dst, const T *a, const T *b, long long n)
     ignis_map(n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, b);
 }
 
-/*  dst += factor * src */
-KERNEL ignis_axpy(T *dst, const T *src, double factor, long long n)
-{
-    const Wide wide_factor = Wide(factor);
-    ignis_map(n, [=](T x, T y) { return T(Wide(x) + wide_factor * Wide(y)); }, dst, dst, src);
-}
-
-/*  The same with b [outer, inner] spread over a [outer, span / inner, inner]: see ignis_spread. */
+/*  An operation with b [outer, inner] spread over a [outer, span / inner, inner]: see ignis_spread. */
 KERNEL ignis_add_spread(T *dst, const T *a, const T *b, long long span, long long inner, long long n)
 {
     ignis_map(n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, ignis_spread<T>(b, span, inner));
