@@ -273,81 +273,106 @@ typedef enum ignis_status {
 
 /*  IGNIS_DIAGNOSTICS - every thing that can go wrong, as X(enumerator suffix, status suffix, the rule).
     A message text may improve from version to version; these ids stay, so tests and tools compare ids. */
-#define IGNIS_DIAGNOSTICS(X)                                                                                      \
-    X(NOT_SETUP, NOT_SETUP, "call ignis_setup first")                                                             \
-    X(FORKED, NOT_SETUP, "CUDA does not survive fork; call ignis_setup in the child's own program")               \
-    X(ALREADY_SETUP, ARGUMENT, "call ignis_shutdown before the next ignis_setup")                                 \
-    X(NULL_ARGUMENT, ARGUMENT, "a pointer that must not be null is null")                                         \
-    X(BAD_ENUM, ARGUMENT, "an enumerator is outside its enumeration")                                             \
-    X(BAD_NUMBER, ARGUMENT, "a number is outside its range")                                                      \
-    X(COUNT_MISMATCH, ARGUMENT, "a count is not the one that is needed")                                          \
-    X(SHAPE_RANK, SHAPE, "a shape has 1 to IGNIS_MAX_DIMS dimensions")                                            \
-    X(SHAPE_DIM, SHAPE, "a dimension is not negative")                                                            \
-    X(SHAPE_OVERFLOW, SHAPE, "the number of elements and bytes fits 63 bits")                                     \
-    X(SHAPE_DIFFERS, SHAPE, "shapes are equal, or hold equally many elements")                                    \
-    X(SLICE_RANGE, SHAPE, "a slice lies inside its dimension")                                                    \
-    X(SLICE_STRIDED, SHAPE, "only contiguous slices can be views")                                                \
-    X(ROWS_OVERFLOW, SHAPE, "rows are written inside the destination")                                            \
-    X(DTYPE_DIFFERS, DTYPE, "arrays have the same element type")                                                  \
-    X(ARRAY_FREED, FREED, "an array is used only while its handle is live")                                       \
-    X(KERNEL_FREED, FREED, "a kernel is used only while its handle is live")                                      \
-    X(ARRAY_UNWRITTEN, ARGUMENT, "an array is written before it is read")                                         \
-    X(WRONG_KIND, FREED, "a handle is used only as what it is")                                                   \
-    X(FREE_BY_OTHER, CONTRACT, "only its owner frees an array")                                                   \
-    X(FREE_REFERENCED, CONTRACT, "an array is not freed while others hold references to it")                      \
-    X(DOUBLE_ACQUIRE, CONTRACT, "an owner does not acquire what it owns already")                                 \
-    X(RELEASE_BY_OTHER, CONTRACT, "only its owner releases an array")                                             \
-    X(TRANSFER_REFERENCED, CONTRACT, "ownership does not move while ref_count is above 1")                        \
-    X(OWNER_DIFFERS, CONTRACT, "an array is owned by the expected owner")                                         \
-    X(REF_COUNT_ZERO, CONTRACT, "a reference is given back only after it was taken")                              \
-    X(REF_COUNT_OVERFLOW, CONTRACT, "a reference count stays below 2^31")                                         \
-    X(PIN_TWICE, CONTRACT, "pinned host memory is allocated once per array")                                      \
-    X(PIN_MISSING, CONTRACT, "pinned host memory is freed only after it was allocated")                           \
-    X(ARRAY_LEAKED, CONTRACT, "every array is freed before shutdown")                                             \
-    X(HOST_MEMORY, MEMORY, "the host allocator has memory")                                                       \
-    X(DEVICE_MEMORY, MEMORY, "the device has memory")                                                             \
-    X(PINNED_MEMORY, MEMORY, "the system has pinned host memory")                                                 \
-    X(LIBRARY_MISSING, LIBRARY, "the library is installed where it is looked for")                                \
-    X(LIBRARY_SYMBOL, LIBRARY, "the library is new enough to have the function")                                  \
-    X(DEVICE_NONE, DEVICE, "there is a CUDA device")                                                              \
-    X(DEVICE_RANGE, DEVICE, "a device ordinal is below ignis_device_count")                                       \
-    X(DEVICE_DIFFERS, DEVICE, "arrays, streams and kernels of one call are on one device")                        \
-    X(DEVICE_LOST, DEVICE, "a device that has faulted is of no use to the process any more")                      \
-    X(COMPILE_FAILED, COMPILE, "the CUDA source compiles")                                                        \
-    X(ENTRY_MISSING, COMPILE, "the source has a __global__ function of the entry's name")                         \
-    X(ARG_COUNT, ARGUMENT, "a kernel gets as many arguments as it has parameters")                                \
-    X(ARG_SIZE, ARGUMENT, "an argument is as large as the kernel's parameter")                                    \
-    X(LAUNCH_SIZE, ARGUMENT, "a launch stays inside the limits of device and kernel")                             \
-    X(CUDA_CALL, CUDA, "the driver accepts the call")                                                             \
-    X(STREAM_INVALID, ARGUMENT, "a stream belongs to the current device")                                         \
-    X(UNSUPPORTED, UNSUPPORTED, "the device and the libraries can do what is asked")                              \
-    X(CACHE_IO, IO, "the kernel cache folder can be read and written")                                            \
-    X(TENSOR_FREED, FREED, "a tensor is used only while its handle is live")                                      \
-    X(GRAD_OF_INTEGERS, DTYPE, "gradients are floating-point")                                                    \
-    X(SCOPE_ORDER, ARGUMENT, "scopes and no-grad sections end in the order in which they began, innermost first") \
-    X(TAPE_OF_OTHER, ARGUMENT, "a tape belongs to the thread that recorded it")                                   \
-    X(RECORDED_TWICE, ARGUMENT, "a tensor is the result of one operation")                                        \
-    X(BACKWARD_NOT_SCALAR, ARGUMENT, "backward starts from one element, or from a gradient that is given")        \
-    X(BACKWARD_TWICE, ARGUMENT, "what was recorded is walked once")                                               \
-    X(BACKWARD_FAILED, ARGUMENT, "a backward function says itself what went wrong")                               \
-    X(NO_GRAD_WANTED, ARGUMENT, "gradients exist for tensors that require them")                                  \
-    X(CAPTURE_STATE, ARGUMENT, "a thread captures one graph at a time")                                           \
-    X(CAPTURE_REFUSED, UNSUPPORTED, "what waits for the device or reads host memory is not captured")             \
-    X(GRAPH_FREED, FREED, "a graph is used only while its handle is live")                                        \
-    X(GRADIENT_WRONG, MISMATCH, "a gradient is that of its function")                                             \
-    X(MATMUL_SHAPE, SHAPE, "matrices fit together")                                                               \
-    X(CUBLAS_CALL, CUDA, "cuBLASLt accepts the call")                                                             \
-    X(SDPA_HEADS, ARGUMENT, "query heads come in equal groups, one for each key head")                            \
-    X(SDPA_SHAPE, SHAPE, "queries, keys and values fit together")                                                 \
-    X(SPREAD_SHAPE, SHAPE, "the second shape is the first one, or spreads over it")                               \
-    X(DIM_RANGE, SHAPE, "a dimension is one that the tensor has")                                                 \
-    X(PARTS_SHAPE, SHAPE, "parts differ in one dimension only, and add up")                                       \
-    X(OPTIMIZER_FREED, FREED, "an optimizer is used only while its handle is live")                               \
-    X(PARAMETER_KIND, ARGUMENT, "an optimizer changes leaves that require gradients, each once")                  \
-    X(STORAGE_IO, IO, "a file of tensors can be read and written")                                                \
-    X(STORAGE_FORMAT, FORMAT, "a file of tensors is a sound safetensors file")                                    \
-    X(STORAGE_NAME, ARGUMENT, "tensors in a file have names in UTF-8, each of them once")                         \
-    X(STORAGE_MISSING, ARGUMENT, "a tensor that is to be loaded is in the file")
+#define IGNIS_DIAGNOSTICS(X)                                                                                         \
+    X(NOT_SETUP, NOT_SETUP, "call ignis_setup first")                                                                \
+    X(FORKED, NOT_SETUP, "CUDA does not survive fork; call ignis_setup in the child's own program")                  \
+    X(ALREADY_SETUP, ARGUMENT, "call ignis_shutdown before the next ignis_setup")                                    \
+    X(NULL_ARGUMENT, ARGUMENT, "a pointer that must not be null is null")                                            \
+    X(BAD_ENUM, ARGUMENT, "an enumerator is outside its enumeration")                                                \
+    X(BAD_NUMBER, ARGUMENT, "a number is outside its range")                                                         \
+    X(COUNT_MISMATCH, ARGUMENT, "a count is not the one that is needed")                                             \
+    X(SHAPE_RANK, SHAPE, "a shape has 1 to IGNIS_MAX_DIMS dimensions")                                               \
+    X(SHAPE_DIM, SHAPE, "a dimension is not negative")                                                               \
+    X(SHAPE_OVERFLOW, SHAPE, "the number of elements and bytes fits 63 bits")                                        \
+    X(SHAPE_DIFFERS, SHAPE, "shapes are equal, or hold equally many elements")                                       \
+    X(SLICE_RANGE, SHAPE, "a slice lies inside its dimension")                                                       \
+    X(SLICE_STRIDED, SHAPE, "only contiguous slices can be views")                                                   \
+    X(ROWS_OVERFLOW, SHAPE, "rows are written inside the destination")                                               \
+    X(DTYPE_DIFFERS, DTYPE, "arrays have the same element type")                                                     \
+    X(ARRAY_FREED, FREED, "an array is used only while its handle is live")                                          \
+    X(KERNEL_FREED, FREED, "a kernel is used only while its handle is live")                                         \
+    X(ARRAY_UNWRITTEN, ARGUMENT, "an array is written before it is read")                                            \
+    X(WRONG_KIND, FREED, "a handle is used only as what it is")                                                      \
+    X(FREE_BY_OTHER, CONTRACT, "only its owner frees an array")                                                      \
+    X(FREE_REFERENCED, CONTRACT, "an array is not freed while others hold references to it")                         \
+    X(DOUBLE_ACQUIRE, CONTRACT, "an owner does not acquire what it owns already")                                    \
+    X(RELEASE_BY_OTHER, CONTRACT, "only its owner releases an array")                                                \
+    X(TRANSFER_REFERENCED, CONTRACT, "ownership does not move while ref_count is above 1")                           \
+    X(OWNER_DIFFERS, CONTRACT, "an array is owned by the expected owner")                                            \
+    X(REF_COUNT_ZERO, CONTRACT, "a reference is given back only after it was taken")                                 \
+    X(REF_COUNT_OVERFLOW, CONTRACT, "a reference count stays below 2^31")                                            \
+    X(PIN_TWICE, CONTRACT, "pinned host memory is allocated once per array")                                         \
+    X(PIN_MISSING, CONTRACT, "pinned host memory is freed only after it was allocated")                              \
+    X(ARRAY_LEAKED, CONTRACT, "every array is freed before shutdown")                                                \
+    X(HOST_MEMORY, MEMORY, "the host allocator has memory")                                                          \
+    X(DEVICE_MEMORY, MEMORY, "the device has memory")                                                                \
+    X(PINNED_MEMORY, MEMORY, "the system has pinned host memory")                                                    \
+    X(LIBRARY_MISSING, LIBRARY, "the library is installed where it is looked for")                                   \
+    X(LIBRARY_SYMBOL, LIBRARY, "the library is new enough to have the function")                                     \
+    X(DEVICE_NONE, DEVICE, "there is a CUDA device")                                                                 \
+    X(DEVICE_RANGE, DEVICE, "a device ordinal is below ignis_device_count")                                          \
+    X(DEVICE_DIFFERS, DEVICE, "arrays, streams and kernels of one call are on one device")                           \
+    X(DEVICE_LOST, DEVICE, "a device that has faulted is of no use to the process any more")                         \
+    X(COMPILE_FAILED, COMPILE, "the CUDA source compiles")                                                           \
+    X(ENTRY_MISSING, COMPILE, "the source has a __global__ function of the entry's name")                            \
+    X(ARG_COUNT, ARGUMENT, "a kernel gets as many arguments as it has parameters")                                   \
+    X(ARG_SIZE, ARGUMENT, "an argument is as large as the kernel's parameter")                                       \
+    X(LAUNCH_SIZE, ARGUMENT, "a launch stays inside the limits of device and kernel")                                \
+    X(CUDA_CALL, CUDA, "the driver accepts the call")                                                                \
+    X(STREAM_INVALID, ARGUMENT, "a stream belongs to the current device")                                            \
+    X(UNSUPPORTED, UNSUPPORTED, "the device and the libraries can do what is asked")                                 \
+    X(CACHE_IO, IO, "the kernel cache folder can be read and written")                                               \
+    X(TENSOR_FREED, FREED, "a tensor is used only while its handle is live")                                         \
+    X(GRAD_OF_INTEGERS, DTYPE, "gradients are floating-point")                                                       \
+    X(SCOPE_ORDER, ARGUMENT, "scopes and no-grad sections end in the order in which they began, innermost first")    \
+    X(TAPE_OF_OTHER, ARGUMENT, "a tape belongs to the thread that recorded it")                                      \
+    X(RECORDED_TWICE, ARGUMENT, "a tensor is the result of one operation")                                           \
+    X(BACKWARD_NOT_SCALAR, ARGUMENT, "backward starts from one element, or from a gradient that is given")           \
+    X(BACKWARD_TWICE, ARGUMENT, "what was recorded is walked once")                                                  \
+    X(BACKWARD_FAILED, ARGUMENT, "a backward function says itself what went wrong")                                  \
+    X(NO_GRAD_WANTED, ARGUMENT, "gradients exist for tensors that require them")                                     \
+    X(CAPTURE_STATE, ARGUMENT, "a thread captures one graph at a time")                                              \
+    X(CAPTURE_REFUSED, UNSUPPORTED, "what waits for the device or reads host memory is not captured")                \
+    X(GRAPH_FREED, FREED, "a graph is used only while its handle is live")                                           \
+    X(GRADIENT_WRONG, MISMATCH, "a gradient is that of its function")                                                \
+    X(MATMUL_SHAPE, SHAPE, "matrices fit together")                                                                  \
+    X(CUBLAS_CALL, CUDA, "cuBLASLt accepts the call")                                                                \
+    X(SDPA_HEADS, ARGUMENT, "query heads come in equal groups, one for each key head")                               \
+    X(SDPA_SHAPE, SHAPE, "queries, keys and values fit together")                                                    \
+    X(SPREAD_SHAPE, SHAPE, "the second shape is the first one, or spreads over it")                                  \
+    X(DIM_RANGE, SHAPE, "a dimension is one that the tensor has")                                                    \
+    X(PARTS_SHAPE, SHAPE, "parts differ in one dimension only, and add up")                                          \
+    X(OPTIMIZER_FREED, FREED, "an optimizer is used only while its handle is live")                                  \
+    X(PARAMETER_KIND, ARGUMENT, "an optimizer changes leaves that require gradients, each once")                     \
+    X(STORAGE_IO, IO, "a file of tensors can be read and written")                                                   \
+    X(STORAGE_FORMAT, FORMAT, "a file of tensors is a sound safetensors file")                                       \
+    X(STORAGE_NAME, ARGUMENT, "tensors in a file have names in UTF-8, each of them once")                            \
+    X(STORAGE_MISSING, ARGUMENT, "a tensor that is to be loaded is in the file")                                     \
+    X(FREE_EXPORTED, CONTRACT, "an array is not freed, and does not change its owner, while other processes use it") \
+    X(VMM_FREED, FREED, "VMM memory and address ranges are used only while their handles are live")                  \
+    X(VMM_STATE, ARGUMENT, "memory is mapped once at a place, and unmapped as it was mapped")                        \
+    X(VMM_SIZE, ARGUMENT, "sizes and offsets of VMM memory are multiples of its granularity")                        \
+    X(NOT_SHAREABLE, ARGUMENT, "what is shared was made to be shared")                                               \
+    X(CHANNEL_FREED, FREED, "a channel is used only while its handle is live")                                       \
+    X(CHANNEL_IO, IO, "a channel can be opened, read and written")                                                   \
+    X(CHANNEL_DESCRIPTOR, UNSUPPORTED, "a descriptor travels through a socket")                                      \
+    X(CHANNEL_LOST, PEER, "the other side of a channel is there")                                                    \
+    X(CHANNEL_MESSAGE, PEER, "messages keep to the protocol")                                                        \
+    X(CHANNEL_TIMEOUT, TIMEOUT, "the other side answers before the deadline")                                        \
+    X(TRANSPORT_FREED, FREED, "a transport is used only while its handle is live")                                   \
+    X(TRANSPORT_STATE, ARGUMENT, "a transport is initialized before it is used")                                     \
+    X(TRANSPORT_HANDLE, ARGUMENT, "a receive through IPC has the sender's handle")                                   \
+    X(TRANSPORT_UNAVAILABLE, UNSUPPORTED, "the two devices can reach each other that way")                           \
+    X(TRANSPORT_RECORD, FORMAT, "a handle that is imported is whole, and of this job")                               \
+    X(COMM_FREED, FREED, "a communicator is used only while its handle is live")                                     \
+    X(COMM_ENVIRONMENT, ARGUMENT, "the environment names rank and size, and does not contradict itself")             \
+    X(COMM_RENDEZVOUS, PEER, "all ranks meet")                                                                       \
+    X(COMM_TIMEOUT, TIMEOUT, "all ranks come to a collective operation before its deadline")                         \
+    X(COMM_MISMATCH, MISMATCH, "all ranks ask for the same operation, count, dtype and root")                        \
+    X(COMM_PEER, PEER, "all ranks are alive")                                                                        \
+    X(COMM_BROKEN, PEER, "a communicator that has failed is shrunk or destroyed")                                    \
+    X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
+    X(NCCL_CALL, CUDA, "NCCL accepts the call")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -419,10 +444,16 @@ typedef struct ignis_device_info {
     int driver_version;   /* 1000 * major + 10 * minor, such as 13000 */
 } ignis_device_info;
 
-typedef enum ignis_library { IGNIS_LIBRARY_CUDA = 1, IGNIS_LIBRARY_NVRTC, IGNIS_LIBRARY_CUBLASLT, IGNIS_LIBRARY_COUNT } ignis_library;
+typedef enum ignis_library {
+    IGNIS_LIBRARY_CUDA = 1,
+    IGNIS_LIBRARY_NVRTC,
+    IGNIS_LIBRARY_CUBLASLT,
+    IGNIS_LIBRARY_NCCL,
+    IGNIS_LIBRARY_COUNT
+} ignis_library;
 
 typedef struct ignis_library_info {
-    const char *path;    /* the name it was opened by; "linked" with IGNIS_LINK_CUDA */
+    const char *path;    /* the name it was opened by; "linked" with IGNIS_LINK_CUDA, but for NCCL */
     int version;         /* 1000 * major + 10 * minor */
     int functions;       /* functions that Ignis knows */
     int functions_found; /* of which this version has so many */
@@ -490,7 +521,9 @@ typedef struct ignis_array_desc {
     ignis_owner owner; /* IGNIS_OWNER_IGNIS */
     void *stream;      /* stream in whose order its memory is taken and given back (the current stream at its first use) */
     void *ptr;         /* device memory to wrap, never freed by Ignis (its own memory, allocated at the first use) */
-    const char *tag;   /* a name for messages and audits; copied, the first 31 bytes count ("") */
+    void (*release_fn)(void *ptr, void *user_data); /* with ptr: called once, when the last array over it is gone and its work is done */
+    void *release_data;
+    const char *tag; /* a name for messages and audits; copied, the first 31 bytes count ("") */
 } ignis_array_desc;
 
 typedef struct ignis_array_info {
@@ -522,7 +555,8 @@ typedef struct ignis_contract_entry {
     char tag[32];
     int64_t bytes;
     int ref_count;
-    int views; /* other arrays that use the same memory */
+    int views;   /* other arrays that use the same memory */
+    int exports; /* handles of it that other processes hold, or may still take up */
 } ignis_contract_entry;
 
 /* >>kernel ------------------------------------------------------------------------------------------------------ */
@@ -2665,6 +2699,14 @@ IGNIS_API const char *ignis_version_string(void)
     are int, handles void *, and device addresses ignis__address. tests/prototypes.cpp holds them against the toolkit's headers. */
 typedef unsigned long long ignis__address;
 
+typedef struct ignis__ipc_handle { /* CUipcMemHandle and CUipcEventHandle */
+    char bytes[64];
+} ignis__ipc_handle;
+
+typedef struct ignis__nccl_id { /* ncclUniqueId */
+    char bytes[128];
+} ignis__nccl_id;
+
 #define IGNIS__CUDA_API(X)                                                                                                                 \
     X(int, cuInit, (unsigned), 2000, 1)                                                                                                    \
     X(int, cuDriverGetVersion, (int *), 2020, 1)                                                                                           \
@@ -2715,6 +2757,35 @@ typedef unsigned long long ignis__address;
     X(int, cuGraphLaunch, (void *, void *), 10000, 1)                                                                                      \
     X(int, cuGraphExecDestroy, (void *), 10000, 1)                                                                                         \
     X(int, cuGraphDestroy, (void *), 10000, 1)                                                                                             \
+    X(int, cuMemGetAddressRange_v2, (ignis__address *, size_t *, ignis__address), 3020, 0)                                                 \
+    X(int, cuDeviceCanAccessPeer, (int *, int, int), 4000, 0)                                                                              \
+    X(int, cuCtxEnablePeerAccess, (void *, unsigned), 4000, 0)                                                                             \
+    X(int, cuDeviceGetP2PAttribute, (int *, int, int, int), 8000, 0)                                                                       \
+    X(int, cuMemHostRegister_v2, (void *, size_t, unsigned), 6050, 0)                                                                      \
+    X(int, cuMemHostUnregister, (void *), 4000, 0)                                                                                         \
+    X(int, cuMemHostGetDevicePointer_v2, (ignis__address *, void *, unsigned), 3020, 0)                                                    \
+    X(int, cuStreamQuery, (void *), 2000, 0)                                                                                               \
+    X(int, cuEventQuery, (void *), 2000, 0)                                                                                                \
+    X(int, cuEventSynchronize, (void *), 2000, 0)                                                                                          \
+    X(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, void *, int, size_t), 6050, 0)                                             \
+    X(int, cuMemGetAllocationGranularity, (size_t *, const void *, int), 10020, 0)                                                         \
+    X(int, cuMemCreate, (unsigned long long *, size_t, const void *, unsigned long long), 10020, 0)                                        \
+    X(int, cuMemRelease, (unsigned long long), 10020, 0)                                                                                   \
+    X(int, cuMemAddressReserve, (ignis__address *, size_t, size_t, ignis__address, unsigned long long), 10020, 0)                          \
+    X(int, cuMemAddressFree, (ignis__address, size_t), 10020, 0)                                                                           \
+    X(int, cuMemMap, (ignis__address, size_t, size_t, unsigned long long, unsigned long long), 10020, 0)                                   \
+    X(int, cuMemUnmap, (ignis__address, size_t), 10020, 0)                                                                                 \
+    X(int, cuMemSetAccess, (ignis__address, size_t, const void *, size_t), 10020, 0)                                                       \
+    X(int, cuMemGetAccess, (unsigned long long *, const void *, ignis__address), 10020, 0)                                                 \
+    X(int, cuMemExportToShareableHandle, (void *, unsigned long long, int, unsigned long long), 10020, 0)                                  \
+    X(int, cuMemImportFromShareableHandle, (unsigned long long *, void *, int), 10020, 0)                                                  \
+    X(int, cuMemGetAllocationPropertiesFromHandle, (void *, unsigned long long), 10020, 0)                                                 \
+    X(int, cuMemRetainAllocationHandle, (unsigned long long *, void *), 11000, 0)                                                          \
+    X(int, cuIpcGetMemHandle, (void *, ignis__address), 4010, 0)                                                                           \
+    X(int, cuIpcOpenMemHandle_v2, (ignis__address *, ignis__ipc_handle, unsigned), 11000, 0)                                               \
+    X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 0)                                                                                 \
+    X(int, cuIpcGetEventHandle, (void *, void *), 4010, 0)                                                                                 \
+    X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 0)                                                                    \
     X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
       1)
 
@@ -2754,6 +2825,27 @@ typedef unsigned long long ignis__address;
        const void *, void *, size_t, void *),                                                                                        \
       10010, 1)
 
+#define IGNIS__NCCL_API(X)                                                                       \
+    X(int, ncclGetVersion, (int *), 2190, 1)                                                     \
+    X(int, ncclGetUniqueId, (ignis__nccl_id *), 2190, 1)                                         \
+    X(int, ncclCommInitRank, (void **, int, ignis__nccl_id, int), 2190, 1)                       \
+    X(int, ncclCommInitRankConfig, (void **, int, ignis__nccl_id, int, void *), 2190, 1)         \
+    X(int, ncclCommFinalize, (void *), 2190, 1)                                                  \
+    X(int, ncclCommDestroy, (void *), 2190, 1)                                                   \
+    X(int, ncclCommAbort, (void *), 2190, 1)                                                     \
+    X(int, ncclCommGetAsyncError, (void *, int *), 2190, 1)                                      \
+    X(const char *, ncclGetErrorString, (int), 2190, 1)                                          \
+    X(const char *, ncclGetLastError, (void *), 2190, 1)                                         \
+    X(int, ncclAllReduce, (const void *, void *, size_t, int, int, void *, void *), 2190, 1)     \
+    X(int, ncclReduce, (const void *, void *, size_t, int, int, int, void *, void *), 2190, 1)   \
+    X(int, ncclBroadcast, (const void *, void *, size_t, int, int, void *, void *), 2190, 1)     \
+    X(int, ncclAllGather, (const void *, void *, size_t, int, void *, void *), 2190, 1)          \
+    X(int, ncclReduceScatter, (const void *, void *, size_t, int, int, void *, void *), 2190, 1) \
+    X(int, ncclSend, (const void *, size_t, int, int, void *, void *), 2190, 1)                  \
+    X(int, ncclRecv, (void *, size_t, int, int, void *, void *), 2190, 1)                        \
+    X(int, ncclGroupStart, (void), 2190, 1)                                                      \
+    X(int, ncclGroupEnd, (void), 2190, 1)
+
 #define IGNIS__API_MEMBER(ret, name, args, version, required) ret(*name) args;
 
 static struct ignis__cuda_api {
@@ -2767,6 +2859,10 @@ static struct ignis__nvrtc_api {
 static struct ignis__cublaslt_api {
     IGNIS__CUBLASLT_API(IGNIS__API_MEMBER)
 } ignis__cublaslt;
+
+static struct ignis__nccl_api {
+    IGNIS__NCCL_API(IGNIS__API_MEMBER)
+} ignis__nccl;
 
 /*  The one way to call them: IGNIS__CUDA(cuMemFree_v2, (address)). */
 #define IGNIS__CUDA(name, args) IGNIS_CALL_HOOK(#name, ignis__cuda.name args)
@@ -2798,6 +2894,8 @@ static const ignis__symbol ignis__cuda_symbols[] = {IGNIS__CUDA_API(IGNIS__CUDA_
 static const ignis__symbol ignis__nvrtc_symbols[] = {IGNIS__NVRTC_API(IGNIS__NVRTC_SYMBOL)};
 #define IGNIS__CUBLASLT_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__cublaslt_api, name), version, required},
 static const ignis__symbol ignis__cublaslt_symbols[] = {IGNIS__CUBLASLT_API(IGNIS__CUBLASLT_SYMBOL)};
+#define IGNIS__NCCL_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__nccl_api, name), version, required},
+static const ignis__symbol ignis__nccl_symbols[] = {IGNIS__NCCL_API(IGNIS__NCCL_SYMBOL)};
 
 /* clang-format off */
 static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
@@ -2815,6 +2913,8 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
      {"\\nvidia\\cu13\\bin\\x86_64\\cublasLt64_13.dll", "\\nvidia\\cublas\\bin\\cublasLt64_12.dll"}, NULL,
      "install it with the CUDA Toolkit or by: pip install nvidia-cublas", &ignis__cublaslt, ignis__cublaslt_symbols,
      IGNIS__COUNT(ignis__cublaslt_symbols)},
+    {"NCCL", "IGNIS_NCCL_LIBRARY", {"nccl.dll"}, {0}, {0}, NULL, "NVIDIA makes none for Windows", &ignis__nccl, ignis__nccl_symbols,
+     IGNIS__COUNT(ignis__nccl_symbols)},
 #else
     {"the CUDA driver", "IGNIS_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"},
      {"/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"}, {0}, NULL,
@@ -2829,6 +2929,10 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
      {"/nvidia/cu13/lib/libcublasLt.so.13", "/nvidia/cublas/lib/libcublasLt.so.12"}, NULL,
      "install it with the CUDA Toolkit or by: pip install nvidia-cublas", &ignis__cublaslt, ignis__cublaslt_symbols,
      IGNIS__COUNT(ignis__cublaslt_symbols)},
+    {"NCCL", "IGNIS_NCCL_LIBRARY", {"libnccl.so.2", "libnccl.so"}, {"/lib64/libnccl.so.2", "/lib/libnccl.so.2"},
+     {"/nvidia/nccl/lib/libnccl.so.2"}, NULL,
+     "install it with your system's packages or by: pip install nvidia-nccl-cu13", &ignis__nccl, ignis__nccl_symbols,
+     IGNIS__COUNT(ignis__nccl_symbols)},
 #endif
 };
 /* clang-format on */
@@ -2853,9 +2957,8 @@ static ignis__mutex ignis__loader_lock = IGNIS__MUTEX_INIT;
 #endif
 
 /*  The cast through void(*)(void) is the one that compilers let pass between unlike function types. */
-static bool ignis__library_find(const char *call, ignis_library which, struct ignis__loaded *library)
+static void ignis__library_bind(ignis_library which, struct ignis__loaded *library)
 {
-    (void)call;
     snprintf(library->path, sizeof library->path, "linked");
     library->found = ignis__library_specs[which].symbol_count;
 #define IGNIS__CUDA_LINK(ret, name, args, version, required) ignis__cuda.name = (ret(*) args)(void (*)(void))name;
@@ -2866,10 +2969,9 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
     case IGNIS_LIBRARY_NVRTC: IGNIS__NVRTC_API(IGNIS__NVRTC_LINK) break;
     default: IGNIS__CUBLASLT_API(IGNIS__CUBLASLT_LINK) break;
     }
-    return true;
 }
 
-#else
+#endif /* IGNIS_LINK_CUDA */
 
 /*  One search for a library: where it looked, and why each place was not it. */
 typedef struct ignis__search {
@@ -2984,6 +3086,12 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
     char tried[4096];
     int i;
 
+#ifdef IGNIS_LINK_CUDA
+    if (which != IGNIS_LIBRARY_NCCL) { /* which is never linked: most programs do without it */
+        ignis__library_bind(which, library);
+        return true;
+    }
+#endif
     search.spec = spec;
     ignis__text_begin(&search.tried, tried, sizeof tried);
     if (library->wanted[0]) /* a path that was asked for is the only one: another library would be a silent surprise */
@@ -3014,8 +3122,6 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
     return true;
 }
 
-#endif /* IGNIS_LINK_CUDA */
-
 /*  Reads the version, as 1000 * major + 10 * minor, and exactly. */
 static void ignis__library_read_version(ignis_library which, struct ignis__loaded *library)
 {
@@ -3031,6 +3137,11 @@ static void ignis__library_read_version(ignis_library which, struct ignis__loade
         IGNIS__NVRTC(nvrtcVersion, (&version, &minor));
         library->version = version * 1000 + (minor < 100 ? minor : 99) * 10;
         library->release = (uint64_t)version << 32 | (uint32_t)minor;
+        break;
+    case IGNIS_LIBRARY_NCCL: /* 22809 for 2.28.9 */
+        (void)IGNIS_CALL_HOOK("ncclGetVersion", ignis__nccl.ncclGetVersion(&version));
+        library->version = version / 10000 * 1000 + version / 100 % 100 * 10;
+        library->release = (uint64_t)version;
         break;
     default:
         packed = ignis__cublaslt.cublasLtGetVersion(); /* 130100 for 13.1.0; 11401 for 11.4.1 */
@@ -3068,7 +3179,7 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (library < IGNIS_LIBRARY_CUDA || library >= IGNIS_LIBRARY_COUNT)
-        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no library %d; IGNIS_LIBRARY_CUDA to _CUBLASLT are 1 to 3", (int)library);
+        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no library %d; IGNIS_LIBRARY_CUDA to _NCCL are 1 to 4", (int)library);
     if (!info)
         return ignis__fail_null(call, "info");
     if (!ignis__library_load(call, library))
@@ -3095,6 +3206,11 @@ typedef enum ignis__kind {
     IGNIS__KIND_TENSOR,
     IGNIS__KIND_OPTIMIZER,
     IGNIS__KIND_GRAPH,
+    IGNIS__KIND_VMM, /* from here on those of ignis_collective.h */
+    IGNIS__KIND_RANGE,
+    IGNIS__KIND_CHANNEL,
+    IGNIS__KIND_TRANSPORT,
+    IGNIS__KIND_COMM,
     IGNIS__KIND_COUNT
 } ignis__kind;
 
@@ -4571,6 +4687,8 @@ typedef struct ignis__storage {
     uint64_t address;    /* 0: not allocated */
     int64_t size;        /* bytes */
     bool wrapped;
+    void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
+    void *release_data;
     void *stream; /* in whose order the memory is taken and given; null: not decided */
     ignis__used_on used_on[4];
     int used_on_count;
@@ -4659,13 +4777,19 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     int i;
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
-    if (storage->block && !ignis__atomic_load(&storage->device->lost) && ignis__device_enter(call, storage->device, &binding)) {
+    if ((storage->block || storage->release_fn) && !ignis__atomic_load(&storage->device->lost) &&
+        ignis__device_enter(call, storage->device, &binding)) {
         for (i = 0; i < storage->used_on_count; i++)
             if (!ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device, storage->stream))
                 (void)IGNIS__CUDA(cuCtxSynchronize, ()); /* without an event, waiting is what is left */
-        ignis__memory_give(call, storage->device, storage->block);
+        if (storage->block)
+            ignis__memory_give(call, storage->device, storage->block);
+        else if (storage->stream)
+            (void)IGNIS__CUDA(cuStreamSynchronize, (storage->stream)); /* the memory goes to somebody who knows nothing of streams */
         ignis__device_leave(&binding);
     }
+    if (storage->release_fn)
+        storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
     ignis__free(storage);
 }
 
@@ -4687,6 +4811,7 @@ typedef struct ignis__array {
     uint64_t parent;
     int64_t created_at_ns;
     int64_t tracked_at_ns; /* monotonic; 0: not tracked */
+    int exports;           /* of the references, those that ignis_collective.h holds for other processes */
     void *pinned;
     char tag[32];
 } ignis__array;
@@ -4777,6 +4902,7 @@ static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *
     entry->bytes = ignis__array_bytes(array);
     entry->ref_count = array->ref_count;
     entry->views = (int)ignis__atomic_load(&array->storage->users) - 1;
+    entry->exports = array->exports;
     memcpy(entry->tag, array->tag, sizeof entry->tag);
 }
 
@@ -4852,6 +4978,7 @@ static ignis__array *ignis__array_make(const char *call, ignis__storage *storage
     array->parent = 0;
     array->created_at_ns = ignis__wall_ns();
     array->tracked_at_ns = 0;
+    array->exports = 0;
     array->pinned = NULL;
     memset(array->tag, 0, sizeof array->tag);
     return array;
@@ -4911,6 +5038,10 @@ static bool ignis__array_attach(const char *call, ignis__device *device, ignis__
     storage->wrapped = desc->ptr != NULL;
     storage->address = (uint64_t)(uintptr_t)desc->ptr;
     storage->stream = desc->stream;
+    if (ok) { /* what fails to become an array stays the caller's */
+        storage->release_fn = desc->release_fn;
+        storage->release_data = desc->release_data;
+    }
     return ok;
 }
 
@@ -4985,6 +5116,21 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
     return ignis__array_publish(view);
 }
 
+/*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
+static void (*ignis__export_holders)(ignis__text *text, const ignis__array *array);
+
+static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
+{
+    char holders[512];
+    ignis__text text;
+    ignis__text_begin(&text, holders, sizeof holders);
+    if (ignis__export_holders)
+        ignis__export_holders(&text, array);
+    return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "array #%llu%s%s%s cannot be %s while %d handle%s of it %s out: %s",
+                       (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "", what, array->exports,
+                       array->exports == 1 ? "" : "s", array->exports == 1 ? "is" : "are", holders);
+}
+
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
     ignis__array *array = ignis__array_hold(call, handle);
@@ -5000,6 +5146,8 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
             status = ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call, "array #%llu%s%s%s is owned by %s and may only be freed by it, not by %s",
                                  (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
                                  ignis__owner_name(array->owner), ignis__owner_name(as));
+        else if (array->exports > 0)
+            status = ignis__fail_exported(call, array, "freed");
         else if (array->ref_count > 0)
             status = ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call,
                                  "array #%llu%s%s%s, owned by %s, cannot be freed while its ref_count is %d, not 0",
@@ -5705,6 +5853,8 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
 /*  Moves ownership of a locked array. */
 static ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
 {
+    if (array->exports > 0)
+        return ignis__fail_exported(call, array, "given to another owner");
     if (array->ref_count > 1)
         return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call,
                            "array #%llu cannot move from owner %s to %s while its ref_count is %d, above 1", (unsigned long long)array->id,
@@ -14598,6 +14748,9 @@ static bool ignis__library_want(const char *call, ignis_library library, const c
     return true;
 }
 
+/*  What ignis_collective.h holds is let go first; it puts itself here when it is first used. */
+static void (*ignis__collective_close)(const char *call);
+
 static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 {
     static bool fork_watched;
@@ -14608,7 +14761,8 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__allocator = desc->allocator;
     if (!ignis__library_want(call, IGNIS_LIBRARY_CUDA, desc->cuda_library) ||
         !ignis__library_want(call, IGNIS_LIBRARY_NVRTC, desc->nvrtc_library) ||
-        !ignis__library_want(call, IGNIS_LIBRARY_CUBLASLT, desc->cublas_library) || !ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
+        !ignis__library_want(call, IGNIS_LIBRARY_CUBLASLT, desc->cublas_library) ||
+        !ignis__library_want(call, IGNIS_LIBRARY_NCCL, desc->nccl_library) || !ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
     ignis__allow_tf32 = desc->allow_tf32;
@@ -14705,6 +14859,10 @@ IGNIS_API ignis_status ignis_shutdown(void)
     memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
 #ifndef IGNIS_NO_TENSORS
     ignis__graphs_close(call);
+#endif
+    if (ignis__collective_close)
+        ignis__collective_close(call);
+#ifndef IGNIS_NO_TENSORS
     ignis__optimizers_close(call);
     ignis__tensors_close(call);
 #endif
