@@ -654,22 +654,31 @@ typedef struct ignis__vmm_block {
     ignis__device *device; /* that uses it; imported memory may lie on another one */
 } ignis__vmm_block;
 
-/*  Gives back whatever of the block there is. With a lost device the driver refuses everything, and the memory ends with the process. */
+/*  Ends a block's mapping and gives its addresses back, both also when one fails. What a lost device answers says nothing. */
+static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
+{
+    bool lost = ignis__atomic_load(&block->device->lost) != 0;
+    size_t size = (size_t)block->size;
+    int unmapped, given;
+    if (!block->address)
+        return true;
+    unmapped = IGNIS__CUDA(cuMemUnmap, (block->address, size));
+    given = IGNIS__CUDA(cuMemAddressFree, (block->address, size));
+    unmapped = lost || ignis__vmm_step(call, block->device, "cuMemUnmap", unmapped, "unmapping %s at 0x%llx",
+                                       ignis__bytes_write(block->size).text, block->address);
+    given = lost || ignis__vmm_step(call, block->device, "cuMemAddressFree", given, "giving %s of addresses back",
+                                    ignis__bytes_write(block->size).text);
+    block->address = 0;
+    return unmapped && given;
+}
+
+/*  Gives back whatever of the block there is; what a lost device keeps ends with the process. */
 static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
     bool lost = ignis__atomic_load(&block->device->lost) != 0;
     bool entered = !lost && ignis__device_enter(call, block->device, &binding);
-    if (block->address) {
-        int error = IGNIS__CUDA(cuMemUnmap, (block->address, (size_t)block->size));
-        if (!lost)
-            ignis__vmm_step(call, block->device, "cuMemUnmap", error, "unmapping %s at 0x%llx", ignis__bytes_write(block->size).text,
-                            block->address);
-        error = IGNIS__CUDA(cuMemAddressFree, (block->address, (size_t)block->size));
-        if (!lost)
-            ignis__vmm_step(call, block->device, "cuMemAddressFree", error, "giving %s of addresses back",
-                            ignis__bytes_write(block->size).text);
-    }
+    ignis__vmm_unplace(call, block);
     if (block->handle) {
         int error = IGNIS__CUDA(cuMemRelease, (block->handle));
         if (!lost)
@@ -1378,7 +1387,7 @@ IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offs
     if (ignis__access_valid(call, access) && ignis__vmm_multiple(call, "offset", offset, range->granularity) &&
         ignis__vmm_multiple(call, "size", size, range->granularity) && (device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
         desc = ignis_vmm_access_of(device->handle, false);
-        desc.access = access;
+        desc.access = (int)access;
         if (ignis__range_lock(call, range)) {
             ignis__address address = range->address + (uint64_t)offset;
             ok = ignis__range_covered(call, range, offset, size, NULL, 0) &&
@@ -1478,11 +1487,9 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     device = ignis__device_get(call, ordinal);
     if (!device || !ignis__vmm_handle_check(call, handle) || !ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block))
         return result;
-    (void)IGNIS__CUDA(cuMemUnmap, (block.address, (size_t)size)); /* it was mapped to prove its size */
-    (void)IGNIS__CUDA(cuMemAddressFree, (block.address, (size_t)size));
-    block.address = 0;
     facts = ignis__vmm_device(call, device);
-    if (facts && ignis__vmm_inspect(call, device, block.handle, &prop)) {
+    /* it was mapped to prove its size */
+    if (facts && ignis__vmm_unplace(call, &block) && ignis__vmm_inspect(call, device, block.handle, &prop)) {
         if (prop.location.id == device->handle)
             return ignis__vmm_publish(call, device, block.handle, size, facts->granularity, prop.handle_types, true);
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d", prop.location.id, ordinal);
