@@ -2555,8 +2555,9 @@ typedef struct ignis__wire_kind {
     bool packets;       /* messages keep their boundaries, and bring descriptors */
     bool (*listen)(ignis__trouble *trouble, ignis__wire *server);
     bool (*arrive)(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
-    bool (*present)(ignis__wire *fresh);                                              /* somebody is at the other end */
-    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh);                      /* who is there has the token */
+    bool (*spoke)(ignis__wire *fresh);                           /* something was said, perhaps by somebody who is gone; null: get tells */
+    bool (*present)(ignis__wire *fresh);                         /* somebody is at the other end */
+    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh); /* who is there has the token */
     bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
     bool (*put)(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
                 const int *fds, int fd_count, const ignis__until *until);                 /* a whole message */
@@ -2707,6 +2708,7 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
     while (!wire->inbox_whole) {
         size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
         int64_t got;
+        bool whole;
         if (wire->kind->packets)
             wanted = head_size + IGNIS_CHANNEL_MAX_BYTES;
         if (!wire->kind->ready(trouble, wire, until))
@@ -2724,11 +2726,12 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
             continue;
         if (!ignis__head_check(trouble, wire))
             return false;
-        wire->inbox_whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
-        if (wire->kind->packets && (!wire->inbox_whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
+        whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
+        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
                                       "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
                                       ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+        wire->inbox_whole = whole;
     }
     return true;
 }
@@ -3100,6 +3103,8 @@ static bool ignis__shm_present(ignis__wire *fresh)
     return ignis__shm_lock(fresh, 1, &taken) && taken;
 }
 
+static bool ignis__shm_spoke(ignis__wire *fresh) { return ignis__atomic_load(&fresh->shared->ring[1].written) != 0; }
+
 static bool ignis__shm_attach(ignis__trouble *trouble, ignis__wire *fresh)
 {
     (void)trouble;
@@ -3123,6 +3128,8 @@ static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, bool *ag
         return false;
     if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_other_lives(wire))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
+    if (ignis__shm_spoke(wire))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the file of a client that is gone");
     return true;
 }
 
@@ -3228,13 +3235,13 @@ static void ignis__shm_close(ignis__wire *wire)
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, ignis__socket_present, ignis__socket_attach,
+    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_present, ignis__socket_attach,
      ignis__socket_dial, ignis__socket_put, ignis__socket_ready, ignis__socket_get, ignis__socket_alive, ignis__socket_hang_up,
      ignis__socket_close},
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach,
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach,
      ignis__pipe_dial, ignis__pipe_put, ignis__socket_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up,
      ignis__pipe_close},
-    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_present, ignis__shm_attach,
+    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_spoke, ignis__shm_present, ignis__shm_attach,
      ignis__shm_dial, ignis__shm_put, ignis__shm_ready, ignis__shm_get, ignis__shm_alive, ignis__shm_hang_up,
      ignis__shm_close},
 };
@@ -3374,7 +3381,7 @@ static void ignis__pipe_close(ignis__wire *wire) { (void)wire; }
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
      ignis__pipe_put, ignis__pipe_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up, ignis__pipe_close},
 };
 /* clang-format on */
@@ -3459,6 +3466,7 @@ static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis
     ignis__until now = {0, NULL};
     ignis__hello hello;
     int64_t now_ns = ignis__monotonic_ns();
+    bool spoke;
 #ifndef _WIN32
     if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
         ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)fresh->peer_uid,
@@ -3466,9 +3474,10 @@ static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis
         return -1;
     }
 #endif
+    spoke = fresh->kind->spoke && fresh->kind->spoke(fresh); /* asked before presence, as who spoke was there before that */
     if (*since_ns == 0 && fresh->kind->present(fresh))
         *since_ns = now_ns;
-    if (*since_ns == 0 && fresh->shared) /* nobody can have said anything there */
+    if (*since_ns == 0 && fresh->kind->spoke && !spoke)
         return 0;
     if (!ignis__wire_fetch(trouble, fresh, &now)) {
         if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)

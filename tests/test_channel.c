@@ -462,10 +462,533 @@ TEST(arguments_are_checked)
     drop_pair(&both);
 }
 
+/* who is let in ---------------------------------------------------------------------------------------------------------- */
+
+/*  The wire's head, as anybody can write it. */
+typedef struct raw_head {
+    uint32_t magic;
+    uint16_t version, type;
+    uint32_t size, fd_count;
+    uint64_t sequence;
+} raw_head;
+enum { RAW_MAGIC = 0x52494749, RAW_HELLO = 1, RAW_WELCOME, RAW_REFUSED, RAW_DATA };
+
+typedef struct raw_hello {
+    raw_head head;
+    unsigned char token[16];
+    uint64_t pid;
+} raw_hello;
+
+static raw_head raw_head_of(int type, uint32_t size, uint32_t fd_count, uint64_t sequence)
+{
+    raw_head head = {RAW_MAGIC, 1, 0, 0, 0, 0};
+    head.type = (uint16_t)type;
+    head.size = size;
+    head.fd_count = fd_count;
+    head.sequence = sequence;
+    return head;
+}
+
+static const unsigned char known_token[16] = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6};
+
+static raw_hello good_hello(void)
+{
+    raw_hello hello;
+    memset(&hello, 0, sizeof hello);
+    hello.head = raw_head_of(RAW_HELLO, 24, 0, 0);
+    memcpy(hello.token, known_token, sizeof known_token);
+    return hello;
+}
+
+static int raw_connect(ignis_channel server)
+{
+    ignis_channel_info info = info_of_channel(server);
+    struct sockaddr_un address;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    memset(&address, 0, sizeof address);
+    address.sun_family = AF_UNIX;
+    snprintf(address.sun_path, sizeof address.sun_path, "%.100s", info.path);
+    CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    return fd;
+}
+
+static void raw_send(int fd, const void *data, size_t size, int fd_to_send, int fd_count)
+{
+    struct iovec part = {(void *)(uintptr_t)data, size};
+    struct msghdr message;
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(128 * sizeof(int))];
+    } control;
+    int i;
+    memset(&message, 0, sizeof message);
+    memset(&control, 0, sizeof control);
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (fd_count > 0) {
+        message.msg_control = control.room;
+        message.msg_controllen = CMSG_SPACE((size_t)fd_count * sizeof(int));
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN((size_t)fd_count * sizeof(int));
+        for (i = 0; i < fd_count; i++)
+            memcpy(CMSG_DATA(&control.header) + (size_t)i * sizeof(int), &fd_to_send, sizeof(int));
+    }
+    CHECK(sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)size);
+}
+
+static void *connect_known(void *data)
+{
+    ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 10);
+    desc.token = known_token;
+    sleep_ms(50);
+    *(ignis_channel *)data = ignis_channel_connect(&desc);
+    CHECK_OK(ignis_status_last());
+    return NULL;
+}
+
+TEST(strangers_are_turned_away_and_friends_let_in)
+{
+    enum { STRANGERS = 12 };
+    ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 10);
+    ignis_channel server, a, b;
+    raw_hello hello;
+    raw_head head;
+    int stranger[STRANGERS], i = 0, before, silent, refusals = 0;
+    pthread_t thread;
+    SETUP(NULL);
+    desc.token = known_token;
+    server = ignis_channel_serve(&desc);
+    before = process_descriptors();
+    for (i = 0; i < STRANGERS; i++)
+        stranger[i] = raw_connect(server);
+    silent = raw_connect(server);
+    i = 0;
+    raw_send(stranger[i++], "x", 1, -1, 0);
+    raw_send(stranger[i++], "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", 35, -1, 0);
+    hello = good_hello(), hello.head.magic++;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), hello.head.version = 2;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), hello.head.type = RAW_DATA;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), hello.token[15] ^= 1;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), memset(hello.token, 0, sizeof hello.token);
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    head = raw_head_of(RAW_HELLO, 0, 0, 0);
+    raw_send(stranger[i++], &head, sizeof head, -1, 0);
+    hello = good_hello(), hello.head.size = 0xFFFFFFFFu;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), hello.head.sequence = 7;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), hello.head.fd_count = 1;
+    raw_send(stranger[i++], &hello, sizeof hello, 0, 1); /* a good one, but with a descriptor */
+    close(stranger[i]);                                  /* and one that goes without a word */
+    stranger[i++] = -1;
+    CHECK_INT(i, STRANGERS);
+    pthread_create(&thread, NULL, connect_known, &b);
+    a = ignis_channel_accept(server);
+    pthread_join(thread, NULL);
+    CHECK(a.id != 0);
+    CHECK_OK(ignis_channel_send(a, "hello", 5, NULL, 0));
+    CHECK_INT(receive_size(b, back, 5), 5);
+    CHECK_INT(info_of_channel(server).refused, STRANGERS);
+    CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_MESSAGE), 1);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE), "turned away");
+    for (i = 0; i < STRANGERS; i++) {
+        refusals += stranger[i] >= 0 && recv(stranger[i], &head, sizeof head, 0) == sizeof head && head.type == RAW_REFUSED;
+        close(stranger[i]);
+    }
+    CHECK_INT(refusals, STRANGERS - 1);
+    CHECK(recv(silent, &head, sizeof head, MSG_DONTWAIT) < 0 && errno == EAGAIN); /* still has time to speak */
+    close(silent);
+    CHECK_OK(ignis_channel_close(a));
+    CHECK_OK(ignis_channel_close(b));
+    CHECK_INT(process_descriptors(), before + 1); /* the silent one's other end */
+    CHECK_OK(ignis_channel_close(server));
+    CHECK_INT(process_descriptors(), before - 2);
+}
+
+TEST(without_the_token_nobody_connects)
+{
+    static const unsigned char other_token[16] = {1};
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        ignis_channel_desc desc = desc_of_channel("token", m, 0.5);
+        ignis_channel server = ignis_channel_serve(&desc);
+        pair later;
+        pthread_t thread;
+        desc.token = other_token;
+        CHECK_NO_CHANNEL(ignis_channel_connect, desc, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT); /* nobody looks */
+        CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        CHECK_INT(info_of_channel(server).refused, 1);
+        memset(&later, 0, sizeof later);
+        later.desc = desc;
+        later.desc.token = NULL;
+        pthread_create(&thread, NULL, pair_connect, &later); /* and nobody suffers from it */
+        later.a = ignis_channel_accept(server);
+        pthread_join(thread, NULL);
+        CHECK_OK(ignis_channel_send(later.b, "friend", 6, NULL, 0));
+        CHECK_INT(receive_size(later.a, back, 6), 6);
+        later.server = server;
+        drop_pair(&later);
+        desc.token = known_token;
+        server = ignis_channel_serve(&desc);
+        desc.token = NULL;
+        CHECK_NO_CHANNEL(ignis_channel_connect, desc, IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
+        CHECK_MESSAGE_HAS("token of its own");
+        CHECK_OK(ignis_channel_close(server));
+    }
+}
+
+/*  A friend that turns hostile after its greeting loses its channel, and nothing of what it sent stays open. */
+TEST(a_message_that_lies_ends_its_channel)
+{
+    enum { LIES = 11 };
+    ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 2);
+    ignis_channel server;
+    int lie, before;
+    SETUP(NULL);
+    desc.token = known_token;
+    server = ignis_channel_serve(&desc);
+    before = process_descriptors();
+    for (lie = 0; lie < LIES; lie++) {
+        int fd = raw_connect(server), fds[IGNIS_CHANNEL_MAX_FDS];
+        raw_hello hello = good_hello();
+        raw_head head;
+        ignis_channel channel;
+        static char huge[sizeof(raw_head) + IGNIS_CHANNEL_MAX_BYTES + 1];
+        raw_send(fd, &hello, sizeof hello, -1, 0);
+        channel = ignis_channel_accept(server);
+        CHECK(recv(fd, &head, sizeof head, 0) == sizeof head && head.type == RAW_WELCOME);
+        head = raw_head_of(RAW_DATA, 0, 0, 1);
+        switch (lie) {
+        case 0: raw_send(fd, &head, sizeof head - 1, -1, 0); break;                             /* cut off */
+        case 1: head.size = 1, raw_send(fd, &head, sizeof head, -1, 0); break;                  /* less than it says */
+        case 2: raw_send(fd, &hello, sizeof hello, -1, 0); break;                               /* an old message again */
+        case 3: head.fd_count = 1, raw_send(fd, &head, sizeof head, -1, 0); break;              /* no descriptor */
+        case 4: raw_send(fd, &head, sizeof head, 0, 1); break;                                  /* one too many */
+        case 5: head.fd_count = 64, raw_send(fd, &head, sizeof head, 0, 65); break;             /* more than there is room for */
+        case 6: memcpy(huge, &head, sizeof head), raw_send(fd, huge, sizeof huge, 0, 3); break; /* longer than any message */
+        case 7: head.sequence = 2, raw_send(fd, &head, sizeof head, 0, 1); break;               /* one is missing */
+        case 8: head.type = RAW_WELCOME, raw_send(fd, &head, sizeof head, -1, 0); break;        /* not now */
+        case 9: head.size = 0x80000000u, raw_send(fd, &head, sizeof head, 0, 64); break;        /* too much, with 64 descriptors */
+        case 10: head.fd_count = 0xFFFFFFFFu, raw_send(fd, &head, sizeof head, 0, 64); break;
+        default: break;
+        }
+        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, fds, IGNIS_CHANNEL_MAX_FDS, NULL), IGNIS_ERROR_PEER,
+                     IGNIS_DIAG_CHANNEL_MESSAGE);
+        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        CHECK_STATUS(ignis_channel_send(channel, back, 1, NULL, 0), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        CHECK(!info_of_channel(channel).alive);
+        CHECK(recv(fd, &head, sizeof head, 0) <= 0); /* it learns of it */
+        CHECK_INT(process_descriptors(), before + 2);
+        CHECK_OK(ignis_channel_close(channel));
+        close(fd);
+    }
+    CHECK_INT(process_descriptors(), before);
+    CHECK_OK(ignis_channel_close(server));
+}
+
+/*  The same through FIFOs and shared memory: bytes that are no message. */
+TEST(bytes_that_lie_end_their_channel)
+{
+    char path[600];
+    pair both;
+    int fd, i;
+    ignis_channel server;
+    SETUP(NULL);
+    server = serve("bytes", IGNIS_CHANNEL_PIPE, 0.3);
+    for (i = 0; i < 3; i++) { /* who writes before greeting gets nowhere */
+        snprintf(path, sizeof path, "%s.up", info_of_channel(server).path);
+        fd = open(path, O_WRONLY | O_NONBLOCK);
+        CHECK(fd >= 0);
+        CHECK(write(fd, big, 4000) == 4000);
+        if (i == 1)
+            close(fd);
+        CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        if (i != 1)
+            close(fd);
+    }
+    CHECK_INT(info_of_channel(server).refused, 3);
+    CHECK_OK(ignis_channel_close(server));
+    server = serve("bytes", IGNIS_CHANNEL_SHM, 0.3);
+    fd = open(info_of_channel(server).path, O_RDWR);
+    CHECK(fd >= 0);
+    CHECK(pwrite(fd, big, 4000, 0) == 4000); /* over its words, and nobody holds the lock of a client */
+    CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+    close(fd);
+    CHECK_OK(ignis_channel_close(server));
+    memset(big, 0xA5, sizeof big);
+    both = make_pair(IGNIS_CHANNEL_SHM, 1);
+    {
+        ignis__channel *channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, both.a.id);
+        ignis__shared *shared = channel->wire->shared; /* what the other side can write as well */
+        shared->ring[1].written += ((uint64_t)1 << 62) + 5;
+        ignis__channel_drop(channel);
+    }
+    CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
+    CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+    drop_pair(&both);
+}
+
+/* places ------------------------------------------------------------------------------------------------------------------ */
+
+TEST(the_folder_must_be_private)
+{
+    ignis_channel_desc desc = desc_of_channel("place", IGNIS_CHANNEL_SOCKET, 1);
+    char path[400], other[400];
+    SETUP(NULL);
+    desc.directory = path;
+    snprintf(path, sizeof path, "%s/open", folder);
+    CHECK(mkdir(path, 0700) == 0 && chmod(path, 0755) == 0);
+    CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+    CHECK_MESSAGE_HAS("0755");
+    CHECK(chmod(path, 0700) == 0);
+    snprintf(other, sizeof other, "%s/link", folder);
+    CHECK(symlink(path, other) == 0);
+    desc.directory = other;
+    CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+    CHECK_MESSAGE_HAS("symbolic link");
+    unlink(other);
+    if (geteuid() == 0) {
+        CHECK(chown(path, 12345, 12345) == 0);
+        desc.directory = path;
+        CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+        CHECK_MESSAGE_HAS("belongs to user 12345");
+    }
+    rmdir(path);
+    snprintf(path, sizeof path, "%s/no/such", folder);
+    desc.directory = path;
+    CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+}
+
+/*  Without IGNIS_COMM_DIR the place is $XDG_RUNTIME_DIR/ignis, else a folder of the user's in $TMPDIR, however long that is. */
+TEST(long_and_usual_places)
+{
+    char path[900], wanted[1000];
+    int i, length;
+    pair both;
+    SETUP(NULL);
+    unsetenv("IGNIS_COMM_DIR");
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 5);
+    snprintf(wanted, sizeof wanted, "%s/ignis/pair.sock", folder);
+    CHECK_TEXT(info_of_channel(both.a).path, wanted);
+    drop_pair(&both);
+    snprintf(wanted, sizeof wanted, "%s/ignis", folder);
+    CHECK(rmdir(wanted) == 0);
+    setenv("XDG_RUNTIME_DIR", "/nowhere", 1);
+    length = snprintf(path, sizeof path, "%s", folder);
+    for (i = 0; i < 2; i++) {
+        length += snprintf(path + length, sizeof path - (size_t)length, "/%0100d", i);
+        CHECK(mkdir(path, 0700) == 0);
+    }
+    setenv("TMPDIR", path, 1);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 5);
+    CHECK(strlen(info_of_channel(both.a).path) > 200);
+    CHECK_OK(ignis_channel_send(both.a, "far", 3, NULL, 0));
+    CHECK_INT(receive_size(both.b, back, 3), 3);
+    drop_pair(&both);
+    snprintf(wanted, sizeof wanted, "%s/ignis-%lu", path, (unsigned long)geteuid());
+    CHECK(rmdir(wanted) == 0);
+    for (; i > 0; i--) {
+        CHECK(rmdir(path) == 0);
+        path[strlen(path) - 101] = 0;
+    }
+    memset(path, 'x', sizeof path - 1);
+    path[0] = '/';
+    path[sizeof path - 1] = 0;
+    setenv("TMPDIR", path, 1);
+    CHECK_NO_CHANNEL(ignis_channel_serve, desc_of_channel("far", IGNIS_CHANNEL_SOCKET, 1), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+    CHECK_MESSAGE_HAS("longer than");
+    unsetenv("TMPDIR");
+    unsetenv("XDG_RUNTIME_DIR");
+    setenv("IGNIS_COMM_DIR", folder, 1);
+}
+
+TEST(names_and_folders_keep_jobs_apart)
+{
+    ignis_channel_method m;
+    char other[400];
+    SETUP(NULL);
+    snprintf(other, sizeof other, "%s/other", folder);
+    EACH_METHOD(m)
+    {
+        ignis_channel_desc desc = desc_of_channel("pair", m, 2);
+        pair first = make_pair(m, 2), second;
+        pthread_t thread;
+        CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+        memset(&second, 0, sizeof second);
+        desc.directory = other;
+        second.desc = desc;
+        second.server = ignis_channel_serve(&desc);
+        pthread_create(&thread, NULL, pair_connect, &second);
+        second.a = ignis_channel_accept(second.server);
+        pthread_join(thread, NULL);
+        CHECK_OK(ignis_channel_send(first.a, "first", 5, NULL, 0));
+        CHECK_OK(ignis_channel_send(second.a, "second", 6, NULL, 0));
+        CHECK_INT(receive_size(first.b, back, 10), 5);
+        CHECK_INT(receive_size(second.b, back, 10), 6);
+        drop_pair(&first);
+        drop_pair(&second);
+    }
+    CHECK(rmdir(other) == 0);
+}
+
+/*  Several clients of one server, one after the other, as threads. */
+TEST(a_server_accepts_many)
+{
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        enum { MANY = 6 };
+        ignis_channel server = serve("many", m, 10), at_server[MANY];
+        pair client[MANY];
+        pthread_t thread[MANY];
+        int i, sum = 0;
+        for (i = 0; i < MANY; i++) {
+            memset(&client[i], 0, sizeof client[i]);
+            client[i].desc = desc_of_channel("many", m, 10);
+            pthread_create(&thread[i], NULL, pair_connect, &client[i]);
+        }
+        for (i = 0; i < MANY; i++)
+            at_server[i] = ignis_channel_accept(server);
+        for (i = 0; i < MANY; i++) {
+            unsigned char number = (unsigned char)(i + 1);
+            pthread_join(thread[i], NULL);
+            CHECK_OK(ignis_channel_send(client[i].b, &number, 1, NULL, 0));
+        }
+        for (i = 0; i < MANY; i++) {
+            unsigned char number = 0;
+            CHECK_INT(receive_size(at_server[i], &number, 1), 1);
+            sum += number;
+            CHECK_OK(ignis_channel_close(at_server[i]));
+        }
+        CHECK_INT(sum, MANY * (MANY + 1) / 2);
+        for (i = 0; i < MANY; i++)
+            CHECK_OK(ignis_channel_close(client[i].b));
+        CHECK_INT(info_of_channel(server).refused, 0);
+        CHECK_OK(ignis_channel_close(server));
+    }
+    CHECK_INT(files_in(folder), 0);
+}
+
+/* what is left behind ------------------------------------------------------------------------------------------------------ */
+
+TEST(descriptors_stay_flat_within_a_limit_of_32)
+{
+    struct rlimit before, tight;
+    ignis_channel_method m;
+    int i, open_before, fds[30], count = -1;
+    pair both;
+    SETUP(NULL);
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    tight = before;
+    tight.rlim_cur = 32;
+    open_before = process_descriptors();
+    REQUIRE(open_before < 16 && setrlimit(RLIMIT_NOFILE, &tight) == 0);
+    EACH_METHOD(m)
+    {
+        for (i = 0; i < 100; i++) {
+            both = make_pair(m, 5);
+            drop_pair(&both);
+        }
+    }
+    CHECK_INT(process_descriptors(), open_before);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 1);
+    for (i = 0; i < 30; i++)
+        fds[i] = 0;
+    CHECK_OK(ignis_channel_send(both.a, "many", 4, fds, 30)); /* more than fit the limit */
+    CHECK_STATUS(ignis_channel_receive(both.b, back, 4, NULL, fds, 30, &count), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
+    CHECK_MESSAGE_HAS("may not open so many");
+    drop_pair(&both);
+    CHECK_INT(process_descriptors(), open_before);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
+
+/*  A child gets NOT_SETUP, and what it execs inherits nothing. Its copies do not keep the other side waiting when we die. */
+static int role_forks(void)
+{
+    ignis_desc setup = test_desc(NULL);
+    ignis_channel channel;
+    pid_t child;
+    int status = 0;
+    if (ignis_setup(&setup) != IGNIS_OK)
+        return 2;
+    fcntl(PROCESS_SOCKET, F_SETFD, FD_CLOEXEC);
+    channel = dial("forks", IGNIS_CHANNEL_SOCKET, 20);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        if (ignis_channel_send(channel, "x", 1, NULL, 0) != IGNIS_ERROR_NOT_SETUP || ignis_channel_close(channel) != IGNIS_ERROR_NOT_SETUP)
+            _exit(7);
+        execl("/bin/sh", "sh", "-c", "for fd in /proc/self/fd/*; do case $(readlink $fd) in socket:*) exit 8;; esac; done; exit 0",
+              (char *)NULL);
+        _exit(9);
+    }
+    close(PROCESS_SOCKET);
+    if (waitpid(child, &status, 0) != child || !WIFEXITED(status))
+        return 3;
+    if (WEXITSTATUS(status) != 0)
+        return WEXITSTATUS(status);
+    child = fork();
+    if (child == 0) { /* lives on */
+        sleep(5);
+        _exit(0);
+    }
+    return ignis_channel_send(channel, &child, sizeof child, NULL, 0) == IGNIS_OK ? pause() : 4;
+}
+
+TEST(a_forked_child_has_no_channel)
+{
+    process child = process_start("forks");
+    ignis_channel server, channel;
+    pid_t grandchild = 0;
+    double begin;
+    SETUP(NULL);
+    server = serve("forks", IGNIS_CHANNEL_SOCKET, 20);
+    channel = ignis_channel_accept(server);
+    CHECK_INT(receive_size(channel, &grandchild, sizeof grandchild), sizeof grandchild);
+    begin = now_s();
+    kill(child.pid, SIGKILL);
+    CHECK_STATUS(ignis_channel_receive(channel, back, 4, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+    CHECK(now_s() - begin < 2);
+    CHECK_INT(process_end(&child), -1);
+    if (grandchild > 0)
+        kill(grandchild, SIGKILL);
+    CHECK_OK(ignis_channel_close(channel));
+    CHECK_OK(ignis_channel_close(server));
+}
+
+TEST(shutdown_closes_what_was_left_open)
+{
+    ignis_channel_method m;
+    int before = process_descriptors();
+    EACH_METHOD(m)
+    {
+        pair both;
+        SETUP(NULL);
+        both = make_pair(m, 5);
+        CHECK_OK(ignis_shutdown());
+        CHECK_INT(files_in(folder), 0);
+        SETUP(NULL);
+        CHECK_STATUS(ignis_channel_close(both.a), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
+        CHECK_OK(ignis_shutdown());
+        CHECK(process_descriptors() <= before + 1); /* the simulator may keep one */
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);
     int code, i;
+    if (role && strcmp(role, "forks") == 0)
+        return role_forks();
     if (role) {
         for (i = 1; i <= 3; i++) {
             if (strcmp(role, method_names[i]) == 0)
