@@ -64,7 +64,10 @@ typedef struct access {
     X(cuMemSetAccess, (ptr, size_t, const access_of *, size_t)) X(cuMemGetAccess, (unsigned long long *, const location *, ptr)) \
     X(cuMemExportToShareableHandle, (void *, ptr, int, unsigned long long)) \
     X(cuMemImportFromShareableHandle, (ptr *, void *, int)) X(cuMemGetAllocationPropertiesFromHandle, (properties *, ptr)) \
-    X(cuMemRetainAllocationHandle, (ptr *, void *)) X(cuIpcGetMemHandle, (ipc_handle *, ptr)) \
+    X(cuMemRetainAllocationHandle, (ptr *, void *)) X(cuDeviceGetCount, (int *)) X(cuDeviceGetUuid_v2, (char *, int)) X(cuDeviceGetPCIBusId, (char *, int, int)) \
+    X(cuDeviceGetByPCIBusId, (int *, const char *)) X(cuDeviceCanAccessPeer, (int *, int, int)) \
+    X(cuDeviceGetP2PAttribute, (int *, int, int, int)) X(cuCtxEnablePeerAccess, (handle, unsigned)) X(cuCtxDisablePeerAccess, (handle)) \
+    X(cuIpcGetMemHandle, (ipc_handle *, ptr)) \
     X(cuIpcOpenMemHandle_v2, (ptr *, ipc_handle, unsigned)) X(cuIpcCloseMemHandle, (ptr)) \
     X(cuIpcGetEventHandle, (ipc_handle *, handle)) X(cuIpcOpenEventHandle, (handle *, ipc_handle)) \
     X(cuEventCreate, (handle *, unsigned)) X(cuEventDestroy_v2, (handle)) X(cuEventRecord, (handle, handle)) \
@@ -828,6 +831,65 @@ static void test_killed_recorder(void)
     close(socket);
 }
 
+/* >>devices */
+
+static void test_visible(void)
+{
+    int count = 0, can = 9, value = 9;
+    char uuid[16], id[32];
+    setenv("IGNIS_SIM_DEVICES", "4", 1);
+    setenv("IGNIS_SIM_PEER", "0-1,2-3", 1);
+    setenv("CUDA_VISIBLE_DEVICES", "3,1,0,-1,2", 1);
+    start_driver();
+    OK(cuDeviceGetCount(&count));
+    CHECK(count == 3);
+    OK(cuDeviceGetUuid_v2(uuid, 0));
+    CHECK(uuid[15] == 3);
+    OK(cuDeviceGetPCIBusId(id, sizeof id, 1));
+    CHECK(!strcmp(id, "0000:02:00.0"));
+    OK(cuDeviceGetByPCIBusId(&value, id));
+    CHECK(value == 1);
+    CODE(101, cuDeviceGetByPCIBusId(&value, "0000:03:00.0"));
+    OK(cuDeviceCanAccessPeer(&can, 0, 1));
+    CHECK(can == 0);
+    OK(cuDeviceCanAccessPeer(&can, 1, 2));
+    CHECK(can == 1);
+    OK(cuDeviceGetP2PAttribute(&value, 2, 2, 1));
+    CHECK(value == 1);
+    OK(cuDeviceGetP2PAttribute(&value, 3, 2, 0));
+    CHECK(value == 0);
+    CODE(101, cuDeviceGetP2PAttribute(&value, 2, 1, 1));
+    handle zero = context_of(0), one = context_of(1), two = context_of(2);
+    CODE(217, cuCtxEnablePeerAccess(zero, 0));
+    OK(cuCtxSetCurrent(one));
+    CODE(201, cuCtxEnablePeerAccess(one, 0));
+    OK(cuCtxEnablePeerAccess(two, 0));
+    CODE(704, cuCtxEnablePeerAccess(two, 0));
+    CODE(705, cuCtxDisablePeerAccess(zero));
+    OK(cuCtxDisablePeerAccess(two));
+    ptr memory = create(1, CHUNK), address = map_all(memory, CHUNK, 1);
+    access_of a = for_device(2, 3);
+    OK(cuMemSetAccess(address, CHUNK, &a, 1));
+    a = for_device(0, 3);
+    CODE(101, cuMemSetAccess(address, CHUNK, &a, 1));
+    unmap_all(address, CHUNK);
+    OK(cuMemRelease(memory));
+    for (int i = 0; i < 3; i++)
+        OK(cuDevicePrimaryCtxRelease_v2(i));
+}
+
+static void test_invisible(void)
+{
+    setenv("CUDA_VISIBLE_DEVICES", "GPU-49676e69,", 1);
+    void *library = open_library("libcuda.so.1");
+    int (*init)(unsigned) = NULL, (*count_of)(int *) = NULL, count = 0;
+    *(void **)&init = dlsym(library, "cuInit");
+    *(void **)&count_of = dlsym(library, "cuDeviceGetCount");
+    OK(init(0));
+    OK(count_of(&count));
+    CHECK(count == 1);
+}
+
 /* >>main */
 
 static const struct {
@@ -837,7 +899,8 @@ static const struct {
              {"reserve", test_reserve},     {"access fault", test_access_fault},
              {"import", test_import},       {"killed exporter", test_killed_exporter},
              {"bad files", test_bad_files}, {"blocks", test_blocks},
-             {"events", test_events},       {"killed recorder", test_killed_recorder}};
+             {"events", test_events},       {"killed recorder", test_killed_recorder},
+             {"visible", test_visible},     {"invisible", test_invisible}};
 
 /* In a process of its own, which says how many checks passed and failed. */
 static void run_test(size_t number, const char *mode)
