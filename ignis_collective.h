@@ -4451,6 +4451,18 @@ static ignis__share *ignis__share_make(const char *call, int *travels)
     return share;
 }
 
+/*  The UUID of a device, opened or not. */
+static bool ignis__share_uuid(const char *call, ignis__device *device, unsigned char uuid[16])
+{
+    bool ok = true;
+    ignis__mutex_lock(&device->lock);
+    if (!device->info.warp_size)
+        ok = ignis__device_read(call, device);
+    memcpy(uuid, device->info.uuid, sizeof device->info.uuid);
+    ignis__mutex_unlock(&device->lock);
+    return ok;
+}
+
 /*  Fills the record of an array, and makes a descriptor of the memory that it lies in. */
 static bool ignis__share_describe(const char *call, ignis__array *array, ignis__share_record *record, ignis_vmm_handle *memory)
 {
@@ -4464,14 +4476,14 @@ static bool ignis__share_describe(const char *call, ignis__array *array, ignis__
     if (!IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()) && ignis__vmm_device(call, device) &&
         ignis__vmm_find(call, array, &behind)) {
         if (behind.prop.handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM)
-            ok = ignis__vmm_give_out(call, device, behind.handle, memory);
+            ok = ignis__share_uuid(call, &ignis__devices[behind.prop.location.id], record->uuid) &&
+                 ignis__vmm_give_out(call, device, behind.handle, memory);
         else
             ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu was made with IGNIS_VMM_HANDLE_NONE, so it cannot be shared",
                         (unsigned long long)array->id);
         (void)IGNIS__CUDA(cuMemRelease, (behind.handle));
         record->memory_size = behind.size;
         record->offset = behind.offset;
-        memcpy(record->uuid, ignis__devices[behind.prop.location.id].info.uuid, sizeof record->uuid);
         memcpy(record->dim, array->shape.dim, sizeof record->dim[0] * (size_t)array->shape.ndim);
         record->ndim = array->shape.ndim;
         record->dtype = (int32_t)array->dtype;
@@ -4601,9 +4613,13 @@ static bool ignis__share_check(const char *call, const ignis__share_record *reco
         if (fits) {
             desc->dtype = (ignis_dtype)record->dtype;
             desc->tag = record->tag;
-            for (i = 0; i < ignis__device_total; i++)
-                if (memcmp(ignis__devices[i].info.uuid, record->uuid, sizeof record->uuid) == 0)
+            for (i = 0; i < ignis__device_total && !*device; i++) {
+                unsigned char uuid[16];
+                if (!ignis__share_uuid(call, &ignis__devices[i], uuid))
+                    return false;
+                if (memcmp(uuid, record->uuid, sizeof uuid) == 0)
                     *device = &ignis__devices[i];
+            }
             if (*device)
                 return true;
             ignis__fail(IGNIS_DIAG_DEVICE_NONE, call,
