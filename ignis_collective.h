@@ -11,6 +11,88 @@
 
         It includes ignis.h, and is built in the same way. NCCL is needed for nothing on one host of up to 8 GPUs; where it is installed it
         is used for what it does best.
+
+        Two programs that use one GPU array, without a copy. The first one:
+
+    ---- begin example share_a
+    ignis_channel_desc meet = {.name = "weights"};
+    ignis_vmm_array_desc desc = {.shape = IGNIS_SHAPE(1024)};
+    char word[8] = "";
+    ignis_channel server = ignis_channel_serve(&meet), peer = ignis_channel_accept(server);
+    ignis_array x = ignis_vmm_array(&desc);
+    ignis_array_fill(x, 1);
+    ignis_share_send(peer, x);
+    ignis_channel_receive(peer, word, sizeof word, NULL, NULL, 0, NULL); // x is what the other has made of it
+    ignis_array_free(x);
+    ---- end example
+
+        and the second one, at the same time:
+
+    ---- begin example share_b
+    ignis_channel_desc meet = {.name = "weights"};
+    ignis_channel peer = ignis_channel_connect(&meet);
+    ignis_array x = ignis_share_receive(peer); // the first one's memory
+    ignis_array_scale(x, x, 3);
+    ignis_synchronize();
+    ignis_array_free(x);
+    ignis_channel_send(peer, "done", 5, NULL, 0);
+    ---- end example
+
+    ON VIRTUAL MEMORY (>>vmm)
+
+        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and processes can be let into.
+        Below it, memory and addresses are two things: ignis_vmm_create takes physical memory, ignis_vmm_reserve a range of addresses;
+        ignis_vmm_map puts one at a place in the other, and ignis_vmm_set_access says which device may use it. So an array can grow
+        without being moved:
+
+    ---- begin example vmm
+    int64_t granule = ignis_vmm_granularity(0, false);
+    ignis_vmm_range range = ignis_vmm_reserve(64 * granule, 0); // addresses for what may come
+    ignis_vmm_desc desc = {.size = granule};
+    ignis_vmm first = ignis_vmm_create(&desc), second = ignis_vmm_create(&desc);
+    ignis_vmm_map(range, 0, first);
+    ignis_vmm_map(range, granule, second); // it has grown
+    ignis_vmm_set_access(range, 0, 2 * granule, 0, IGNIS_VMM_ACCESS_READ_WRITE);
+    ignis_array_desc both = {.shape = IGNIS_SHAPE(2 * granule / 4)};
+    ignis_array x = ignis_vmm_array_map(range, 0, &both);
+    ignis_array_fill(x, 1);
+    ignis_array_free(x);
+    ignis_vmm_unmap(range, 0), ignis_vmm_unmap(range, granule);
+    ignis_vmm_free(first), ignis_vmm_free(second);
+    ignis_vmm_unreserve(range);
+    ---- end example
+
+        Physical memory comes in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone. So
+        what was imported stays valid when its maker frees it, or dies.
+
+    ON CHANNELS (>>channel)
+
+        A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
+        file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
+
+            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so shares arrays
+            IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
+            IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
+
+        Every call has the deadline of the desc (30 s). IGNIS_ERROR_TIMEOUT leaves the channel usable; IGNIS_ERROR_PEER says that the other
+        side closed it, died (at once, also by kill -9), or broke the protocol: then close it. What the dead said before is received first.
+
+        Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
+        temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
+        The system says which user a socket's other side is, and whoever connects has to know a random token of 128 bits, which the server
+        leaves in that folder, or the one in desc.token. Strangers are turned away, and counted. Messages are checked before anything is
+        done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system trusts them: they
+        could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are closed on exec, and
+        the channels of a forked child are closed at once.
+
+    ON SHARING (>>share)
+
+        An array that was sent by ignis_share_send has one reference more, for the other process, which ends when that one frees its array,
+        exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. Nobody
+        has to be told: this is looked up when it matters. The sender may close the channel right away, and may even exit.
+        Sharing orders nothing but its own beginning: ignis_share_send waits for the work on the array. From then on call ignis_synchronize
+        before telling the other side to look. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
+        shared.
 */
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
