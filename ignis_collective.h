@@ -698,8 +698,8 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array
     says is checked before anything is done with it.
     Returns: the array, or no handle.
     Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
-    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), DEVICE (this process does not see the GPU), PEER, TIMEOUT, UNSUPPORTED, CUDA,
-    MEMORY.
+    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the
+    GPU), PEER, TIMEOUT, CUDA, MEMORY.
     Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have let go, also when the sender dies.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
@@ -4246,13 +4246,25 @@ static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void 
     return IGNIS_OK;
 }
 
-/*  Whether what came is what comes after the greetings. */
-static bool ignis__head_usual(ignis__trouble *trouble, const ignis__wire *wire)
+/*  Brings the next message or array into the inbox, in the time that the channel has. The receive lock is taken. */
+static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire)
 {
-    int type = ignis__head_of(wire).type;
-    if (type == IGNIS__HEAD_DATA || type == IGNIS__HEAD_ARRAY)
+    ignis__until until;
+    int type;
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    if (wire->inbox_whole)
         return true;
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", type);
+    if (ignis__wire_usable(trouble, wire) && ignis__wire_fetch(trouble, wire, &until)) {
+        type = ignis__head_of(wire).type;
+        if (type == IGNIS__HEAD_DATA || type == IGNIS__HEAD_ARRAY)
+            return true;
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", type);
+    }
+    if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+        ignis__inbox_clear(wire);
+    ignis__wire_fail(wire, trouble);
+    return false;
 }
 
 IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
@@ -4262,13 +4274,10 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status;
     ignis__trouble trouble;
-    ignis__until until;
     ignis__wire *wire;
     if (!channel)
         return ignis__failed();
     wire = channel->wire;
-    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-    until.stop = &wire->closing;
     if (capacity < 0 || fd_capacity < 0) {
         status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0", (long long)capacity,
                              fd_capacity);
@@ -4276,19 +4285,12 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
         status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
     } else {
         ignis__mutex_lock(&wire->receive_lock);
-        if (!wire->inbox_whole && ignis__wire_usable(&trouble, wire) && ignis__wire_fetch(&trouble, wire, &until) &&
-            !ignis__head_usual(&trouble, wire))
-            wire->inbox_whole = false;
-        if (wire->inbox_whole && ignis__head_of(wire).type != IGNIS__HEAD_DATA) {
-            status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
-        } else if (wire->inbox_whole) {
-            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
-        } else {
+        if (!ignis__wire_next(&trouble, wire))
             status = ignis__trouble_report(call, &trouble);
-            if (status != IGNIS_ERROR_TIMEOUT)
-                ignis__inbox_clear(wire);
-            ignis__wire_fail(wire, &trouble);
-        }
+        else if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
+            status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
+        else
+            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
         ignis__mutex_unlock(&wire->receive_lock);
     }
     ignis__channel_drop(channel);
@@ -5478,6 +5480,31 @@ static void ignis__transports_close(const char *call)
     }
 }
 
+/*  A forked child must not seem to use what its parent does. */
+static void ignis__leases_forked(void)
+{
+    const ignis__import *import;
+    const ignis__export *entry;
+    const ignis__lent_handle *lent;
+    for (import = ignis__shares.imports; import; import = import->next)
+        ignis__lease_close(import->lease);
+    for (entry = ignis__shares.exports; entry; entry = entry->next)
+        for (lent = entry->handles; lent; lent = lent->next)
+            ignis__lease_close(lent->watch);
+}
+
+/*  Before the first handle. */
+static void ignis__transports_use(void)
+{
+    static uint64_t watched;
+    ignis__self_learn();
+    ignis__export_holders = ignis__exports_describe;
+    ignis__exports_reap = ignis__exports_reap_array;
+    ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
+    if (ignis__atomic_add(&watched, 1) == 1)
+        ignis__at_fork(ignis__leases_forked);
+}
+
 static bool ignis__transport_desc_check(const char *call, const ignis_transport_desc *desc)
 {
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
@@ -5559,10 +5586,7 @@ IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *des
     transport->bandwidth_gbs = transport->latency_us = 0;
     transport->waiting = NULL;
     transport->waiting_end = &transport->waiting;
-    ignis__self_learn();
-    ignis__export_holders = ignis__exports_describe;
-    ignis__exports_reap = ignis__exports_reap_array;
-    ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
+    ignis__transports_use();
     result.id = ignis__pool_publish(&ignis__transports, transport);
     return result;
 }
@@ -6466,298 +6490,54 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
    >>share - arrays that two processes use.
    =============================================================================================================== */
 
-/*  With the memory travels one end of a pair of sockets, which the receiver holds as long as it uses the memory. Its hang-up tells the
-    sender that the receiver is done, or dead, without a thread or a message that could get lost. */
-
-/*  What describes an array to the receiver, who believes none of it before it was checked. */
-typedef struct ignis__share_record {
-    int64_t memory_size, offset; /* bytes: of the physical memory; of the array in it */
-    int64_t dim[IGNIS_MAX_DIMS];
-    int32_t ndim, dtype;
-    unsigned char uuid[16]; /* of the GPU */
+/*  An array and its lease travel as by a transport of the kind VMM, of which there is one for each that is sent. Its token is 0, as the
+    channel knows who is at the other end. */
+typedef struct ignis__share_message {
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
     char tag[32];
-} ignis__share_record;
+} ignis__share_message;
 
-#ifdef _WIN32
+static void ignis__shares_close(const char *call) { ignis__exports_end(call, ignis__ending_of(NULL, 0, false)); }
 
-static bool ignis__share_missing(const char *call, ignis_channel handle)
+/*  Fills the transport for one array. */
+static void ignis__share_begin(ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
 {
-    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
-    if (channel) {
-        ignis__channel_drop(channel);
-        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call, "handles of memory do not travel through channels on Windows");
-    }
-    return false;
-}
-
-IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array)
-{
-    (void)array;
-    (void)ignis__share_missing("ignis_share_send", handle);
-    return ignis__failed();
-}
-
-IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
-{
-    ignis_array none = IGNIS__ZERO;
-    (void)ignis__share_missing("ignis_share_receive", handle);
-    return none;
-}
-
-#else /* POSIX */
-
-/*  An array that another process has from us, or memory that we have from another. */
-typedef struct ignis__share {
-    struct ignis__share *next;
-    int end;             /* our end of the pair */
-    ignis__array *array; /* held, ours; null: what follows */
-    ignis__vmm_block block;
-    int64_t peer_pid;
-} ignis__share;
-
-static struct {
-    ignis__mutex lock;
-    uint64_t lent; /* arrays of ours */
-    ignis__share *first;
-} ignis__shares = {IGNIS__MUTEX_INIT, 0, NULL};
-
-static void ignis__share_link(ignis__share *share)
-{
-    ignis__mutex_lock(&ignis__shares.lock);
-    share->next = ignis__shares.first;
-    ignis__shares.first = share;
-    if (share->array)
-        ignis__atomic_add(&ignis__shares.lent, 1);
-    ignis__mutex_unlock(&ignis__shares.lock);
-}
-
-/*  Takes out of the list: one share; or what others are done with, of one array or of all. The lock is taken. */
-static ignis__share *ignis__shares_unlink(const ignis__share *wanted, const ignis__array *array, bool all)
-{
-    ignis__share **link = &ignis__shares.first, *taken = NULL;
-    while (*link) {
-        ignis__share *share = *link;
-        struct pollfd gone;
-        bool take = share == wanted;
-        if (!wanted && share->array && (!array || share->array == array)) {
-            gone.fd = share->end;
-            gone.events = 0;
-            gone.revents = 0;
-            take = all || (poll(&gone, 1, 0) > 0 && (gone.revents & (POLLHUP | POLLERR | POLLNVAL)));
-        }
-        if (!take) {
-            link = &share->next;
-            continue;
-        }
-        *link = share->next;
-        share->next = taken;
-        taken = share;
-        if (share->array)
-            ignis__atomic_add(&ignis__shares.lent, (uint64_t)-1);
-    }
-    return taken;
-}
-
-/*  Ends shares of our arrays that were taken out of the list: each was a reference. */
-static void ignis__shares_end(const char *call, ignis__share *share)
-{
-    while (share) {
-        ignis__share *next = share->next;
-        ignis__array *array = share->array;
-        close(share->end);
-        ignis__mutex_lock(&array->slot.lock);
-        array->exports--;
-        if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
-            ignis__array_unref(array);
-        ignis__array_unlock(array);
-        ignis__array_drop(call, array);
-        ignis__free(share);
-        share = next;
-    }
-}
-
-/*  What was here before, as others lend arrays, too. */
-static struct {
-    void (*reap)(const char *call, ignis__array *array);
-    void (*holders)(ignis__text *text, const ignis__array *array);
-} ignis__shares_before;
-
-static void ignis__shares_reap(const char *call, ignis__array *array)
-{
-    ignis__share *gone;
-    ignis__mutex_lock(&ignis__shares.lock);
-    gone = ignis__shares_unlink(NULL, array, false);
-    ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__shares_end(call, gone);
-    if (ignis__shares_before.reap)
-        ignis__shares_before.reap(call, array);
-}
-
-/*  The array is locked. */
-static void ignis__shares_holders(ignis__text *text, const ignis__array *array)
-{
-    const ignis__share *share;
-    ignis__mutex_lock(&ignis__shares.lock);
-    for (share = ignis__shares.first; share; share = share->next)
-        if (share->array == array)
-            ignis__text_add(text, "%sprocess %lld", text->length ? ", " : "", (long long)share->peer_pid);
-    ignis__mutex_unlock(&ignis__shares.lock);
-    if (ignis__shares_before.holders)
-        ignis__shares_before.holders(text, array);
-}
-
-/*  The memory of others is given back by its arrays; ours is nobody's any more as far as we can tell. */
-static void ignis__shares_close(const char *call)
-{
-    ignis__share *lent;
-    ignis__mutex_lock(&ignis__shares.lock);
-    lent = ignis__shares_unlink(NULL, NULL, true);
-    ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__shares_end(call, lent);
-}
-
-/*  A forked child must not seem to use what its parent does. */
-static void ignis__shares_forked(void)
-{
-    const ignis__share *share;
-    for (share = ignis__shares.first; share; share = share->next)
-        close(share->end);
-}
-
-static void ignis__shares_use(void)
-{
-    static uint64_t watched;
+    memset(transport, 0, sizeof *transport);
+    transport->kind = IGNIS_TRANSPORT_VMM;
+    transport->src = transport->dst = device;
+    transport->exchange = wire->kind->method;
+    transport->peer_pid = wire->peer_pid;
+    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    ignis__transports_use();
     ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
-    ignis__mutex_lock(&ignis__shares.lock);
-    if (ignis__exports_reap != ignis__shares_reap) {
-        ignis__shares_before.reap = ignis__exports_reap;
-        ignis__shares_before.holders = ignis__export_holders;
-        ignis__exports_reap = ignis__shares_reap;
-        ignis__export_holders = ignis__shares_holders;
-    }
-    ignis__mutex_unlock(&ignis__shares.lock);
-    if (ignis__atomic_add(&watched, 1) == 1)
-        ignis__at_fork(ignis__shares_forked);
-}
-
-/*  A share, and the end of its pair that travels. Null: failure. */
-static ignis__share *ignis__share_make(const char *call, int *travels)
-{
-    ignis__share *share = (ignis__share *)ignis__alloc(sizeof *share);
-    int ends[2];
-    if (!share) {
-        ignis__fail_host_memory(call, sizeof *share);
-        return NULL;
-    }
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "socketpair: %s", strerror(errno));
-        ignis__free(share);
-        return NULL;
-    }
-    share->end = ends[0];
-    *travels = ends[1];
-    return share;
-}
-
-/*  The UUID of a device, opened or not. */
-static bool ignis__share_uuid(const char *call, ignis__device *device, unsigned char uuid[16])
-{
-    bool ok = true;
-    ignis__mutex_lock(&device->lock);
-    if (!device->info.warp_size)
-        ok = ignis__device_read(call, device);
-    memcpy(uuid, device->info.uuid, sizeof device->info.uuid);
-    ignis__mutex_unlock(&device->lock);
-    return ok;
-}
-
-/*  Fills the record of an array, and makes a descriptor of the memory that it lies in. */
-static bool ignis__share_describe(const char *call, ignis__array *array, ignis__share_record *record, ignis_vmm_handle *memory)
-{
-    ignis__device *device = array->storage->device;
-    ignis__vmm_behind behind;
-    ignis__binding binding;
-    bool ok = false;
-    memset(record, 0, sizeof *record);
-    if (ignis__capture_refuses(call) || !ignis__device_enter(call, device, &binding))
-        return false;
-    if (!IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()) && ignis__vmm_device(call, device) &&
-        ignis__vmm_find(call, array, &behind)) {
-        if (behind.prop.handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM)
-            ok = ignis__share_uuid(call, &ignis__devices[behind.prop.location.id], record->uuid) &&
-                 ignis__vmm_give_out(call, device, behind.handle, memory);
-        else
-            ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu was made with IGNIS_VMM_HANDLE_NONE, so it cannot be shared",
-                        (unsigned long long)array->id);
-        (void)IGNIS__CUDA(cuMemRelease, (behind.handle));
-        record->memory_size = behind.size;
-        record->offset = behind.offset;
-        memcpy(record->dim, array->shape.dim, sizeof record->dim[0] * (size_t)array->shape.ndim);
-        record->ndim = array->shape.ndim;
-        record->dtype = (int32_t)array->dtype;
-        memcpy(record->tag, array->tag, sizeof record->tag);
-    }
-    ignis__device_leave(&binding);
-    return ok;
-}
-
-/*  A reference for the other process. */
-static bool ignis__share_pin(const char *call, ignis__array *array)
-{
-    bool ok = false;
-    if (!ignis__array_lock(call, array))
-        return false;
-    if (array->ref_count == INT_MAX) {
-        ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "array #%llu has too many references", (unsigned long long)array->id);
-    } else {
-        array->ref_count++;
-        array->exports++;
-        ok = true;
-    }
-    ignis__array_unlock(array);
-    return ok;
 }
 
 /*  Sends an array that is held. */
 static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *array)
 {
-    ignis__share_record record;
+    ignis__share_message message;
+    ignis_transport_handle handle;
+    ignis__transport transport;
     ignis__trouble trouble;
     ignis__until until;
-    ignis__share *share;
-    ignis_vmm_handle memory;
     int fds[2];
     bool ok;
-    if (!ignis__share_describe(call, array, &record, &memory))
+    ignis__share_begin(&transport, array->storage->device, wire);
+    if (!ignis__transport_export(call, &transport, array, true, &handle))
         return false;
-    fds[0] = memory.fd;
-    share = ignis__share_make(call, &fds[1]);
-    if (share && !ignis__share_pin(call, array)) {
-        close(share->end);
-        close(fds[1]);
-        ignis__free(share);
-        share = NULL;
-    }
-    if (!share) {
-        ignis__vmm_handle_close(&memory);
-        return false;
-    }
-    (void)ignis__pool_hold_slot(&ignis__arrays, array->slot.index, 0); /* it is alive while it is pinned */
-    share->array = array;
-    share->peer_pid = wire->peer_pid;
-    ignis__share_link(share);
+    memcpy(message.record, handle.record, sizeof message.record);
+    memcpy(message.tag, array->tag, sizeof message.tag);
+    fds[0] = handle.memory.fd;
+    fds[1] = handle.lease;
     until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
     until.stop = &wire->closing;
     ignis__mutex_lock(&wire->send_lock);
-    ok = ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &record, sizeof record, fds, 2, &until);
+    ok =
+        ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds, 2, &until);
     ignis__mutex_unlock(&wire->send_lock);
-    ignis__vmm_handle_close(&memory);
-    close(fds[1]);
+    ignis__handle_close(&handle);
     if (!ok) {
-        ignis__mutex_lock(&ignis__shares.lock);
-        share = ignis__shares_unlink(share, NULL, false); /* others may have seen the hang-up first */
-        ignis__mutex_unlock(&ignis__shares.lock);
-        ignis__shares_end(call, share);
+        ignis__exports_end(call, ignis__ending_of(NULL, transport.serial, false));
         ignis__trouble_report(call, &trouble);
     }
     return ok;
@@ -6767,15 +6547,12 @@ static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *
 static ignis__channel *ignis__share_channel(const char *call, ignis_channel handle)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
-    if (channel && channel->wire->kind->packets)
+    if (!channel || channel->wire->kind->packets)
         return channel;
-    if (channel) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                    "arrays are shared by descriptors, which do not travel through a channel by %s; "
-                    "use IGNIS_CHANNEL_SOCKET",
-                    ignis__method_names[channel->wire->kind->method]);
-        ignis__channel_drop(channel);
-    }
+    ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                ignis__method_names[channel->wire->kind->method]);
+    ignis__channel_drop(channel);
     return NULL;
 }
 
@@ -6786,7 +6563,6 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_
     ignis__array *array = channel ? ignis__array_hold(call, array_handle) : NULL;
     bool ok = false;
     if (array) {
-        ignis__shares_use();
         ok = ignis__share_out(call, channel->wire, array);
         ignis__array_drop(call, array);
     }
@@ -6795,144 +6571,104 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  What of a record can be checked without the driver, with the array's desc and device. */
-static bool ignis__share_check(const char *call, const ignis__share_record *record, ignis_array_desc *desc, ignis__device **device)
+/*  The device of a UUID. Null, and reported: this process has none. */
+static ignis__device *ignis__share_device(const char *call, const unsigned char uuid[16])
 {
-    int64_t left, element;
     int i;
-    memset(desc, 0, sizeof *desc);
-    *device = NULL;
-    if (record->dtype > 0 && record->dtype < IGNIS_DTYPE_COUNT && record->ndim >= 1 && record->ndim <= IGNIS_MAX_DIMS &&
-        record->offset >= 0 && record->offset < record->memory_size && record->tag[sizeof record->tag - 1] == 0) {
-        bool fits = true, empty = false;
-        element = ignis__dtypes[record->dtype].size;
-        left = (record->memory_size - record->offset) / element;
-        fits = record->offset % element == 0;
-        desc->shape.ndim = record->ndim;
-        for (i = 0; i < record->ndim; i++) {
-            desc->shape.dim[i] = record->dim[i];
-            fits = fits && record->dim[i] >= 0;
-            empty = empty || record->dim[i] == 0;
-        }
-        for (i = 0; i < record->ndim && fits && !empty; i++) {
-            fits = record->dim[i] <= left;
-            left /= record->dim[i];
-        }
-        if (fits) {
-            desc->dtype = (ignis_dtype)record->dtype;
-            desc->tag = record->tag;
-            for (i = 0; i < ignis__device_total && !*device; i++) {
-                unsigned char uuid[16];
-                if (!ignis__share_uuid(call, &ignis__devices[i], uuid))
-                    return false;
-                if (memcmp(uuid, record->uuid, sizeof uuid) == 0)
-                    *device = &ignis__devices[i];
-            }
-            if (*device)
-                return true;
-            ignis__fail(IGNIS_DIAG_DEVICE_NONE, call,
-                        "the array lies on a GPU that this process does not see; look at CUDA_VISIBLE_DEVICES");
-            return false;
-        }
+    for (i = 0; i < ignis__device_total; i++) {
+        ignis__device *device = &ignis__devices[i];
+        bool ok = true, same;
+        ignis__mutex_lock(&device->lock);
+        if (!device->info.warp_size)
+            ok = ignis__device_read(call, device);
+        same = memcmp(device->info.uuid, uuid, sizeof device->info.uuid) == 0;
+        ignis__mutex_unlock(&device->lock);
+        if (!ok || same)
+            return ok ? device : NULL;
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                "what came describes no array: dtype %d, %d dimensions, %lld bytes from %lld on in memory of %lld", (int)record->dtype,
-                (int)record->ndim, (long long)(record->memory_size - record->offset), (long long)record->offset,
-                (long long)record->memory_size);
-    return false;
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                "the array lies on a GPU that this process does not see; look at CUDA_VISIBLE_DEVICES");
+    return NULL;
 }
 
-/*  The last array over memory of another process is gone: so is our end of the pair, which tells it. */
-static void ignis__share_release(void *ptr, void *data)
-{
-    ignis__share *share = (ignis__share *)data;
-    (void)ptr;
-    ignis__mutex_lock(&ignis__shares.lock);
-    (void)ignis__shares_unlink(share, NULL, false);
-    ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__vmm_drop("ignis_array_free", &share->block);
-    close(share->end);
-    ignis__free(share);
-}
-
-/*  The array of a record and its two descriptors, of which the first is closed, and the second belongs to the array. */
-static ignis_array ignis__share_in(const char *call, const ignis__share_record *record, const int fds[2])
+/*  The array of a message and its descriptors, which the handle has. */
+static ignis_array ignis__share_in(const char *call, const ignis__wire *wire, const ignis__share_message *message,
+                                   const ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
+    ignis__record_of_array record;
+    ignis__transport transport;
     ignis_array_desc desc;
-    ignis__device *device;
-    ignis__share *share = NULL;
-    bool adopted = false;
-    if (ignis__share_check(call, record, &desc, &device)) {
-        share = (ignis__share *)ignis__alloc(sizeof *share);
-        if (!share)
-            ignis__fail_host_memory(call, sizeof *share);
-        else
-            adopted = ignis__vmm_adopt(call, device, fds[0], record->memory_size, NULL, 0, &share->block);
-    }
-    close(fds[0]);
-    if (adopted) {
-        share->end = fds[1];
-        result = ignis__vmm_wrap(call, device, share->block.address + (uint64_t)record->offset, &desc, ignis__share_release, share);
-    }
-    if (result.id) {
-        ignis__share_link(share);
+    ignis__share_begin(&transport, NULL, wire);
+    if (!ignis__record_read(call, &transport, handle, &record))
+        return result;
+    if (record.flags != (IGNIS__RECORD_MEMORY | IGNIS__RECORD_LEASE) || message->tag[sizeof message->tag - 1] != 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array with memory and lease");
         return result;
     }
-    if (adopted)
-        ignis__vmm_drop(call, &share->block);
-    ignis__free(share);
-    close(fds[1]);
-    return result;
+    transport.src = transport.dst = ignis__share_device(call, record.uuid);
+    if (!transport.dst)
+        return result;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = record.ndim;
+    memcpy(desc.shape.dim, record.dim, sizeof record.dim[0] * (size_t)record.ndim);
+    desc.dtype = (ignis_dtype)record.dtype;
+    desc.tag = message->tag;
+    return ignis__import_array(call, &transport, &record, &desc, handle);
 }
 
-IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
+/*  Takes the message with an array out of the inbox. The receive lock is taken. */
+static bool ignis__share_take(const char *call, ignis__wire *wire, ignis__share_message *message, ignis_transport_handle *handle)
+{
+    bool whole = ignis__head_of(wire).size == sizeof *message && wire->inbox_fd_count == 2;
+    memset(handle, 0, sizeof *handle);
+    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+        return false;
+    }
+    if (whole) {
+        memcpy(message, wire->inbox + sizeof(ignis__head), sizeof *message);
+        memcpy(handle->record, message->record, sizeof handle->record);
+        handle->memory.type = IGNIS__VMM_HANDLE_SYSTEM;
+        handle->memory.fd = wire->inbox_fds[0];
+        handle->has_lease = true;
+        handle->lease = wire->inbox_fds[1];
+        wire->inbox_fd_count = 0; /* they are the handle's now */
+    } else {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
+                    ignis__head_of(wire).size, wire->inbox_fd_count);
+    }
+    ignis__inbox_clear(wire);
+    wire->received++;
+    return whole;
+}
+
+IGNIS_API ignis_array ignis_share_receive(ignis_channel channel_handle)
 {
     static const char call[] = "ignis_share_receive";
     ignis_array result = IGNIS__ZERO;
-    ignis__channel *channel = ignis__share_channel(call, handle);
-    ignis__share_record record;
+    ignis__channel *channel = ignis__share_channel(call, channel_handle);
+    ignis_transport_handle handle;
+    ignis__share_message message;
     ignis__trouble trouble;
-    ignis__until until;
     ignis__wire *wire;
-    int fds[2] = {-1, -1};
-    bool came = false;
+    bool came;
     if (!channel)
         return result;
     wire = channel->wire;
-    ignis__shares_use();
-    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-    until.stop = &wire->closing;
     ignis__mutex_lock(&wire->receive_lock);
-    if (!wire->inbox_whole &&
-        !(ignis__wire_usable(&trouble, wire) && ignis__wire_fetch(&trouble, wire, &until) && ignis__head_usual(&trouble, wire))) {
-        if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
-            ignis__inbox_clear(wire);
+    came = ignis__wire_next(&trouble, wire);
+    if (!came)
         ignis__trouble_report(call, &trouble);
-        ignis__wire_fail(wire, &trouble);
-    } else if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
-    } else {
-        came = ignis__head_of(wire).size == sizeof record && wire->inbox_fd_count == 2;
-        if (came) {
-            memcpy(&record, wire->inbox + sizeof(ignis__head), sizeof record);
-            memcpy(fds, wire->inbox_fds, sizeof fds);
-            wire->inbox_fd_count = 0; /* they are ours now */
-        } else {
-            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
-                        ignis__head_of(wire).size, wire->inbox_fd_count);
-        }
-        ignis__inbox_clear(wire);
-        wire->received++;
-    }
+    came = came && ignis__share_take(call, wire, &message, &handle);
     ignis__mutex_unlock(&wire->receive_lock);
-    if (came)
-        result = ignis__share_in(call, &record, fds);
+    if (came) {
+        result = ignis__share_in(call, wire, &message, &handle);
+        ignis__handle_close(&handle);
+    }
     ignis__channel_drop(channel);
     return result;
 }
-
-#endif
 
 /* ===============================================================================================================
    >>nccl - NCCL, opened at run time.

@@ -331,51 +331,73 @@ TEST(only_what_was_made_to_be_shared)
     CHECK_OK(ignis_array_free(array)); /* nothing of all that held it */
 }
 
-/*  Sends a record by the wire, with two descriptors of which the first may be anything. */
-static void send_record(ignis_channel channel, const ignis__share_record *record, size_t size, int memory, int count)
+/*  Sends a message by the wire, with its seal, and with two descriptors of which the first may be anything. */
+static void send_message(ignis_channel channel, const ignis__share_message *message, size_t size, int memory, int count)
 {
     ignis__channel *item = (ignis__channel *)ignis__pool_hold(&ignis__channels, channel.id);
     ignis__until until = {0, NULL};
     ignis__trouble trouble;
     int fds[3] = {-1, -1, 1}, ends[2];
     until.deadline_ns = ignis__monotonic_ns() + 1000000000;
-    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    CHECK(pipe(ends) == 0);
     fds[0] = memory;
     fds[1] = ends[1];
-    CHECK(ignis__wire_send(&trouble, item->wire, IGNIS__HEAD_ARRAY, record, size, fds, count, &until));
+    CHECK(ignis__wire_send(&trouble, item->wire, IGNIS__HEAD_ARRAY, message, size, fds, count, &until));
     close(ends[0]);
     close(ends[1]);
     ignis__channel_drop(item);
 }
 
+static ignis__share_message sealed(const ignis__record_of_array *record, const char *tag)
+{
+    ignis__transport transport;
+    ignis__share_message message;
+    ignis__record_of_array copy = *record;
+    memset(&transport, 0, sizeof transport);
+    memset(&message, 0, sizeof message);
+    copy.seal = ignis__record_seal(&transport, &copy);
+    memcpy(message.record, &copy, sizeof copy);
+    snprintf(message.tag, sizeof message.tag, "%s", tag);
+    return message;
+}
+
+/*  A record that another process might have sent, of an array of this one, and a descriptor of its memory. */
+static ignis__record_of_array foreign_record(ignis_array array, int *fd)
+{
+    ignis_transport_handle handle;
+    ignis__record_of_array record;
+    ignis_transport_desc desc;
+    ignis_transport transport;
+    memset(&desc, 0, sizeof desc);
+    desc.kind = IGNIS_TRANSPORT_VMM;
+    transport = ignis_transport_create(&desc);
+    CHECK_OK(ignis_transport_initialize(transport));
+    CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+    memcpy(&record, handle.record, sizeof record);
+    record.pid++;
+    *fd = dup(handle.memory.fd);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    CHECK_OK(ignis_transport_destroy(transport));
+    return record;
+}
+
 TEST(records_that_lie_are_refused)
 {
-    enum { LIES = 15 };
-    ignis__share_record good;
-    ignis_vmm_handle handle;
-    ignis_vmm_info info;
+    enum { LIES = 17 };
+    ignis__record_of_array good;
+    ignis__share_message message;
     ignis_array array, mine;
-    ignis_vmm vmm;
     pair both;
-    int lie, before, file;
+    int lie, before, file, memory;
     SHARE_SETUP();
     both = make_pair(IGNIS_CHANNEL_SOCKET);
     array = make_shared(IGNIS_SHAPE(6, 2), "good");
     write_counting(array, 3);
-    vmm = ignis_vmm_of_array(array, NULL);
-    CHECK_OK(ignis_vmm_export(vmm, &handle));
-    CHECK_OK(ignis_vmm_query(vmm, &info));
-    memset(&good, 0, sizeof good);
-    good.memory_size = info.size;
-    good.dim[0] = 6;
-    good.dim[1] = 2;
-    good.ndim = 2;
-    good.dtype = IGNIS_I32;
-    memcpy(good.uuid, ignis__devices[0].info.uuid, 16);
+    good = foreign_record(array, &memory);
     before = process_descriptors();
     for (lie = 0; lie < LIES; lie++) {
-        ignis__share_record record = good;
-        size_t size = sizeof record;
+        ignis__record_of_array record = good;
+        size_t size = sizeof message;
         int count = 2;
         switch (lie) {
         case 0: record.dtype = 0; break;
@@ -384,45 +406,57 @@ TEST(records_that_lie_are_refused)
         case 3: record.ndim = IGNIS_MAX_DIMS + 1; break;
         case 4: record.dim[0] = -6; break;
         case 5: record.dim[0] = record.dim[1] = (int64_t)1 << 32; break; /* a product that is 0 in 64 bits */
-        case 6: record.dim[0] = info.size / 8 + 1; break;                /* a row more than there is */
-        case 7: record.offset = info.size - 44; break;
+        case 6: record.dim[0] = record.block_size / 8 + 1; break;        /* a row more than there is */
+        case 7: record.offset = record.block_size - 44; break;
         case 8: record.offset = -8; break;
-        case 9: record.offset = 2; break;
-        case 10: record.memory_size = INT64_MAX, record.offset = INT64_MAX - 3; break;
-        case 11: memset(record.tag, 'x', sizeof record.tag); break;
-        case 12: record.memory_size = 0; break;
-        case 13: size--; break;
-        case 14: count = 3; break;
+        case 9: record.block_size = INT64_MAX, record.offset = INT64_MAX - 3; break;
+        case 10: record.block_size = 0; break;
+        case 11: record.flags = 0; break;
+        case 12: record.version = 2; break;
+        case 13: record.magic[0] = 'X'; break;
+        case 14: size--; break;
+        case 15: count = 3; break;
         default: break;
         }
-        send_record(both.a, &record, size, handle.fd, count);
+        message = sealed(&record, "lie");
+        if (lie == 16)
+            memset(message.tag, 'x', sizeof message.tag);
+        send_message(both.a, &message, size, memory, count);
         CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
         CHECK_INT(process_descriptors(), before);
     }
+    message = sealed(&good, "changed");
+    message.record[40] ^= 1;
+    send_message(both.a, &message, sizeof message, memory, 2);
+    CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
     good.uuid[0] ^= 1;
-    send_record(both.a, &good, sizeof good, handle.fd, 2);
-    CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_NONE);
+    message = sealed(&good, "elsewhere");
+    send_message(both.a, &message, sizeof message, memory, 2);
+    CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
     good.uuid[0] ^= 1;
     file = open("/dev/null", O_RDWR | O_CLOEXEC); /* a descriptor, but not of memory */
-    send_record(both.a, &good, sizeof good, file, 2);
+    message = sealed(&good, "file");
+    send_message(both.a, &message, sizeof message, file, 2);
     CHECK_INT(ignis_share_receive(both.b).id, 0);
     CHECK(ignis_status_last() != IGNIS_OK);
     ignis_status_clear();
     close(file);
-    good.memory_size *= 2; /* more than the memory has */
-    send_record(both.a, &good, sizeof good, handle.fd, 2);
+    good.block_size *= 2; /* more than the memory has */
+    message = sealed(&good, "long");
+    send_message(both.a, &message, sizeof message, memory, 2);
     CHECK_INT(ignis_share_receive(both.b).id, 0);
     CHECK(ignis_status_last() != IGNIS_OK);
     ignis_status_clear();
-    good.memory_size /= 2;
+    good.block_size /= 2;
     CHECK_INT(process_descriptors(), before);
-    send_record(both.a, &good, sizeof good, handle.fd, 2); /* and after all that, the truth */
+    message = sealed(&good, "true"); /* and after all that, the truth */
+    send_message(both.a, &message, sizeof message, memory, 2);
     mine = ignis_share_receive(both.b);
     CHECK_COUNTING(mine, 12, 3);
+    CHECK_TEXT(info_of(mine).tag, "true");
     CHECK_OK(ignis_array_free(mine));
     CHECK_INT(process_descriptors(), before);
-    CHECK_OK(ignis_vmm_handle_close(&handle));
-    CHECK_OK(ignis_vmm_free(vmm));
+    close(memory);
     CHECK_OK(ignis_array_free(array));
     drop_pair(&both);
 }
