@@ -3684,13 +3684,13 @@ static bool ignis__pipe_ready(ignis__trouble *trouble, ignis__wire *wire, const 
 {
     for (;;) {
         DWORD available = 0;
-        if (PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) && available > 0)
+        bool open = PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) != 0;
+        if (open && available > 0)
             return true;
-        if (available == 0 && GetLastError() == ERROR_BROKEN_PIPE)
+        if (!open && GetLastError() == ERROR_BROKEN_PIPE) /* other errors: nobody is there yet */
             return ignis__pipe_trouble(trouble, "PeekNamedPipe");
         if (ignis__until_slice(until, 1) == 0)
             return ignis__trouble_late(trouble, until, "nothing came from the other side");
-        SetLastError(0);
         ignis__sleep_us(1000);
     }
 }
