@@ -4214,7 +4214,8 @@ IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data
             status = ignis__trouble_report(call, &trouble);
         } else if (!ignis__wire_send(&trouble, wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, &until)) {
             status = ignis__trouble_report(call, &trouble);
-            if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
+            /* a packet was sent or not; and what the other side said before it went can still be received */
+            if (!wire->kind->packets && trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST)
                 ignis__wire_fail(wire, &trouble);
         }
         ignis__mutex_unlock(&wire->send_lock);
