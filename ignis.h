@@ -163,7 +163,8 @@
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
-        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles.
+        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
+        mask at each launch.
 
     ON FILES (>>storage)
 
@@ -1371,7 +1372,8 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor);
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype);
 
 /*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 - probability
-    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. For evaluation leave it out.
+    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. In a graph it also follows from
+    how often that was launched: see ignis_graph_launch. For evaluation leave it out.
     Returns: the tensor, or no handle.
     Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -1691,6 +1693,8 @@ IGNIS_API ignis_status ignis_graph_begin(void);
 IGNIS_API ignis_graph ignis_graph_end(void);
 
 /*  ignis_graph_launch - replay the captured work
+    Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
+    its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, DEVICE (another device is current), CUDA.
     Ownership: unchanged.
@@ -3471,6 +3475,7 @@ typedef struct ignis__capture {
     ignis__device *device;
     void *stream;
     struct ignis__held_storage *held;
+    struct ignis__array *launches; /* counted by the graph itself, for random numbers; claimed, null where there are none */
 } ignis__capture;
 
 /*  The stream that the calling thread's work goes to on an open device. */
@@ -7103,6 +7108,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                              \
     X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                            \
     X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                        \
+    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                             \
     X(RAND, RANDOM_CU, "ignis_rand")                                                 \
     X(RANDN, RANDOM_CU, "ignis_randn")                                               \
     X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                    \
@@ -7706,6 +7712,8 @@ typedef struct ignis__tensor_thread {
     int scope_count, scope_capacity;
     int no_grad;
     uint64_t seed, random_used; /* blocks of four random numbers given out */
+    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
+    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
     struct ignis__tape *tape;
     struct ignis__node *walking; /* the entry that the innermost backward is at */
 } ignis__tensor_thread;
@@ -7719,7 +7727,8 @@ static ignis__tensor_thread *ignis__tensor_thread_now(void)
     if (thread->setup != ignis__global.setups) {
         thread->setup = ignis__global.setups;
         thread->tensor_count = thread->scope_count = thread->no_grad = 0;
-        thread->seed = thread->random_used = 0;
+        thread->seed = thread->random_used = thread->random_launches = 0;
+        thread->random_again = false;
         thread->tape = NULL;
         thread->walking = NULL;
     }
@@ -8025,19 +8034,92 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     return IGNIS_OK;
 }
 
-/*  Where an operation's random numbers begin: the seed, and the first of the Philox counters that are now its own. */
+/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
+    CUDA graph the counter of launches. */
 typedef struct ignis__random {
     uint64_t seed, first;
+    ignis_array launches; /* no handle: none */
 } ignis__random;
 
-static ignis__random ignis__random_take(int64_t numel)
+/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
+static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
+{
+    unsigned one[3] = {1, 1, 1};
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
+    ignis__address address;
+    ignis__array *array;
+    ignis_array_desc desc;
+    ignis_array made;
+    bool ok;
+    if (!function)
+        return false;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = 1;
+    desc.dtype = IGNIS_I64;
+    desc.device = work->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(work->device - ignis__devices);
+    desc.tag = "launches";
+    made = ignis__array_create(work->call, &desc);
+    if (!made.id)
+        return false;
+    (void)ignis__capture_pause();
+    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
+    ok = ignis__capture_resume(work->call, capture) && ok;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    params[0] = &address;
+    ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
+    if (ok) {
+        ignis__array_claim(array);
+        capture->launches = array;
+    } else {
+        ignis__array_discard(work->call, &made);
+    }
+    ignis__array_drop(work->call, array);
+    return ok;
+}
+
+/*  The counter of launches for random numbers of the calling thread now, or no handle. */
+static ignis_array ignis__random_launches(void)
+{
+    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    const ignis__capture *capture = ignis__capturing();
+    ignis_array launches = IGNIS__ZERO;
+    if (thread->random_again)
+        launches.id = thread->random_launches;
+    else if (capture && capture->launches)
+        launches.id = capture->launches->slot.handle;
+    return launches;
+}
+
+/*  The numbers for so many elements of a tensor on the device of the work. */
+static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__random random;
-    random.seed = thread->seed;
-    random.first = thread->random_used;
+    ignis__capture *capture = ignis__capture_on(work->device);
+    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
+        return false;
+    random->seed = thread->seed;
+    random->first = thread->random_used;
+    random->launches.id = 0;
+    if (capture || thread->random_again)
+        random->launches = ignis__random_launches();
     thread->random_used += ((uint64_t)numel + 3) / 4;
-    return random;
+    return true;
+}
+
+/*  The address of a counter of launches for a kernel; 0 for no handle. */
+static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
+{
+    ignis__array *array;
+    bool ok;
+    *step = 0;
+    if (!launches.id)
+        return true;
+    array = ignis__array_hold(work->call, launches);
+    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
+    if (array)
+        ignis__array_drop(work->call, array);
+    return ok;
 }
 
 /*  The array of a tensor by handle, unheld: what ignis_tensor_data returns. */
@@ -8914,6 +8996,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->no_grad = 0;
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
+    thread->random_again = true;
+    thread->random_launches = args->saved_count > args->input_count ? args->saved[args->input_count].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -8933,6 +9017,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->no_grad = before.no_grad;
     thread->seed = before.seed;
     thread->random_used = before.random_used;
+    thread->random_again = before.random_again;
+    thread->random_launches = before.random_launches;
     for (i = 0; status == IGNIS_OK && i < args->input_count; i++) {
         ignis__array *grad;
         ignis_array handle = args->needed[i] ? ignis_tensor_grad(inputs[i]) : args->grad_output;
@@ -8952,7 +9038,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor output = IGNIS__ZERO, result = IGNIS__ZERO;
-    ignis_array saved[IGNIS__MAX_INPUTS];
+    ignis_array saved[IGNIS__MAX_INPUTS + 1];
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
     ignis__tensor *made, *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -8992,8 +9078,9 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     memset(&rule, 0, sizeof rule);
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
+    saved[count] = ignis__random_launches();
     rule.saved = saved;
-    rule.saved_count = count;
+    rule.saved_count = count + (saved[count].id != 0);
     rule.params = &checkpoint;
     rule.params_size = sizeof checkpoint;
     for (i = 0; i < count && (held[i] = ignis__tensor_hold(call, inputs[i])) != NULL; i++)
@@ -9988,9 +10075,9 @@ static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builti
     ignis__array *array;
     ignis__random random;
     ignis__work work;
-    ignis__address to;
+    ignis__address to, step;
     double from = 0, by = 1; /* low and high; mean and deviation */
-    void *params[6];
+    void *params[7];
     bool ok = false;
     if (!ignis__enter(call))
         return none;
@@ -10001,14 +10088,15 @@ static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builti
     if (!ignis__dtype_is_float(array->dtype)) {
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed", ignis__dtypes[array->dtype].name);
     } else if (ignis__work_begin(call, array->storage->device, &work)) {
-        random = ignis__random_take(array->numel);
         params[0] = &to;
         params[1] = &from;
         params[2] = &by;
         params[3] = &random.seed;
         params[4] = &random.first;
-        params[5] = &array->numel;
-        ok = ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+        params[5] = &step;
+        params[6] = &array->numel;
+        ok = ignis__random_take(&work, array->dtype, array->numel, &random) && ignis__random_step(&work, random.launches, &step) &&
+             ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
         ignis__work_end(&work);
     }
     if (!ok)
@@ -10497,7 +10585,7 @@ IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype)
 typedef struct ignis__dropout_params {
     int64_t threshold;
     double scale;
-    ignis__random random;
+    ignis__random random; /* whose counter of launches is saved as an array, where there is one */
 } ignis__dropout_params;
 
 static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const ignis__dropout_params *given)
@@ -10506,6 +10594,7 @@ static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const 
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), step = 0;
     void *params[8];
+    op->ok = op->ok && ignis__random_step(&op->work, p.random.launches, &step);
     params[0] = &target;
     params[1] = &source;
     params[2] = &p.threshold;
@@ -10551,9 +10640,11 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
     if (op.ok) {
         p.threshold = (int64_t)(probability * 4294967296.0 + 0.5);
         p.scale = 1 / (1 - probability);
-        p.random = ignis__random_take(op.in[0]->numel);
+        op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &p.random);
         out = ignis__op_dropout(&op, op.in[0], &p);
     }
+    rule.saved = &p.random.launches;
+    rule.saved_count = p.random.launches.id != 0;
     return ignis__op_end(&op, out, &rule);
 }
 
@@ -13299,6 +13390,8 @@ static ignis__pool ignis__graphs = {sizeof(ignis__graph), IGNIS__KIND_GRAPH, IGN
 static void ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__memory_forget_stream(capture->device, capture);
+    if (capture->launches)
+        ignis__array_unclaim(call, capture->launches);
     while (capture->held) {
         ignis__held_storage *held = capture->held;
         capture->held = held->next;

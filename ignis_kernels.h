@@ -15,8 +15,8 @@
         mma.cuh                    105 lines    4586 bytes
         norm.cu                    413 lines   21549 bytes
         optim.cu                   257 lines   11013 bytes
-        pointwise.cu                55 lines    2867 bytes
-        random.cu                  138 lines    6191 bytes
+        pointwise.cu                54 lines    2805 bytes
+        random.cu                  147 lines    6663 bytes
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    102 lines    5049 bytes
         shape.cu                   138 lines    6696 bytes
@@ -3684,8 +3684,7 @@ static const char *const ignis__lines_pointwise_cu[] = {
     "/* >>dropout ----------------------------------------------------------------------------------------------------- */",
     "",
     "/*  dst = src * scale where the element's random word is threshold or more, else 0. With src = g this is the gradient: the mask is",
-    "    made again from the same seed and first counter. step, if not null, points to a number in device memory that is part of the counter,",
-    "    so that each replay of a CUDA graph gets a mask of its own. threshold = 2^32 * the share that is dropped. */",
+    "    made again from the same seed and first counter, and step, as in random.cu, so that each replay of a CUDA graph has a mask of its own. threshold = 2^32 * the share that is dropped. */",
     "KERNEL ignis_dropout(T *dst, const T *src, long long threshold, double scale, unsigned long long seed, unsigned long long first,",
     "                     const unsigned long long *step, long long n)",
     "{",
@@ -3707,7 +3706,8 @@ static const char *const ignis__lines_random_cu[] = {
     "    element type has the same numbers, but for that rounding.",
     "",
     "    The random words of element i: word i % 4 of Philox with the key seed at the counter first + i / 4; and at the same counter with its top",
-    "    bit set the lower halves of 64-bit numbers.",
+    "    bit set the lower halves of 64-bit numbers. step, if not null, points to a number in device memory that is part of the counter too: how",
+    "    often the CUDA graph that this is a part of was launched.",
     "*/",
     "#include \"ignis.cuh\"",
     "",
@@ -3717,6 +3717,8 @@ static const char *const ignis__lines_random_cu[] = {
     "#define KERNEL extern \"C\" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)",
     "",
     "static constexpr unsigned long long lower_half = 1ULL << 63;",
+    "",
+    "extern \"C\" __global__ void ignis_random_advance(unsigned long long *step) { *step += 1; }",
     "",
     "/* >>uniform ----------------------------------------------------------------------------------------------------- */",
     "",
@@ -3734,10 +3736,12 @@ static const char *const ignis__lines_random_cu[] = {
     "}",
     "",
     "/*  dst = low + (high - low) * u, u uniform in [0, 1) */",
-    "KERNEL ignis_rand(T *dst, double low, double high, unsigned long long seed, unsigned long long first, long long n)",
+    "KERNEL ignis_rand(T *dst, double low, double high, unsigned long long seed, unsigned long long first,",
+    "                  const unsigned long long *step, long long n)",
     "{",
     "    const Wide start = Wide(low), width = Wide(high - low);",
-    "    const ignis_random_words upper(seed, first, 0), lower(seed, first, lower_half);",
+    "    const uint64_t stream = step ? *step : 0;",
+    "    const ignis_random_words upper(seed, first, stream), lower(seed, first, stream | lower_half);",
     "    if constexpr (ignis_is_same<T, double>)",
     "        ignis_map(n, [=](uint32_t a, uint32_t b) { return fma(uniform(a, b), width, start); }, dst, upper, lower);",
     "    else",
@@ -3786,7 +3790,10 @@ static const char *const ignis__lines_random_cu[] = {
     "    static constexpr int element_bytes = 0;",
     "    ignis_random_words upper, lower;",
     "",
-    "    __device__ normals(uint64_t seed, uint64_t first) : upper(seed, first, 0), lower(seed, first, lower_half) {}",
+    "    __device__ normals(uint64_t seed, uint64_t first, uint64_t stream)",
+    "        : upper(seed, first, stream), lower(seed, first, stream | lower_half)",
+    "    {",
+    "    }",
     "    template <int N> __device__ bool packs() const { return true; }",
     "    template <int step> __device__ void start(long long at)",
     "    {",
@@ -3830,9 +3837,10 @@ static const char *const ignis__lines_random_cu[] = {
     "};",
     "",
     "/*  dst = mean + deviation * z, z standard normal */",
-    "KERNEL ignis_randn(T *dst, double mean, double deviation, unsigned long long seed, unsigned long long first, long long n)",
+    "KERNEL ignis_randn(T *dst, double mean, double deviation, unsigned long long seed, unsigned long long first,",
+    "                   const unsigned long long *step, long long n)",
     "{",
-    "    ignis_map(n, [=](double z) { return ignis_convert<T>(fma(z, deviation, mean)); }, dst, normals(seed, first));",
+    "    ignis_map(n, [=](double z) { return ignis_convert<T>(fma(z, deviation, mean)); }, dst, normals(seed, first, step ? *step : 0));",
     "}",
 };
 
@@ -4659,8 +4667,8 @@ static const ignis__source ignis__sources[] = {
     {"mma.cuh", 0xf0c44793c9e4a4faULL, ignis__lines_mma_cuh, 105},
     {"norm.cu", 0x472be3144c87963dULL, ignis__lines_norm_cu, 413},
     {"optim.cu", 0xb917285c39d959e0ULL, ignis__lines_optim_cu, 257},
-    {"pointwise.cu", 0x35000c5a1f8041beULL, ignis__lines_pointwise_cu, 55},
-    {"random.cu", 0x1f5cbdefa57b9133ULL, ignis__lines_random_cu, 138},
+    {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},
+    {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x0e1c70070d98e765ULL, ignis__lines_rope_cu, 102},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
