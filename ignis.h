@@ -7139,6 +7139,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
     X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                    \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
     X(ROPE, ROPE_CU, "ignis_rope")                                                   \
@@ -12158,6 +12159,21 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
     all that the gradient needs at hand. */
 static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
+static void ignis__cross_entropy_scale(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype, ignis__address to,
+                                       ignis__address targets)
+{
+    void *params[6];
+    params[0] = &to;
+    params[1] = &targets;
+    params[2] = &entropy->target_bytes;
+    params[3] = &entropy->rows;
+    params[4] = &entropy->ignore_index;
+    params[5] = &entropy->mean;
+    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_SCALE, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+}
+
+#define IGNIS__FEW_ROWS 128 /* that one block, a warp a row, is through with sooner than three launches are made */
+
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_cross_entropy";
@@ -12170,7 +12186,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__address logits, targets, to_loss, to_losses, to_log_sums, to_scale, gradient = 0;
     ignis__rows plan;
     ignis_dtype dtype, wide;
-    bool fused;
+    bool fused, few;
     void *params[13];
     inputs[0] = logits_tensor;
     inputs[1] = targets_tensor;
@@ -12197,14 +12213,10 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     if (fused)
         gradient = ignis__op_write(&op, made);
     if (op.ok) {
-        params[0] = &to_scale;
-        params[1] = &targets;
-        params[2] = &entropy.target_bytes;
-        params[3] = &entropy.rows;
-        params[4] = &entropy.ignore_index;
-        params[5] = &entropy.mean;
-        ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_SCALE, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
         plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || logits % 16 == gradient % 16, fused ? 1 : 0);
+        few = plan.warp && entropy.rows <= IGNIS__FEW_ROWS;
+        if (!few)
+            ignis__cross_entropy_scale(&op, &entropy, dtype, to_scale, targets);
         params[0] = &to_losses;
         params[1] = &to_log_sums;
         params[2] = &gradient;
@@ -12216,14 +12228,18 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
         params[8] = &entropy.stride;
         params[9] = &entropy.ignore_index;
         params[10] = &to_scale;
-        params[11] = &plan.packed;
-        params[12] = &plan.kept;
-        ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, params);
-        params[0] = &to_loss;
-        params[1] = &to_losses;
-        params[2] = &to_scale;
-        params[3] = &entropy.rows;
-        ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+        params[11] = few ? (void *)&to_loss : (void *)&plan.packed;
+        params[12] = few ? &entropy.mean : &plan.kept;
+        if (few) {
+            ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+        } else {
+            ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, params);
+            params[0] = &to_loss;
+            params[1] = &to_losses;
+            params[2] = &to_scale;
+            params[3] = &entropy.rows;
+            ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+        }
     }
     memset(&rule, 0, sizeof rule);
     rule.name = "cross_entropy";

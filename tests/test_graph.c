@@ -248,11 +248,11 @@ TEST(a_training_step_takes_few_launches)
     }
     fault_reset_counts();
     small_step(x, targets, layers, optimizer);
-    CHECK(launches() <= 18);
+    CHECK(launches() <= 16);
     CHECK_OK(ignis_graph_begin());
     fault_reset_counts();
     small_step(x, targets, layers, optimizer);
-    CHECK(launches() <= 18 + 1); /* the table is written beside the capture */
+    CHECK(launches() <= 16 + 1); /* the table is written beside the capture */
     graph = ignis_graph_end();
     CHECK_OK(ignis_graph_launch(graph));
     CHECK_OK(ignis_graph_free(graph));
