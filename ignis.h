@@ -3499,14 +3499,14 @@ static ignis__capture *ignis__capture_on(const ignis__device *device)
 
 /*  Leaves the thread's capture for work that a graph needs done once; resume waits for that work, as a capture has no order with other streams.
     The device is entered. */
-static ignis__capture *ignis__capture_pause(void)
+IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
 {
     ignis__capture *capture = ignis__capturing();
     ignis__thread_now()->capture = NULL;
     return capture;
 }
 
-static bool ignis__capture_resume(const char *call, ignis__capture *capture)
+IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
 {
     bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
     ignis__thread_now()->capture = capture;
@@ -4107,11 +4107,9 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     ignis__cache_part *part;
     ignis__block *block = NULL;
     int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT ? size : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
-    ignis__capture *capture = ignis__capturing();
+    ignis__capture *capture = ignis__capture_on(device);
     int error = 0;
 
-    if (capture && capture->device != device)
-        capture = NULL;
     ignis__mutex_lock(&cache->lock);
     cache->info.allocations++;
     part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
