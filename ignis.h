@@ -163,7 +163,8 @@
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
-        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles.
+        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
+        mask at each launch.
 
     ON FILES (>>storage)
 
@@ -1405,7 +1406,8 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor);
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype);
 
 /*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 - probability
-    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. For evaluation leave it out.
+    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. In a graph it also follows from
+    how often that was launched: see ignis_graph_launch. For evaluation leave it out.
     Returns: the tensor, or no handle.
     Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -1725,6 +1727,8 @@ IGNIS_API ignis_status ignis_graph_begin(void);
 IGNIS_API ignis_graph ignis_graph_end(void);
 
 /*  ignis_graph_launch - replay the captured work
+    Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
+    its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, DEVICE (another device is current), CUDA.
     Ownership: unchanged.
@@ -3587,6 +3591,7 @@ typedef struct ignis__capture {
     ignis__device *device;
     void *stream;
     struct ignis__held_storage *held;
+    struct ignis__array *launches; /* counted by the graph itself, for random numbers; claimed, null where there are none */
 } ignis__capture;
 
 /*  The stream that the calling thread's work goes to on an open device. */
@@ -3600,6 +3605,29 @@ static void *ignis__stream_now(const ignis__device *device)
 }
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
+
+/*  The capture that takes up the thread's work on this device, or null. */
+static ignis__capture *ignis__capture_on(const ignis__device *device)
+{
+    ignis__capture *capture = ignis__capturing();
+    return capture && capture->device == device ? capture : NULL;
+}
+
+/*  Leaves the thread's capture for work that a graph needs done once; resume waits for that work, as a capture has no order with other streams.
+    The device is entered. */
+IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
+{
+    ignis__capture *capture = ignis__capturing();
+    ignis__thread_now()->capture = NULL;
+    return capture;
+}
+
+IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
+{
+    bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
+    ignis__thread_now()->capture = capture;
+    return ok;
+}
 
 /*  For calls that have to wait, or that read host memory when they run. True: the thread captures, and the call has failed. */
 static bool ignis__capture_refuses(const char *call)
@@ -4195,11 +4223,9 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     ignis__cache_part *part;
     ignis__block *block = NULL;
     int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT ? size : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
-    ignis__capture *capture = ignis__capturing();
+    ignis__capture *capture = ignis__capture_on(device);
     int error = 0;
 
-    if (capture && capture->device != device)
-        capture = NULL;
     ignis__mutex_lock(&cache->lock);
     cache->info.allocations++;
     part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
@@ -7182,6 +7208,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
 #define IGNIS__BUILTINS(X)                                                           \
     X(FILL, ELEMENTWISE_CU, "ignis_fill")                                            \
     X(ADD, ELEMENTWISE_CU, "ignis_add")                                              \
+    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                    \
     X(MUL, ELEMENTWISE_CU, "ignis_mul")                                              \
     X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                          \
     X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                    \
@@ -7229,6 +7256,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                              \
     X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                            \
     X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                        \
+    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                             \
     X(RAND, RANDOM_CU, "ignis_rand")                                                 \
     X(RANDN, RANDOM_CU, "ignis_randn")                                               \
     X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                    \
@@ -7259,6 +7287,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
     X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                    \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
     X(ROPE, ROPE_CU, "ignis_rope")                                                   \
@@ -7832,6 +7861,8 @@ typedef struct ignis__tensor_thread {
     int scope_count, scope_capacity;
     int no_grad;
     uint64_t seed, random_used; /* blocks of four random numbers given out */
+    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
+    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
     struct ignis__tape *tape;
     struct ignis__node *walking; /* the entry that the innermost backward is at */
 } ignis__tensor_thread;
@@ -7845,7 +7876,8 @@ static ignis__tensor_thread *ignis__tensor_thread_now(void)
     if (thread->setup != ignis__global.setups) {
         thread->setup = ignis__global.setups;
         thread->tensor_count = thread->scope_count = thread->no_grad = 0;
-        thread->seed = thread->random_used = 0;
+        thread->seed = thread->random_used = thread->random_launches = 0;
+        thread->random_again = false;
         thread->tape = NULL;
         thread->walking = NULL;
     }
@@ -7892,6 +7924,7 @@ typedef struct ignis__node {
     void *user_data;
     int input_count, saved_count;
     bool drawn;             /* during ignis_tape_dot */
+    bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
     void *params;
@@ -8150,19 +8183,92 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     return IGNIS_OK;
 }
 
-/*  Where an operation's random numbers begin: the seed, and the first of the Philox counters that are now its own. */
+/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
+    CUDA graph the counter of launches. */
 typedef struct ignis__random {
     uint64_t seed, first;
+    ignis_array launches; /* no handle: none */
 } ignis__random;
 
-static ignis__random ignis__random_take(int64_t numel)
+/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
+static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
+{
+    unsigned one[3] = {1, 1, 1};
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
+    ignis__address address;
+    ignis__array *array;
+    ignis_array_desc desc;
+    ignis_array made;
+    bool ok;
+    if (!function)
+        return false;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = 1;
+    desc.dtype = IGNIS_I64;
+    desc.device = work->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(work->device - ignis__devices);
+    desc.tag = "launches";
+    made = ignis__array_create(work->call, &desc);
+    if (!made.id)
+        return false;
+    (void)ignis__capture_pause();
+    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
+    ok = ignis__capture_resume(work->call, capture) && ok;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    params[0] = &address;
+    ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
+    if (ok) {
+        ignis__array_claim(array);
+        capture->launches = array;
+    } else {
+        ignis__array_discard(work->call, &made);
+    }
+    ignis__array_drop(work->call, array);
+    return ok;
+}
+
+/*  The counter of launches for random numbers of the calling thread now, or no handle. */
+static ignis_array ignis__random_launches(void)
+{
+    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    const ignis__capture *capture = ignis__capturing();
+    ignis_array launches = IGNIS__ZERO;
+    if (thread->random_again)
+        launches.id = thread->random_launches;
+    else if (capture && capture->launches)
+        launches.id = capture->launches->slot.handle;
+    return launches;
+}
+
+/*  The numbers for so many elements of a tensor on the device of the work. */
+static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__random random;
-    random.seed = thread->seed;
-    random.first = thread->random_used;
+    ignis__capture *capture = ignis__capture_on(work->device);
+    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
+        return false;
+    random->seed = thread->seed;
+    random->first = thread->random_used;
+    random->launches.id = 0;
+    if (capture || thread->random_again)
+        random->launches = ignis__random_launches();
     thread->random_used += ((uint64_t)numel + 3) / 4;
-    return random;
+    return true;
+}
+
+/*  The address of a counter of launches for a kernel; 0 for no handle. */
+static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
+{
+    ignis__array *array;
+    bool ok;
+    *step = 0;
+    if (!launches.id)
+        return true;
+    array = ignis__array_hold(work->call, launches);
+    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
+    if (array)
+        ignis__array_drop(work->call, array);
+    return ok;
 }
 
 /*  The array of a tensor by handle, unheld: what ignis_tensor_data returns. */
@@ -8591,22 +8697,12 @@ static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__arr
     return status == IGNIS_OK;
 }
 
-/*  A leaf's gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
+/*  A leaf's first gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
 static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
 {
     ignis__array *pending = leaf->pending, *copy;
-    ignis_array handles[2], made = IGNIS__ZERO;
+    ignis_array made = IGNIS__ZERO;
     leaf->pending = NULL;
-    if (leaf->grad) { /* the same memory stays: pointers to it may be part of a graph */
-        handles[0].id = leaf->grad->slot.handle;
-        handles[1].id = pending->slot.handle;
-        if (ignis__array_binary(call, IGNIS__BUILTIN_ADD, handles[0], handles[0], handles[1]) != IGNIS_OK) {
-            ignis__array_unclaim(call, pending);
-            return false;
-        }
-        ignis__array_unclaim(call, pending);
-        return true;
-    }
     if (ignis__array_is_private(pending)) {
         ignis__shape_copy(&pending->shape, &leaf->shape);
         ignis__mutex_lock(&leaf->slot.lock);
@@ -8633,12 +8729,61 @@ static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
     return true;
 }
 
+#define IGNIS__ADDENDS 100 /* that one launch carries */
+
+/*  A row of what ignis_add_each reads; kernels/elementwise.cu has the same. */
+typedef struct ignis__addends {
+    struct {
+        ignis__address dst, src;
+        int64_t n, first_block;
+    } at[IGNIS__ADDENDS];
+} ignis__addends;
+
+/*  Adds what is pending for a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
+    gradients' memory stays: pointers to it may be part of a graph. */
+static bool ignis__gradients_add(const char *call, ignis__tensor *first)
+{
+    unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
+    ignis__array *added[IGNIS__ADDENDS];
+    ignis__tensor *leaf;
+    ignis__addends addends;
+    ignis__work work;
+    int64_t blocks = 0;
+    int count = 0, i;
+    void *params[2], *function;
+    bool ok = ignis__work_begin(call, first->device, &work);
+    if (!ok)
+        return false;
+    for (leaf = first; ok && leaf && count < IGNIS__ADDENDS; leaf = leaf->next) {
+        if (!leaf->pending || leaf->dtype != first->dtype || leaf->device != first->device)
+            continue;
+        ok = ignis__work_read(&work, leaf->pending, &addends.at[count].src) && ignis__work_write(&work, leaf->grad, &addends.at[count].dst);
+        addends.at[count].n = leaf->pending->numel;
+        addends.at[count].first_block = blocks;
+        blocks += (leaf->pending->numel + 4095) / 4096;
+        added[count++] = leaf->pending;
+        leaf->pending = NULL;
+    }
+    if (ok && blocks) {
+        grid[0] = (unsigned)blocks;
+        params[0] = &addends;
+        params[1] = &count;
+        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, first->dtype);
+        ok = function && ignis__launch(&work, function, grid, block, 0, params);
+    }
+    ignis__work_end(&work);
+    for (i = 0; i < count; i++)
+        ignis__array_unclaim(call, added[i]);
+    return ok;
+}
+
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
 /*  One walk: the leaves that it has met so far, each held, linked by `next`. */
 typedef struct ignis__walk {
     const char *call;
     ignis__tensor *leaves;
+    uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
 } ignis__walk;
 
 /*  Gives a gradient, whose claim is taken over, to a tensor on the way. */
@@ -8712,7 +8857,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
         saved[i].id = node->saved[i]->slot.handle;
     for (i = 0; i < node->input_count; i++)
         needed[i] = node->inputs[i]->requires_grad;
-    args.grad_output.id = node->grad->slot.handle;
+    args.grad_output.id = node->grad->slot.handle != walk->one ? node->grad->slot.handle : 0;
     args.saved = saved;
     args.saved_count = node->saved_count;
     args.params = node->params;
@@ -8792,23 +8937,27 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
 /*  Writes the gradients of all leaves that were met, or drops them after a failure. */
 static bool ignis__walk_finish(ignis__walk *walk, bool ok)
 {
-    while (walk->leaves) {
-        ignis__tensor *leaf = walk->leaves;
+    ignis__tensor *leaf;
+    for (leaf = walk->leaves; ok && leaf; leaf = leaf->next)
+        if (!leaf->grad)
+            ok = ignis__gradient_settle(walk->call, leaf);
+    for (leaf = walk->leaves; ok && leaf; leaf = leaf->next)
+        if (leaf->pending)
+            ok = ignis__gradients_add(walk->call, leaf);
+    while ((leaf = walk->leaves) != NULL) {
         walk->leaves = leaf->next;
         leaf->next = NULL;
-        if (ok) {
-            ok = ignis__gradient_settle(walk->call, leaf);
-        } else if (leaf->pending) {
+        if (leaf->pending)
             ignis__array_unclaim(walk->call, leaf->pending);
-            leaf->pending = NULL;
-        }
+        leaf->pending = NULL;
         ignis__tensor_drop(walk->call, leaf);
     }
     return ok;
 }
 
-/*  The gradient that a backward starts from, claimed: the caller's, or 1. Null, and reported, when it does not fit. */
-static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output)
+/*  The gradient that a backward starts from, claimed: the caller's, or 1, which is written unless the entry knows it. Null, and reported, when
+    it does not fit. */
+static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output, bool known)
 {
     ignis_array_desc desc;
     ignis_array made;
@@ -8850,7 +8999,7 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     desc.dtype = tensor->dtype;
     desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
     made = ignis__array_create(call, &desc);
-    if (made.id && ignis__array_set(call, made, 1.0) != IGNIS_OK)
+    if (made.id && !known && ignis__array_set(call, made, 1.0) != IGNIS_OK)
         ignis__array_discard(call, &made);
     if (!made.id)
         return NULL;
@@ -8864,7 +9013,7 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
 {
     ignis__walk walk;
     ignis__array *gradient;
-    bool ok;
+    bool ok, known = !grad_output.id && tensor->node && tensor->node->knows_one;
     if (tensor->walked)
         return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
                            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
@@ -8874,11 +9023,12 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
     if (tensor->node && tensor->node->tape != ignis__tensor_thread_now()->tape)
         return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
-    gradient = ignis__backward_start(call, tensor, grad_output);
+    gradient = ignis__backward_start(call, tensor, grad_output, known);
     if (!gradient)
         return ignis__failed();
     walk.call = call;
     walk.leaves = NULL;
+    walk.one = known ? gradient->slot.handle : 0;
     ok = tensor->node ? ignis__walk_run(&walk, tensor->node, gradient) : ignis__walk_give(&walk, tensor, gradient);
     return ignis__walk_finish(&walk, ok) ? IGNIS_OK : ignis__failed();
 }
@@ -8995,6 +9145,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->no_grad = 0;
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
+    thread->random_again = true;
+    thread->random_launches = args->saved_count > args->input_count ? args->saved[args->input_count].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -9014,6 +9166,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->no_grad = before.no_grad;
     thread->seed = before.seed;
     thread->random_used = before.random_used;
+    thread->random_again = before.random_again;
+    thread->random_launches = before.random_launches;
     for (i = 0; status == IGNIS_OK && i < args->input_count; i++) {
         ignis__array *grad;
         ignis_array handle = args->needed[i] ? ignis_tensor_grad(inputs[i]) : args->grad_output;
@@ -9033,7 +9187,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor output = IGNIS__ZERO, result = IGNIS__ZERO;
-    ignis_array saved[IGNIS__MAX_INPUTS];
+    ignis_array saved[IGNIS__MAX_INPUTS + 1];
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
     ignis__tensor *made, *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -9073,8 +9227,9 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     memset(&rule, 0, sizeof rule);
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
+    saved[count] = ignis__random_launches();
     rule.saved = saved;
-    rule.saved_count = count;
+    rule.saved_count = count + (saved[count].id != 0);
     rule.params = &checkpoint;
     rule.params_size = sizeof checkpoint;
     for (i = 0; i < count && (held[i] = ignis__tensor_hold(call, inputs[i])) != NULL; i++)
@@ -9370,7 +9525,8 @@ static void ignis__tensors_close(const char *call)
 typedef struct ignis__op {
     ignis__work work;
     bool ok;
-    bool records; /* an input requires a gradient, and recording is on */
+    bool records;   /* an input requires a gradient, and recording is on */
+    bool knows_one; /* its backward function takes no grad_output for one that is 1 */
     int count, made_count;
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
@@ -9559,6 +9715,8 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
             ignis__tensor_end_handle(op->work.call, made);
             op->ok = false;
             result.id = 0;
+        } else {
+            made->node->knows_one = op->knows_one;
         }
         ignis__tensor_drop(op->work.call, made);
     }
@@ -9663,6 +9821,7 @@ enum { /* numbers of cuBLASLt's enumerations */
        IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
        IGNIS__LT_EPILOGUE_NONE = 1,
        IGNIS__LT_EPILOGUE_BIAS = 4,
+       IGNIS__LT_EPILOGUE_BGRADB = 512,
        IGNIS__LT_NOT_SUPPORTED = 15,
        IGNIS__LT_WORKSPACE = 32 << 20 /* bytes: what NVIDIA advises for Hopper */
 };
@@ -9843,7 +10002,8 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row. *supported says whether cuBLASLt has a kernel for it; null: having
+/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the sums of op(a)
+    over k. *supported says whether cuBLASLt has a kernel for it; null: having
     none is a failure. All sizes are positive. */
 static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__array *out, ignis__array *a, ignis__array *b,
                               ignis__array *bias, bool *supported)
@@ -9856,7 +10016,7 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
     ignis__plan *plan;
     void *bias_pointer;
     if (bias)
-        at_bias = ignis__op_read(op, bias);
+        at_bias = product.epilogue == IGNIS__LT_EPILOGUE_BGRADB ? ignis__op_write(op, bias) : ignis__op_read(op, bias);
     if (!op->ok)
         return;
     product.alignment = ignis__alignment_of(at_a, at_b, at_out);
@@ -10064,9 +10224,9 @@ static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builti
     ignis__array *array;
     ignis__random random;
     ignis__work work;
-    ignis__address to;
+    ignis__address to, step;
     double from = 0, by = 1; /* low and high; mean and deviation */
-    void *params[6];
+    void *params[7];
     bool ok = false;
     if (!ignis__enter(call))
         return none;
@@ -10077,14 +10237,15 @@ static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builti
     if (!ignis__dtype_is_float(array->dtype)) {
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed", ignis__dtypes[array->dtype].name);
     } else if (ignis__work_begin(call, array->storage->device, &work)) {
-        random = ignis__random_take(array->numel);
         params[0] = &to;
         params[1] = &from;
         params[2] = &by;
         params[3] = &random.seed;
         params[4] = &random.first;
-        params[5] = &array->numel;
-        ok = ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+        params[5] = &step;
+        params[6] = &array->numel;
+        ok = ignis__random_take(&work, array->dtype, array->numel, &random) && ignis__random_step(&work, random.launches, &step) &&
+             ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
         ignis__work_end(&work);
     }
     if (!ok)
@@ -10573,7 +10734,7 @@ IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype)
 typedef struct ignis__dropout_params {
     int64_t threshold;
     double scale;
-    ignis__random random;
+    ignis__random random; /* whose counter of launches is saved as an array, where there is one */
 } ignis__dropout_params;
 
 static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const ignis__dropout_params *given)
@@ -10582,6 +10743,7 @@ static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const 
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), step = 0;
     void *params[8];
+    op->ok = op->ok && ignis__random_step(&op->work, p.random.launches, &step);
     params[0] = &target;
     params[1] = &source;
     params[2] = &p.threshold;
@@ -10627,9 +10789,11 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
     if (op.ok) {
         p.threshold = (int64_t)(probability * 4294967296.0 + 0.5);
         p.scale = 1 / (1 - probability);
-        p.random = ignis__random_take(op.in[0]->numel);
+        op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &p.random);
         out = ignis__op_dropout(&op, op.in[0], &p);
     }
+    rule.saved = &p.random.launches;
+    rule.saved_count = p.random.launches.id != 0;
     return ignis__op_end(&op, out, &rule);
 }
 
@@ -11167,12 +11331,13 @@ static void ignis__linear_forward(ignis__op *op, const ignis__product *plain, ig
         ignis__linear_add_bias(op, out, bias);
 }
 
-/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt could give db as well, but adds 16-bit numbers up in 16 bits. */
+/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt gives db as well where it can, but adds 16-bit numbers up in 16 bits. */
 static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
                                           ignis__array *x)
 {
     ignis__product q = *forward;
     ignis__spread rows;
+    bool fused = false;
     q.m = forward->n;
     q.n = forward->k;
     q.k = forward->m;
@@ -11180,6 +11345,13 @@ static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *f
     q.transpose_b = 0;
     q.batch_a = q.m * q.k;
     q.batch_b = q.k * q.n;
+    if (dw && db && forward->dtype == IGNIS_F32 && dw->numel > 0 && g->numel > 0) {
+        q.epilogue = IGNIS__LT_EPILOGUE_BGRADB;
+        ignis__matmul_run(op, q, dw, g, x, db, &fused);
+        q.epilogue = IGNIS__LT_EPILOGUE_NONE;
+    }
+    if (fused)
+        return;
     if (dw)
         ignis__matmul_any(op, &q, dw, g, x);
     rows.outer = 1;
@@ -12029,6 +12201,10 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     ignis__address gradient, grad;
     int64_t numel;
     void *params[3];
+    if (!args->grad_output.id) {
+        args->grad_inputs[0] = args->saved[0];
+        return IGNIS_OK;
+    }
     handles[0] = args->grad_output;
     handles[1] = args->saved[0];
     if (!ignis__op_begin_arrays(&op, "ignis_cross_entropy", 2, handles))
@@ -12131,6 +12307,21 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
     all that the gradient needs at hand. */
 static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
+static void ignis__cross_entropy_scale(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype, ignis__address to,
+                                       ignis__address targets)
+{
+    void *params[6];
+    params[0] = &to;
+    params[1] = &targets;
+    params[2] = &entropy->target_bytes;
+    params[3] = &entropy->rows;
+    params[4] = &entropy->ignore_index;
+    params[5] = &entropy->mean;
+    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_SCALE, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+}
+
+#define IGNIS__FEW_ROWS 128 /* that one block, a warp a row, is through with sooner than three launches are made */
+
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_cross_entropy";
@@ -12143,7 +12334,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__address logits, targets, to_loss, to_losses, to_log_sums, to_scale, gradient = 0;
     ignis__rows plan;
     ignis_dtype dtype, wide;
-    bool fused;
+    bool fused, few;
     void *params[13];
     inputs[0] = logits_tensor;
     inputs[1] = targets_tensor;
@@ -12152,6 +12343,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     dtype = op.in[0]->dtype;
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
+    op.knows_one = fused;
     op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__cross_entropy_prepare(&op, desc, &entropy);
     if (op.ok) {
         loss = ignis__op_new_row(&op, 1, wide);
@@ -12169,14 +12361,10 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     if (fused)
         gradient = ignis__op_write(&op, made);
     if (op.ok) {
-        params[0] = &to_scale;
-        params[1] = &targets;
-        params[2] = &entropy.target_bytes;
-        params[3] = &entropy.rows;
-        params[4] = &entropy.ignore_index;
-        params[5] = &entropy.mean;
-        ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_SCALE, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
         plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || logits % 16 == gradient % 16, fused ? 1 : 0);
+        few = plan.warp && entropy.rows <= IGNIS__FEW_ROWS;
+        if (!few)
+            ignis__cross_entropy_scale(&op, &entropy, dtype, to_scale, targets);
         params[0] = &to_losses;
         params[1] = &to_log_sums;
         params[2] = &gradient;
@@ -12188,14 +12376,18 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
         params[8] = &entropy.stride;
         params[9] = &entropy.ignore_index;
         params[10] = &to_scale;
-        params[11] = &plan.packed;
-        params[12] = &plan.kept;
-        ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, params);
-        params[0] = &to_loss;
-        params[1] = &to_losses;
-        params[2] = &to_scale;
-        params[3] = &entropy.rows;
-        ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+        params[11] = few ? (void *)&to_loss : (void *)&plan.packed;
+        params[12] = few ? &entropy.mean : &plan.kept;
+        if (few) {
+            ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+        } else {
+            ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, params);
+            params[0] = &to_loss;
+            params[1] = &to_losses;
+            params[2] = &to_scale;
+            params[3] = &entropy.rows;
+            ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+        }
     }
     memset(&rule, 0, sizeof rule);
     rule.name = "cross_entropy";
@@ -12649,9 +12841,10 @@ typedef struct ignis__optimizer {
     ignis_schedule_desc schedule;
     ignis__parameter *parameters;
     int count, capacity;
-    ignis__array *state;    /* f64; claimed */
-    ignis__array *table;    /* rows, as bytes; claimed, null before the first step */
-    ignis__optim_row *rows; /* what the table holds, in the order of element types */
+    ignis__array *state;      /* f64; claimed */
+    ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
+    ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
+    ignis__optim_row *rows;   /* what the table holds, in the order of element types */
     int row_count;
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
@@ -12932,6 +13125,7 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
     optimizer->parameters = parameters;
     optimizer->rows = rows;
     optimizer->row_count = 0;
+    optimizer->is_written = false;
     optimizer->capacity = wanted;
     ignis__optimizer_unclaim(call, &optimizer->table); /* made anew, larger, at the next step */
     return true;
@@ -13013,8 +13207,7 @@ static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter
     return *ok && row->count > 0;
 }
 
-/*  Writes the rows that have changed since the last time to the table. They travel as parameters of a kernel, so nothing of the host's
-    needs to stay, and a CUDA graph can hold the launch. */
+/*  Writes rows to the table. They travel as parameters of a kernel, so nothing of the host's needs to stay. */
 static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
@@ -13054,8 +13247,24 @@ static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer
     optimizer->table = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
     ignis__array_claim(optimizer->table);
     ignis__array_drop(call, optimizer->table);
-    optimizer->row_count = 0;
     return true;
+}
+
+/*  Writes the first rows to the table; those of a capture to a table of its own, which its graph then finds as it is now. */
+static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
+{
+    ignis__capture *capture = ignis__capture_on(optimizer->device);
+    ignis__work aside = *work;
+    bool ok;
+    if (capture || optimizer->table_of)
+        ignis__optimizer_unclaim(work->call, &optimizer->table);
+    optimizer->table_of = capture;
+    if (!ignis__optimizer_table(work->call, optimizer))
+        return false;
+    capture = ignis__capture_pause();
+    aside.stream = ignis__stream_now(work->device);
+    ok = ignis__optimizer_write(&aside, optimizer, count, dtype);
+    return ignis__capture_resume(work->call, capture) && ok;
 }
 
 /*  Brings the table up to date: the parameters that have a gradient, ordered by element type. */
@@ -13064,8 +13273,7 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     ignis_dtype dtype, some = IGNIS_F32;
     ignis__optim_row row;
     int i, count = 0;
-    bool ok = ignis__optimizer_table(work->call, optimizer),
-         changed = !optimizer->is_written || ignis__capturing(); /* a graph writes its table itself */
+    bool ok = true, changed = !optimizer->is_written || optimizer->table_of != ignis__capture_on(optimizer->device);
     memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
@@ -13080,9 +13288,9 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             some = dtype;
         }
     }
-    ok = ok && (!changed || ignis__optimizer_write(work, optimizer, count, some));
+    ok = ok && (!changed || ignis__optimizer_renew(work, optimizer, count, some));
     optimizer->row_count = ok ? count : 0;
-    optimizer->is_written = ok && !ignis__capturing();
+    optimizer->is_written = ok;
     return ok;
 }
 
@@ -13346,6 +13554,8 @@ static ignis__pool ignis__graphs = {sizeof(ignis__graph), IGNIS__KIND_GRAPH, IGN
 static void ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__memory_forget_stream(capture->device, capture);
+    if (capture->launches)
+        ignis__array_unclaim(call, capture->launches);
     while (capture->held) {
         ignis__held_storage *held = capture->held;
         capture->held = held->next;

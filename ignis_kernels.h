@@ -2,7 +2,7 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                  813 lines   34738 bytes
+        ignis.cuh                  813 lines   34749 bytes
         activation.cu              104 lines    4167 bytes
         attention.cu               364 lines   15515 bytes
         attention.cuh              118 lines    5658 bytes
@@ -10,17 +10,17 @@
         attention_decode_mma.cu    126 lines    5840 bytes
         attention_mma.cu           414 lines   21458 bytes
         attention_tiles.cuh        262 lines   10789 bytes
-        elementwise.cu              42 lines    1913 bytes
+        elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
         mma.cuh                    105 lines    4586 bytes
         norm.cu                    413 lines   21549 bytes
         optim.cu                   257 lines   11013 bytes
-        pointwise.cu                55 lines    2867 bytes
-        random.cu                  138 lines    6191 bytes
+        pointwise.cu                54 lines    2805 bytes
+        random.cu                  147 lines    6663 bytes
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    102 lines    5049 bytes
         shape.cu                   138 lines    6696 bytes
-        softmax.cu                 358 lines   15316 bytes
+        softmax.cu                 382 lines   16429 bytes
 */
 #include <stdint.h>
 
@@ -697,10 +697,10 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "}",
     "",
     "template <typename Op, typename D, typename... Readers>",
-    "__device__ inline void ignis_map_tile(long long n, Op op, D *dst, Readers... src)",
+    "__device__ inline void ignis_map_tile(long long tile, long long n, Op op, D *dst, Readers... src)",
     "{",
     "    constexpr int N = IGNIS_PACK_BYTES / ignis_largest<sizeof(D), Readers::element_bytes...>();",
-    "    const long long first = (long long)blockIdx.x * IGNIS_TILE;",
+    "    const long long first = tile * IGNIS_TILE;",
     "    const bool whole = first + IGNIS_TILE <= n;",
     "    const bool aligned = ignis_is_aligned(dst, N * sizeof(D)) && (src.template packs<N>() && ...);",
     "",
@@ -712,7 +712,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "",
     "template <typename Op, typename D, typename... S> __device__ inline void ignis_map(long long n, Op op, D *dst, S... src)",
     "{",
-    "    ignis_map_tile(n, op, dst, ignis_reader(src)...);",
+    "    ignis_map_tile(blockIdx.x, n, op, dst, ignis_reader(src)...);",
     "}",
     "",
     "/* >>rows -------------------------------------------------------------------------------------------------------- */",
@@ -2507,6 +2507,34 @@ static const char *const ignis__lines_elementwise_cu[] = {
     "    ignis_map(n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, b);",
     "}",
     "",
+    "/*  dst += src for many arrays in one launch. Each takes ceil(n / 4096) blocks, from its first_block on. The host has the same structs. */",
+    "struct ignis_addend {",
+    "    T *dst;",
+    "    const T *src;",
+    "    long long n, first_block;",
+    "};",
+    "",
+    "struct ignis_addends {",
+    "    ignis_addend at[100]; /* what fits a kernel's parameters */",
+    "};",
+    "",
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_add_each(ignis_addends addends, int count)",
+    "{",
+    "    typedef ignis_wide<T> Wide;",
+    "    int low = 0, high = count; /* the array is the last one that begins at this block or before it */",
+    "    while (high - low > 1) {",
+    "        const int middle = (low + high) / 2;",
+    "        if (addends.at[middle].first_block <= blockIdx.x)",
+    "            low = middle;",
+    "        else",
+    "            high = middle;",
+    "    }",
+    "    const ignis_addend addend = addends.at[low];",
+    "    ignis_map_tile(",
+    "        blockIdx.x - addend.first_block, addend.n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, addend.dst, ignis_reader(addend.dst),",
+    "        ignis_reader(addend.src));",
+    "}",
+    "",
     "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_mul(T *dst, const T *a, const T *b, long long n)",
     "{",
     "    typedef ignis_wide<T> Wide;",
@@ -3656,8 +3684,7 @@ static const char *const ignis__lines_pointwise_cu[] = {
     "/* >>dropout ----------------------------------------------------------------------------------------------------- */",
     "",
     "/*  dst = src * scale where the element's random word is threshold or more, else 0. With src = g this is the gradient: the mask is",
-    "    made again from the same seed and first counter. step, if not null, points to a number in device memory that is part of the counter,",
-    "    so that each replay of a CUDA graph gets a mask of its own. threshold = 2^32 * the share that is dropped. */",
+    "    made again from the same seed and first counter, and step, as in random.cu, so that each replay of a CUDA graph has a mask of its own. threshold = 2^32 * the share that is dropped. */",
     "KERNEL ignis_dropout(T *dst, const T *src, long long threshold, double scale, unsigned long long seed, unsigned long long first,",
     "                     const unsigned long long *step, long long n)",
     "{",
@@ -3679,7 +3706,8 @@ static const char *const ignis__lines_random_cu[] = {
     "    element type has the same numbers, but for that rounding.",
     "",
     "    The random words of element i: word i % 4 of Philox with the key seed at the counter first + i / 4; and at the same counter with its top",
-    "    bit set the lower halves of 64-bit numbers.",
+    "    bit set the lower halves of 64-bit numbers. step, if not null, points to a number in device memory that is part of the counter too: how",
+    "    often the CUDA graph that this is a part of was launched.",
     "*/",
     "#include \"ignis.cuh\"",
     "",
@@ -3689,6 +3717,8 @@ static const char *const ignis__lines_random_cu[] = {
     "#define KERNEL extern \"C\" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)",
     "",
     "static constexpr unsigned long long lower_half = 1ULL << 63;",
+    "",
+    "extern \"C\" __global__ void ignis_random_advance(unsigned long long *step) { *step += 1; }",
     "",
     "/* >>uniform ----------------------------------------------------------------------------------------------------- */",
     "",
@@ -3706,10 +3736,12 @@ static const char *const ignis__lines_random_cu[] = {
     "}",
     "",
     "/*  dst = low + (high - low) * u, u uniform in [0, 1) */",
-    "KERNEL ignis_rand(T *dst, double low, double high, unsigned long long seed, unsigned long long first, long long n)",
+    "KERNEL ignis_rand(T *dst, double low, double high, unsigned long long seed, unsigned long long first,",
+    "                  const unsigned long long *step, long long n)",
     "{",
     "    const Wide start = Wide(low), width = Wide(high - low);",
-    "    const ignis_random_words upper(seed, first, 0), lower(seed, first, lower_half);",
+    "    const uint64_t stream = step ? *step : 0;",
+    "    const ignis_random_words upper(seed, first, stream), lower(seed, first, stream | lower_half);",
     "    if constexpr (ignis_is_same<T, double>)",
     "        ignis_map(n, [=](uint32_t a, uint32_t b) { return fma(uniform(a, b), width, start); }, dst, upper, lower);",
     "    else",
@@ -3758,7 +3790,10 @@ static const char *const ignis__lines_random_cu[] = {
     "    static constexpr int element_bytes = 0;",
     "    ignis_random_words upper, lower;",
     "",
-    "    __device__ normals(uint64_t seed, uint64_t first) : upper(seed, first, 0), lower(seed, first, lower_half) {}",
+    "    __device__ normals(uint64_t seed, uint64_t first, uint64_t stream)",
+    "        : upper(seed, first, stream), lower(seed, first, stream | lower_half)",
+    "    {",
+    "    }",
     "    template <int N> __device__ bool packs() const { return true; }",
     "    template <int step> __device__ void start(long long at)",
     "    {",
@@ -3802,9 +3837,10 @@ static const char *const ignis__lines_random_cu[] = {
     "};",
     "",
     "/*  dst = mean + deviation * z, z standard normal */",
-    "KERNEL ignis_randn(T *dst, double mean, double deviation, unsigned long long seed, unsigned long long first, long long n)",
+    "KERNEL ignis_randn(T *dst, double mean, double deviation, unsigned long long seed, unsigned long long first,",
+    "                   const unsigned long long *step, long long n)",
     "{",
-    "    ignis_map(n, [=](double z) { return ignis_convert<T>(fma(z, deviation, mean)); }, dst, normals(seed, first));",
+    "    ignis_map(n, [=](double z) { return ignis_convert<T>(fma(z, deviation, mean)); }, dst, normals(seed, first, step ? *step : 0));",
     "}",
 };
 
@@ -4580,21 +4616,20 @@ static const char *const ignis__lines_softmax_cu[] = {
     "",
     "#define SINGLE_THREADS 1024 /* of a kernel that is one block */",
     "",
-    "/*  One block: scale = 1, or for the mean 1 / (number of rows that are not ignored): infinite if all are, and the mean NaN. */",
-    "extern \"C\" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_scale(Wide *scale, const void *targets, int target_bytes,",
-    "                                                                                      long long rows, long long ignore_index, int mean)",
+    "/*  By one block: scale = 1, or for the mean 1 / (number of rows that are not ignored): infinite if all are, and the mean NaN. */",
+    "__device__ inline void cross_entropy_scale(Wide *scale, const logit_rows &all, int mean)",
     "{",
     "    int64_t count = 0;",
     "    if (mean)",
-    "        for (long long r = threadIdx.x; r < rows; r += blockDim.x)",
-    "            count += ignis_index(targets, target_bytes, r) != ignore_index;",
+    "        for (long long r = threadIdx.x; r < all.rows; r += blockDim.x)",
+    "            count += ignis_index(all.targets, all.target_bytes, r) != all.ignore_index;",
     "    count = ignis_block_sum(count);",
     "    if (threadIdx.x == 0)",
     "        scale[0] = mean ? Wide(1) / Wide(count) : Wide(1);",
     "}",
     "",
-    "/*  One block: loss = scale * the sum of losses. */",
-    "extern \"C\" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_loss(Wide *loss, const Wide *losses, const Wide *scale, long long rows)",
+    "/*  By one block: loss = scale * the sum of losses. */",
+    "__device__ inline void cross_entropy_loss(Wide *loss, const Wide *losses, const Wide *scale, long long rows)",
     "{",
     "    Wide sum = 0;",
     "#pragma unroll 4",
@@ -4603,6 +4638,31 @@ static const char *const ignis__lines_softmax_cu[] = {
     "    sum = ignis_block_sum(sum);",
     "    if (threadIdx.x == 0)",
     "        loss[0] = sum * scale[0];",
+    "}",
+    "",
+    "extern \"C\" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_scale(Wide *scale, const void *targets, int target_bytes,",
+    "                                                                                      long long rows, long long ignore_index, int mean)",
+    "{",
+    "    const logit_rows all = {nullptr, targets, target_bytes, rows, 0, 0, ignore_index};",
+    "    cross_entropy_scale(scale, all, mean);",
+    "}",
+    "",
+    "extern \"C\" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_loss(Wide *loss, const Wide *losses, const Wide *scale, long long rows)",
+    "{",
+    "    cross_entropy_loss(loss, losses, scale, rows);",
+    "}",
+    "",
+    "/*  Scale, rows and loss of a few short rows, in one block. */",
+    "extern \"C\" __global__ void __launch_bounds__(SINGLE_THREADS)",
+    "    ignis_cross_entropy_few(Wide *losses, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,",
+    "                            long long rows, long long n, long long stride, long long ignore_index, Wide *scale, Wide *loss, int mean)",
+    "{",
+    "    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};",
+    "    cross_entropy_scale(scale, all, mean);",
+    "    __syncthreads();",
+    "    cross_entropy<ignis_warp_team, PACK>(losses, log_sums, gradient, all, scale, 0);",
+    "    __syncthreads();",
+    "    cross_entropy_loss(loss, losses, scale, rows);",
     "}",
     "",
     "/*  gradient *= grad[0], which is 1 where the loss is what backward starts from: then nothing is read. Launched as ignis_map. */",
@@ -4618,7 +4678,7 @@ static const char *const ignis__lines_softmax_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0xa9609e931d4bae9dULL, ignis__lines_ignis_cuh, 813},
+    {"ignis.cuh", 0xbb0bc0ee2b0692feULL, ignis__lines_ignis_cuh, 813},
     {"activation.cu", 0xd9b9a4c3d0295b0fULL, ignis__lines_activation_cu, 104},
     {"attention.cu", 0x9aa88b7858573cc7ULL, ignis__lines_attention_cu, 364},
     {"attention.cuh", 0x06b0cb58ef6f4d48ULL, ignis__lines_attention_cuh, 118},
@@ -4626,17 +4686,17 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode_mma.cu", 0x7dfefb204c9df3acULL, ignis__lines_attention_decode_mma_cu, 126},
     {"attention_mma.cu", 0x76b27f6f0c45f68eULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xcfa6902f26f11361ULL, ignis__lines_attention_tiles_cuh, 262},
-    {"elementwise.cu", 0x95bfd735d9e6f82cULL, ignis__lines_elementwise_cu, 42},
+    {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"mma.cuh", 0xf0c44793c9e4a4faULL, ignis__lines_mma_cuh, 105},
     {"norm.cu", 0x472be3144c87963dULL, ignis__lines_norm_cu, 413},
     {"optim.cu", 0xb917285c39d959e0ULL, ignis__lines_optim_cu, 257},
-    {"pointwise.cu", 0x35000c5a1f8041beULL, ignis__lines_pointwise_cu, 55},
-    {"random.cu", 0x1f5cbdefa57b9133ULL, ignis__lines_random_cu, 138},
+    {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},
+    {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x0e1c70070d98e765ULL, ignis__lines_rope_cu, 102},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x12f6085a75ee2242ULL, ignis__lines_softmax_cu, 358},
+    {"softmax.cu", 0x29819c627ed44b41ULL, ignis__lines_softmax_cu, 382},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -324,21 +324,20 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 
 #define SINGLE_THREADS 1024 /* of a kernel that is one block */
 
-/*  One block: scale = 1, or for the mean 1 / (number of rows that are not ignored): infinite if all are, and the mean NaN. */
-extern "C" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_scale(Wide *scale, const void *targets, int target_bytes,
-                                                                                      long long rows, long long ignore_index, int mean)
+/*  By one block: scale = 1, or for the mean 1 / (number of rows that are not ignored): infinite if all are, and the mean NaN. */
+__device__ inline void cross_entropy_scale(Wide *scale, const logit_rows &all, int mean)
 {
     int64_t count = 0;
     if (mean)
-        for (long long r = threadIdx.x; r < rows; r += blockDim.x)
-            count += ignis_index(targets, target_bytes, r) != ignore_index;
+        for (long long r = threadIdx.x; r < all.rows; r += blockDim.x)
+            count += ignis_index(all.targets, all.target_bytes, r) != all.ignore_index;
     count = ignis_block_sum(count);
     if (threadIdx.x == 0)
         scale[0] = mean ? Wide(1) / Wide(count) : Wide(1);
 }
 
-/*  One block: loss = scale * the sum of losses. */
-extern "C" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_loss(Wide *loss, const Wide *losses, const Wide *scale, long long rows)
+/*  By one block: loss = scale * the sum of losses. */
+__device__ inline void cross_entropy_loss(Wide *loss, const Wide *losses, const Wide *scale, long long rows)
 {
     Wide sum = 0;
 #pragma unroll 4
@@ -347,6 +346,31 @@ extern "C" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy
     sum = ignis_block_sum(sum);
     if (threadIdx.x == 0)
         loss[0] = sum * scale[0];
+}
+
+extern "C" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_scale(Wide *scale, const void *targets, int target_bytes,
+                                                                                      long long rows, long long ignore_index, int mean)
+{
+    const logit_rows all = {nullptr, targets, target_bytes, rows, 0, 0, ignore_index};
+    cross_entropy_scale(scale, all, mean);
+}
+
+extern "C" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_loss(Wide *loss, const Wide *losses, const Wide *scale, long long rows)
+{
+    cross_entropy_loss(loss, losses, scale, rows);
+}
+
+/*  Scale, rows and loss of a few short rows, in one block. */
+extern "C" __global__ void __launch_bounds__(SINGLE_THREADS)
+    ignis_cross_entropy_few(Wide *losses, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+                            long long rows, long long n, long long stride, long long ignore_index, Wide *scale, Wide *loss, int mean)
+{
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    cross_entropy_scale(scale, all, mean);
+    __syncthreads();
+    cross_entropy<ignis_warp_team, PACK>(losses, log_sums, gradient, all, scale, 0);
+    __syncthreads();
+    cross_entropy_loss(loss, losses, scale, rows);
 }
 
 /*  gradient *= grad[0], which is 1 where the loss is what backward starts from: then nothing is read. Launched as ignis_map. */
