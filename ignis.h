@@ -7283,7 +7283,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                              \
     X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")              \
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
-    X(CROSS_ENTROPY_SCALE, SOFTMAX_CU, "ignis_cross_entropy_scale")                  \
+    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                  \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
     X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                    \
@@ -12307,20 +12307,66 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
     all that the gradient needs at hand. */
 static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
-static void ignis__cross_entropy_scale(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype, ignis__address to,
-                                       ignis__address targets)
-{
-    void *params[6];
-    params[0] = &to;
-    params[1] = &targets;
-    params[2] = &entropy->target_bytes;
-    params[3] = &entropy->rows;
-    params[4] = &entropy->ignore_index;
-    params[5] = &entropy->mean;
-    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_SCALE, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
-}
+/*  A kernel's parameters, in its order. */
+typedef struct ignis__cross_entropy_work {
+    ignis__address loss, scale, losses, counted, log_sums, gradient, logits, targets, counts;
+    int count_blocks, blocks;
+    ignis__rows plan;
+} ignis__cross_entropy_work;
 
 #define IGNIS__FEW_ROWS 128 /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__COUNT_BLOCKS 64
+
+static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
+{
+    return plan->warp && entropy->rows <= IGNIS__FEW_ROWS;
+}
+
+static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
+{
+    void *rows[15], *count[5], *loss[6], *few[12];
+    int i;
+    rows[0] = &work->losses;
+    rows[1] = &work->counted;
+    rows[2] = &work->log_sums;
+    rows[3] = &work->gradient;
+    rows[4] = &work->logits;
+    rows[5] = &work->targets;
+    rows[6] = &entropy->target_bytes;
+    rows[7] = &entropy->rows;
+    rows[8] = &entropy->classes;
+    rows[9] = &entropy->stride;
+    rows[10] = &entropy->ignore_index;
+    rows[11] = &work->counts;
+    rows[12] = &work->count_blocks;
+    rows[13] = &work->plan.packed;
+    rows[14] = &work->plan.kept;
+    if (ignis__cross_entropy_is_few(entropy, &work->plan)) {
+        few[0] = &work->loss;
+        few[1] = &work->scale;
+        for (i = 2; i < 11; i++)
+            few[i] = rows[i];
+        few[11] = &entropy->mean;
+        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, 512, 1, 0, few);
+        return;
+    }
+    if (work->count_blocks) {
+        count[0] = &work->counts;
+        count[1] = &work->targets;
+        count[2] = &entropy->target_bytes;
+        count[3] = &entropy->rows;
+        count[4] = &entropy->ignore_index;
+        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, work->count_blocks, 1, 1, 256, 1, 0, count);
+    }
+    ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, rows);
+    loss[0] = &work->loss;
+    loss[1] = &work->scale;
+    loss[2] = &work->losses;
+    loss[3] = &work->counted;
+    loss[4] = &work->blocks;
+    loss[5] = &entropy->mean;
+    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, loss);
+}
 
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
 {
@@ -12330,65 +12376,51 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis_rule rule;
     ignis_tensor inputs[2];
     ignis_array saved[4];
-    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
-    ignis__address logits, targets, to_loss, to_losses, to_log_sums, to_scale, gradient = 0;
-    ignis__rows plan;
+    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *counted = NULL, *counts = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__cross_entropy_work work;
     ignis_dtype dtype, wide;
-    bool fused, few;
-    void *params[13];
+    int64_t most;
+    bool fused;
     inputs[0] = logits_tensor;
     inputs[1] = targets_tensor;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
+    memset(&work, 0, sizeof work);
     dtype = op.in[0]->dtype;
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
     op.knows_one = fused;
     op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__cross_entropy_prepare(&op, desc, &entropy);
     if (op.ok) {
+        made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
         loss = ignis__op_new_row(&op, 1, wide);
         scale = ignis__op_new_row(&op, 1, wide);
-        losses = ignis__op_new_row(&op, entropy.rows, wide);
         log_sums = ignis__op_new_row(&op, entropy.rows, wide);
-        made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
     }
-    logits = ignis__op_read(&op, op.in[0]);
-    targets = ignis__op_read(&op, op.in[1]);
-    to_loss = ignis__op_write(&op, loss);
-    to_scale = ignis__op_write(&op, scale);
-    to_losses = ignis__op_write(&op, losses);
-    to_log_sums = ignis__op_write(&op, log_sums);
+    work.logits = ignis__op_read(&op, op.in[0]);
+    work.targets = ignis__op_read(&op, op.in[1]);
     if (fused)
-        gradient = ignis__op_write(&op, made);
-    if (op.ok) {
-        plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || logits % 16 == gradient % 16, fused ? 1 : 0);
-        few = plan.warp && entropy.rows <= IGNIS__FEW_ROWS;
-        if (!few)
-            ignis__cross_entropy_scale(&op, &entropy, dtype, to_scale, targets);
-        params[0] = &to_losses;
-        params[1] = &to_log_sums;
-        params[2] = &gradient;
-        params[3] = &logits;
-        params[4] = &targets;
-        params[5] = &entropy.target_bytes;
-        params[6] = &entropy.rows;
-        params[7] = &entropy.classes;
-        params[8] = &entropy.stride;
-        params[9] = &entropy.ignore_index;
-        params[10] = &to_scale;
-        params[11] = few ? (void *)&to_loss : (void *)&plan.packed;
-        params[12] = few ? &entropy.mean : &plan.kept;
-        if (few) {
-            ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
-        } else {
-            ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, params);
-            params[0] = &to_loss;
-            params[1] = &to_losses;
-            params[2] = &to_scale;
-            params[3] = &entropy.rows;
-            ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
-        }
+        work.gradient = ignis__op_write(&op, made);
+    if (op.ok) { /* blocks stay for many rows, so that few have something to hand over */
+        work.plan =
+            ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || work.logits % 16 == work.gradient % 16, fused ? 1 : 0);
+        most = (int64_t)op.work.device->info.multiprocessors * (1024 / (int64_t)work.plan.threads);
+        work.plan.blocks = work.plan.blocks < most ? work.plan.blocks : most;
+        work.blocks = (int)work.plan.blocks;
+        work.count_blocks = fused && entropy.mean ? IGNIS__COUNT_BLOCKS : 0;
+        losses = ignis__op_new_row(&op, work.blocks, wide);
+        counted = ignis__op_new_row(&op, work.blocks, IGNIS_I64);
+        counts = work.count_blocks ? ignis__op_new_row(&op, work.count_blocks, IGNIS_I64) : NULL;
     }
+    work.loss = ignis__op_write(&op, loss);
+    work.scale = ignis__op_write(&op, scale);
+    work.log_sums = ignis__op_write(&op, log_sums);
+    work.losses = ignis__op_write(&op, losses);
+    work.counted = ignis__op_write(&op, counted);
+    if (counts)
+        work.counts = ignis__op_write(&op, counts);
+    if (op.ok)
+        ignis__cross_entropy_launch(&op, &entropy, &work, dtype);
     memset(&rule, 0, sizeof rule);
     rule.name = "cross_entropy";
     rule.backward_fn = fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward;
