@@ -13,6 +13,8 @@
         IGNIS_SIM_STREAMS   eager   work runs when it is submitted (the default)
                             lazy    work runs only when something waits for it: finds missing waits, the same way every time
                             thread  every stream has a worker thread
+        IGNIS_SIM_PEER      which devices reach each other's memory: all (the default), 0 for none, or pairs, "0-1,2-3"
+        CUDA_VISIBLE_DEVICES  numbers or UUIDs ("GPU-...") of the devices that the program sees, in its order, as for real
         IGNIS_SIM_FAIL      kind:n[,kind:n...]: the n-th call (from 1) of a kind fails; n+ also fails all later ones.
                             A kind is a name of SIM_KINDS below, "any", or the exact name of a function.
         IGNIS_SIM_LEAKS     1: say at exit what is still alive
@@ -28,13 +30,20 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -55,6 +64,9 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef uint64_t cuuint64_t;
+typedef uint32_t cuuint32_t;
+typedef unsigned long long CUmemGenericAllocationHandle;
+typedef int CUmemAllocationHandleType, CUmemAllocationGranularity_flags;
 typedef int CUdevice_attribute, CUpointer_attribute, CUfunction_attribute, CUjit_option, CUdevice_P2PAttribute;
 typedef int CUstreamCaptureStatus, CUstreamCaptureMode, CUdriverProcAddressQueryResult;
 typedef void (*CUhostFn)(void *);
@@ -76,6 +88,26 @@ typedef struct CUDA_MEMCPY2D {
     size_t dstPitch;
     size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
+typedef struct CUipcMemHandle {
+    char reserved[64];
+} CUipcMemHandle, CUipcEventHandle;
+typedef struct CUmemLocation {
+    int type, id;
+} CUmemLocation;
+typedef struct CUmemAllocationProp {
+    int type, requestedHandleTypes;
+    CUmemLocation location;
+    void *win32HandleMetaData;
+    struct {
+        unsigned char compressionType, gpuDirectRDMACapable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } allocFlags;
+} CUmemAllocationProp;
+typedef struct CUmemAccessDesc {
+    CUmemLocation location;
+    int flags;
+} CUmemAccessDesc;
 #endif
 
 /* clang-format off */
@@ -138,7 +170,7 @@ enum {
    that tidies up after a failure would otherwise leak through no fault of its own. */
 #define SIM_KINDS(X) \
     X(init, ERROR_UNKNOWN) X(query, ERROR_UNKNOWN) X(context, ERROR_OUT_OF_MEMORY) \
-    X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
+    X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(vmm, ERROR_OUT_OF_MEMORY) X(ipc, ERROR_MAP_FAILED) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
     X(launch, ERROR_LAUNCH_OUT_OF_RESOURCES) X(module, ERROR_OUT_OF_MEMORY) X(stream, ERROR_OUT_OF_MEMORY) \
     X(event, ERROR_OUT_OF_MEMORY) X(sync, ERROR_UNKNOWN) X(graph, ERROR_OUT_OF_MEMORY) X(release, ERROR_UNKNOWN)
 
@@ -172,6 +204,7 @@ enum {
     X(cuDeviceGetPCIBusId, query, NEEDS_INIT) \
     X(cuDeviceGetByPCIBusId, query, NEEDS_INIT) \
     X(cuDeviceCanAccessPeer, query, NEEDS_INIT) \
+    X(cuDeviceGetP2PAttribute, query, NEEDS_INIT) \
     X(cuDevicePrimaryCtxRetain, context, NEEDS_INIT) \
     X(cuDevicePrimaryCtxRelease_v2, release, NEEDS_INIT) \
     X(cuDevicePrimaryCtxReset_v2, release, NEEDS_INIT) \
@@ -198,6 +231,25 @@ enum {
     X(cuMemHostRegister_v2, hostalloc, NEEDS_HEALTHY | UNSAFE) \
     X(cuMemHostUnregister, release, NEEDS_HEALTHY | UNSAFE) \
     X(cuMemHostGetDevicePointer_v2, query, NEEDS_HEALTHY) \
+    X(cuMemHostGetFlags, query, NEEDS_HEALTHY) \
+    X(cuMemGetAllocationGranularity, query, NEEDS_INIT) \
+    X(cuMemCreate, vmm, NEEDS_INIT) \
+    X(cuMemRelease, release, NEEDS_INIT) \
+    X(cuMemRetainAllocationHandle, vmm, NEEDS_INIT) \
+    X(cuMemGetAllocationPropertiesFromHandle, query, NEEDS_INIT) \
+    X(cuMemExportToShareableHandle, vmm, NEEDS_INIT) \
+    X(cuMemImportFromShareableHandle, vmm, NEEDS_INIT) \
+    X(cuMemAddressReserve, vmm, NEEDS_INIT) \
+    X(cuMemAddressFree, release, NEEDS_INIT) \
+    X(cuMemMap, vmm, NEEDS_INIT) \
+    X(cuMemUnmap, release, NEEDS_INIT) \
+    X(cuMemSetAccess, vmm, NEEDS_INIT) \
+    X(cuMemGetAccess, query, NEEDS_INIT) \
+    X(cuIpcGetMemHandle, ipc, NEEDS_HEALTHY) \
+    X(cuIpcOpenMemHandle_v2, ipc, NEEDS_HEALTHY) \
+    X(cuIpcCloseMemHandle, release, NEEDS_HEALTHY) \
+    X(cuIpcGetEventHandle, ipc, NEEDS_HEALTHY) \
+    X(cuIpcOpenEventHandle, ipc, NEEDS_HEALTHY) \
     X(cuMemsetD8Async, memset, NEEDS_HEALTHY) \
     X(cuMemsetD16Async, memset, NEEDS_HEALTHY) \
     X(cuMemsetD32Async, memset, NEEDS_HEALTHY) \
@@ -221,6 +273,10 @@ enum {
     X(cuStreamGetPriority, query, NEEDS_HEALTHY) \
     X(cuStreamGetFlags, query, NEEDS_HEALTHY) \
     X(cuLaunchHostFunc, launch, NEEDS_HEALTHY) \
+    X(cuStreamWriteValue32_v2, launch, NEEDS_HEALTHY) \
+    X(cuStreamWriteValue64_v2, launch, NEEDS_HEALTHY) \
+    X(cuStreamWaitValue32_v2, launch, NEEDS_HEALTHY) \
+    X(cuStreamWaitValue64_v2, launch, NEEDS_HEALTHY) \
     X(cuEventCreate, event, NEEDS_HEALTHY) \
     X(cuEventRecord, event, NEEDS_HEALTHY) \
     X(cuEventRecordWithFlags, event, NEEDS_HEALTHY) \
@@ -238,6 +294,7 @@ enum {
     X(cuFuncSetAttribute, module, NEEDS_HEALTHY) \
     X(cuFuncGetParamInfo, query, NEEDS_HEALTHY) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, query, NEEDS_HEALTHY) \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, query, NEEDS_HEALTHY) \
     X(cuStreamBeginCapture_v2, graph, NEEDS_HEALTHY) \
     X(cuStreamEndCapture, graph, NEEDS_HEALTHY) \
     X(cuStreamIsCapturing, query, NEEDS_HEALTHY) \
@@ -289,11 +346,13 @@ enum {
     SHARED_RESERVED = 1024,
     SHARED_PER_SM = 228 * 1024,
     THREADS_PER_SM = 2048,
-    BLOCKS_PER_SM = 32
+    BLOCKS_PER_SM = 32,
+    SM_COUNT = 132
 };
 
 static const size_t page = 4096;
-static const size_t fill_limit = (size_t)8 << 20; /* a larger block is filled only so far, to keep it virtual */
+static const size_t granularity = (size_t)2 << 20; /* of physical and reserved memory */
+static const size_t fill_limit = (size_t)8 << 20;  /* a larger block is filled only so far, to keep it virtual */
 
 typedef enum { STREAMS_EAGER, STREAMS_LAZY, STREAMS_THREAD, STREAMS_COUNT } sim_streams;
 static const char *const stream_modes[STREAMS_COUNT] = {"eager", "lazy", "thread"};
@@ -312,7 +371,8 @@ typedef enum {
     OBJECT_MODULE,
     OBJECT_FUNCTION,
     OBJECT_GRAPH,
-    OBJECT_GRAPH_EXEC
+    OBJECT_GRAPH_EXEC,
+    OBJECT_PHYSICAL
 } sim_object_kind;
 
 /* Handles are not pointers but a table slot and its generation, so a stale or invented one is always recognised. */
@@ -332,9 +392,46 @@ typedef struct sim_arena {
     int reused; /* addresses had to be used again */
 } sim_arena;
 
-typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED } sim_range_kind;
+/* Memory of cuMemCreate: a memory file, which lives as long as any process has it open or mapped. */
+typedef struct sim_physical {
+    int handles;  /* releases that are due */
+    int mappings; /* ranges that show it */
+    void *handle; /* NULL: released, but mapped */
+    int file;
+    size_t size;
+    int device;           /* here, or -1 for one that this process does not see */
+    int types;            /* of handles that were asked for */
+    sim_context *charged; /* whose memory it counts as; NULL for an import */
+    unsigned long long id;
+} sim_physical;
 
-/* One live allocation, or registered host memory. */
+/* Addresses of cuMemAddressReserve. */
+typedef struct sim_reservation {
+    uintptr_t start;
+    size_t size;
+    struct sim_reservation *next;
+} sim_reservation;
+
+/* What an IPC handle holds, and what stands in the file that it names: there for as long as the thing itself. */
+typedef struct sim_ticket {
+    char magic[8];
+    uint64_t process, id; /* random; the exporter's count */
+    uint64_t offset, size;
+    int32_t pid, file;
+    uint32_t device, reserved; /* the device's number on the machine */
+    uint64_t check;
+} sim_ticket;
+
+/* A block of another process. */
+typedef struct sim_import {
+    sim_ticket ticket;
+    int opened; /* closes that are due */
+    size_t span;
+} sim_import;
+
+typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED, RANGE_MAPPED, RANGE_IMPORTED } sim_range_kind;
+
+/* One live allocation, registered host memory, or physical memory mapped to reserved addresses. */
 typedef struct sim_range {
     uintptr_t start;
     size_t size; /* bytes asked for */
@@ -343,10 +440,16 @@ typedef struct sim_range {
     sim_context *context;
     sim_arena *arena;
     unsigned long long id;
+    sim_physical *physical;            /* mapped ranges: what they show, and which device may do what */
+    unsigned char access[MAX_DEVICES]; /* ACCESS_... bits */
+    unsigned flags;                    /* host memory: what it was asked for with */
+    int exported;                      /* its ticket stands in the gap behind it */
+    sim_import *import;
 } sim_range;
 
 struct sim_context {
-    int device;
+    int device; /* as the program counts them */
+    int number; /* as the machine does: the same in every process */
     CUcontext handle;
     unsigned flags;
     int references;
@@ -354,6 +457,7 @@ struct sim_context {
     int error;      /* lasting error, or 0 */
     unsigned peers; /* bit set of devices whose access was enabled */
     size_t used;    /* bytes of device memory */
+    size_t created; /* bytes of it by cuMemCreate, which no context owns */
     sim_arena arena;
     sim_stream *streams; /* all, those destroyed with work left included */
     sim_stream *null_stream, *thread_stream;
@@ -376,9 +480,36 @@ typedef struct sim_module_object {
     sim_function *functions;
 } sim_module_object;
 
-typedef enum { WORK_NOTHING, WORK_COPY, WORK_FILL, WORK_KERNEL, WORK_CALL, WORK_GRAPH } sim_work_kind;
+typedef enum {
+    WORK_NOTHING,
+    WORK_COPY,
+    WORK_FILL,
+    WORK_KERNEL,
+    WORK_CALL,
+    WORK_GRAPH,
+    WORK_SIGNAL,
+    WORK_AWAIT,
+    WORK_WRITE,
+    WORK_WAIT
+} sim_work_kind;
+
+/* A page that processes share: how often an event was recorded, and how many of the records are done. */
+typedef struct sim_board {
+    sim_ticket ticket;
+    _Atomic uint32_t recorded, done; /* the second is a futex */
+    _Atomic int32_t recorder;        /* process of the last record */
+} sim_board;
+
+/* An interprocess event's page. Outlives the event while work refers to it. */
+typedef struct sim_signal {
+    int references, file;
+    sim_board *board;
+} sim_signal;
 
 typedef enum { SIDE_ANY, SIDE_HOST, SIDE_DEVICE } sim_side;
+
+enum { EVERY_DEVICE = -1 }; /* a copy between devices, each of which sees to its own end */
+enum { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_BOTH = 3 };
 
 /* `height` rows of `width` bytes. */
 typedef struct sim_copy {
@@ -386,13 +517,23 @@ typedef struct sim_copy {
     const void *src;
     size_t dst_pitch, src_pitch, width, height;
     sim_side dst_side, src_side;
+    int device; /* that does it, or EVERY_DEVICE */
 } sim_copy;
 
 typedef struct sim_fill {
     void *dst;
     size_t count;
     unsigned value, size; /* `size` low bytes of `value`, `count` times */
+    int device;
 } sim_fill;
+
+/* A value to write to memory, or to wait for there. */
+typedef struct sim_word {
+    void *address;
+    uint64_t value;
+    unsigned size, condition;
+    int device;
+} sim_word;
 
 /* What an operation does. `storage` is its own copy of arguments or source bytes. */
 typedef struct sim_work {
@@ -406,6 +547,9 @@ typedef struct sim_work {
     CUhostFn call;
     void *call_data;
     sim_plan *plan;
+    sim_signal *signal; /* to set, or to wait for, to `sequence` */
+    uint32_t sequence;
+    sim_word word;
 } sim_work;
 
 /* Nodes of a graph, by number. */
@@ -436,8 +580,10 @@ struct sim_capture {
 /* Work in a stream. Alive while queued and while an event or another operation points at it. */
 struct sim_op {
     int references, done, polls;
-    int64_t time;       /* nanoseconds, when it was done */
-    sim_stream *stream; /* valid until done */
+    int spins; /* may wait for other devices or processes while it runs, or they for it: never run by a thread of the program */
+    unsigned long long number; /* rises along the queue */
+    int64_t time;              /* nanoseconds, when it was done */
+    sim_stream *stream;        /* valid until done */
     sim_op *next;
     sim_op **waits; /* of other streams, to be done first */
     int wait_count;
@@ -451,9 +597,10 @@ struct sim_stream {
     unsigned flags;
     int priority;
     unsigned long long id;
-    int busy;   /* some thread is running the head */
-    int dead;   /* destroyed; goes when its queue is empty */
-    int worker; /* has a thread */
+    int busy;                  /* some thread is running the head */
+    int dead;                  /* destroyed; goes when its queue is empty */
+    int worker;                /* has a thread */
+    unsigned long long driven; /* the worker is to run operations up to this number */
     sim_op *head, *tail;
     sim_capture *capture; /* being captured into */
     sim_nodes last;       /* nodes that the next one comes after */
@@ -464,6 +611,8 @@ typedef struct sim_event {
     sim_context *context;
     unsigned flags;
     sim_op *op;           /* the last record, or NULL */
+    sim_signal *signal;   /* interprocess events */
+    uint32_t sequence;    /* of the last record of this process */
     sim_capture *capture; /* the last record was captured; `last` are the nodes it comes after */
     sim_nodes last;
 } sim_event;
@@ -486,6 +635,12 @@ static struct {
     sim_arena host_arena; /* pinned memory */
     sim_range **ranges;   /* sorted by address */
     size_t range_count, range_room;
+    sim_reservation *reservations;
+    uint64_t process;            /* a random number that names this process in tickets */
+    unsigned reach[MAX_DEVICES]; /* by machine numbers: bit set of whose memory it can reach */
+    long spinning;               /* operations that spin and are not done */
+    long physicals;              /* those with a handle or a mapping */
+    long imports;                /* of those, the ones from a file descriptor */
     struct {
         uintptr_t start;
         size_t size;
@@ -805,20 +960,58 @@ static sim_arena *arena_at(uintptr_t address)
     return NULL;
 }
 
-/* Is `bytes` at `pointer` memory that a copy may touch? `out` gets its range, NULL for ordinary host memory. */
-static int check_span(const void *pointer, size_t bytes, sim_side side, sim_range **out)
+static sim_reservation *reservation_at(uintptr_t address)
+{
+    sim_reservation *reservation = sim.reservations;
+    while (reservation && address - reservation->start >= reservation->size)
+        reservation = reservation->next;
+    return reservation;
+}
+
+static int is_device_memory(const sim_range *range) { return range->kind == RANGE_DEVICE || range->kind >= RANGE_MAPPED; }
+
+/* May the device do that to mapped memory? For EVERY_DEVICE: may any? */
+static int range_allows(const sim_range *range, int device, int access)
+{
+    int allowed = 0;
+    if (range->kind != RANGE_MAPPED)
+        return 1;
+    for (int i = 0; i < MAX_DEVICES; i++)
+        allowed |= device == EVERY_DEVICE || device == i ? range->access[i] : 0;
+    return (allowed & access) == access;
+}
+
+/* Is `bytes` at `pointer` memory that a copy may touch? `out` gets its range, NULL for ordinary host memory. Mapped ranges
+   that follow each other may be crossed. */
+static int check_span(const void *pointer, size_t bytes, sim_side side, int device, int access, sim_range **out)
 {
     uintptr_t address = (uintptr_t)pointer;
     sim_range *range = range_at(address);
     *out = range;
     if (!range) {
-        int plain = address && !arena_at(address);
+        int plain = address && !arena_at(address) && !reservation_at(address);
         return plain && side != SIDE_DEVICE ? SUCCESS : ERROR_INVALID_VALUE;
     }
-    if (side == SIDE_HOST && range->kind == RANGE_DEVICE)
+    if (side == SIDE_HOST && is_device_memory(range))
         return ERROR_INVALID_VALUE;
-    return bytes <= range->size - (address - range->start) ? SUCCESS : ERROR_INVALID_VALUE;
+    for (;;) {
+        size_t here = range->size - (address - range->start);
+        if (!range_allows(range, device, access))
+            return ERROR_INVALID_VALUE;
+        if (bytes <= here)
+            return SUCCESS;
+        if (range->kind != RANGE_MAPPED)
+            return ERROR_INVALID_VALUE;
+        bytes -= here;
+        address += here;
+        range = range_at(address);
+        if (!range || range->kind != RANGE_MAPPED)
+            return ERROR_INVALID_VALUE;
+    }
 }
+
+/* Seals of a file that others may map. */
+enum { FIXED_SIZE = F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL };
 
 /* >>blocks: memory with a gap behind each block, so that running over its end shows */
 
@@ -831,13 +1024,14 @@ static int arena_open(sim_arena *arena, const char *name, size_t at_least)
     size_t size = ((size_t)1 << 40) / (size_t)(sim.device_count + 1 < 4 ? 4 : sim.device_count + 1) & ~(page - 1);
     if (size < at_least)
         size = at_least;
-    int file = memfd_create(name, MFD_CLOEXEC);
+    int file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     for (; file >= 0 && size >= page; size = size / 2 & ~(page - 1)) {
         if (ftruncate(file, (off_t)size))
             continue;
         void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
         if (base == MAP_FAILED)
             continue;
+        fcntl(file, F_ADD_SEALS, FIXED_SIZE); /* so that other processes may rely on what they map of it */
         *arena = (sim_arena){.base = (uintptr_t)base, .size = size, .file = file};
         return 1;
     }
@@ -917,6 +1111,9 @@ static size_t block_overrun(const sim_range *range, size_t *first)
 static void block_close(const sim_range *range)
 {
     size_t usable = range->span - page;
+    if (range->exported)
+        fallocate(range->arena->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(range->start - range->arena->base + usable),
+                  (off_t)page);
     poison(range->start, usable < 16 * page ? usable : 16 * page);
     madvise((void *)range->start, usable, MADV_REMOVE);
     mprotect((void *)range->start, usable, PROT_NONE);
@@ -989,6 +1186,8 @@ static int block_delete(sim_range *range)
 
 static size_t charged(size_t size) { return round_up(size, 512); }
 
+static size_t memory_left(const sim_context *context) { return sim.memory - context->used - context->created; }
+
 /* >>streams: queues of operations */
 
 static void plan_release(sim_plan *plan);
@@ -1001,8 +1200,18 @@ static void module_release(sim_module_object *module)
     free(module);
 }
 
+static void signal_release(sim_signal *signal)
+{
+    if (!signal || --signal->references)
+        return;
+    munmap(signal->board, page);
+    close(signal->file);
+    free(signal);
+}
+
 static void work_release(sim_work *work)
 {
+    signal_release(work->signal);
     free(work->storage);
     module_release(work->module);
     plan_release(work->plan);
@@ -1088,8 +1297,9 @@ static size_t extent(size_t pitch, size_t width, size_t height) { return (height
 static int copy_is_live(const sim_copy *copy)
 {
     sim_range *range;
-    return !check_span(copy->dst, extent(copy->dst_pitch, copy->width, copy->height), SIDE_ANY, &range) &&
-           !check_span(copy->src, extent(copy->src_pitch, copy->width, copy->height), SIDE_ANY, &range);
+    size_t dst_bytes = extent(copy->dst_pitch, copy->width, copy->height), src_bytes = extent(copy->src_pitch, copy->width, copy->height);
+    return !check_span(copy->dst, dst_bytes, SIDE_ANY, copy->device, ACCESS_WRITE, &range) &&
+           !check_span(copy->src, src_bytes, SIDE_ANY, copy->device, ACCESS_READ, &range);
 }
 
 /* What work needs may have gone since it was submitted: by way of another device's context, or under a graph. */
@@ -1097,15 +1307,101 @@ static int work_check(const sim_work *work, char *text, size_t text_size)
 {
     sim_range *range;
     int copies = work->kind != WORK_COPY || copy_is_live(&work->copy);
-    int fills = work->kind != WORK_FILL || !check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_ANY, &range);
+    int fills = work->kind != WORK_FILL ||
+                !check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_ANY, work->fill.device, ACCESS_WRITE, &range);
     if (!copies || !fills)
         return snprintf(text, text_size, "a %s found its memory freed", copies ? "fill" : "copy"), ERROR_ILLEGAL_ADDRESS;
+    int is_word = work->kind == WORK_WRITE || work->kind == WORK_WAIT, access = work->kind == WORK_WRITE ? ACCESS_WRITE : ACCESS_READ;
+    if (is_word && check_span(work->word.address, work->word.size, SIDE_ANY, work->word.device, access, &range))
+        return snprintf(text, text_size, "a stream memory operation found its memory freed"), ERROR_ILLEGAL_ADDRESS;
     if (!work->module || !work->module->unloaded)
         return SUCCESS;
     return snprintf(text, text_size, "%s was launched after its module was unloaded", work->kernel->name), ERROR_ILLEGAL_ADDRESS;
 }
 
 static int plan_run(const sim_plan *plan, char *text, size_t text_size);
+
+enum { WAIT_GREATER_OR_EQUAL, WAIT_EQUAL, WAIT_AND, WAIT_NOR };
+
+static int word_is_there(const sim_word *word)
+{
+    int narrow = word->size == 4;
+    uint64_t mask = narrow ? 0xFFFFFFFFu : UINT64_MAX;
+    uint64_t found = narrow ? __atomic_load_n((uint32_t *)word->address, __ATOMIC_ACQUIRE)
+                            : __atomic_load_n((uint64_t *)word->address, __ATOMIC_ACQUIRE);
+    switch (word->condition) {
+    case WAIT_EQUAL: return found == word->value;
+    case WAIT_AND: return (found & word->value) != 0;
+    case WAIT_NOR: return (~(found | word->value) & mask) != 0;
+    default: return narrow ? (int32_t)(uint32_t)(found - word->value) >= 0 : (int64_t)(found - word->value) >= 0;
+    }
+}
+
+static void word_write(const sim_word *word)
+{
+    if (word->size == 4)
+        __atomic_store_n((uint32_t *)word->address, (uint32_t)word->value, __ATOMIC_SEQ_CST);
+    else
+        __atomic_store_n((uint64_t *)word->address, word->value, __ATOMIC_SEQ_CST);
+}
+
+static int work_check(const sim_work *work, char *text, size_t text_size);
+
+/* Called without the lock. */
+static int word_wait(const sim_work *work, char *text, size_t text_size)
+{
+    for (;;) {
+        struct timespec pause = {.tv_nsec = 20000};
+        pthread_mutex_lock(&sim.lock);
+        int code = work_check(work, text, text_size);
+        int there = !code && word_is_there(&work->word);
+        pthread_mutex_unlock(&sim.lock);
+        if (code || there)
+            return code;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void signal_set(sim_signal *signal, uint32_t sequence)
+{
+    uint32_t done = atomic_load(&signal->board->done);
+    while ((int32_t)(sequence - done) > 0 && !atomic_compare_exchange_weak(&signal->board->done, &done, sequence))
+        ;
+    syscall(SYS_futex, &signal->board->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* A process that was killed may still be there, for its parent to ask after. */
+static int is_running(pid_t pid)
+{
+    char path[64], text[512], state = 'X';
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    text[size > 0 ? size : 0] = 0;
+    const char *end = strrchr(text, ')');
+    if (end && end[1])
+        state = end[2];
+    return state != 'Z' && state != 'X' && state != 'x';
+}
+
+/* Is that record done? Never will be what a dead process had queued: that counts as done, so that nobody waits for ever. */
+static int signal_is_set(sim_signal *signal, uint32_t sequence)
+{
+    return (int32_t)(atomic_load(&signal->board->done) - sequence) >= 0 || !is_running(atomic_load(&signal->board->recorder));
+}
+
+/* Called without the lock. */
+static void signal_wait(sim_signal *signal, uint32_t sequence)
+{
+    while (!signal_is_set(signal, sequence)) {
+        uint32_t done = atomic_load(&signal->board->done);
+        struct timespec patience = {.tv_nsec = 100000000};
+        if ((int32_t)(done - sequence) < 0)
+            syscall(SYS_futex, &signal->board->done, FUTEX_WAIT, done, &patience, NULL, 0);
+    }
+}
 
 /* Called without the lock. */
 static int work_run(const sim_work *work, char *text, size_t text_size)
@@ -1114,6 +1410,10 @@ static int work_run(const sim_work *work, char *text, size_t text_size)
     case WORK_NOTHING: break;
     case WORK_COPY: do_copy(&work->copy); break;
     case WORK_FILL: do_fill(&work->fill); break;
+    case WORK_WRITE: word_write(&work->word); break;
+    case WORK_WAIT: return word_wait(work, text, text_size);
+    case WORK_SIGNAL: signal_set(work->signal, work->sequence); break;
+    case WORK_AWAIT: signal_wait(work->signal, work->sequence); break;
     case WORK_GRAPH: return plan_run(work->plan, text, text_size);
     case WORK_KERNEL: return sim_execute(work->kernel, &work->launch, work->storage, text, text_size);
     case WORK_CALL:
@@ -1170,10 +1470,17 @@ static void stream_step(sim_stream *stream)
         stream->tail = NULL;
     op->time = now();
     op->done = 1;
+    sim.spinning -= op->spins;
     op_release(op);
     if (stream->dead && !stream->head && !stream->worker)
         stream_free(stream);
     pthread_cond_broadcast(&sim.moved);
+}
+
+/* Will its worker run the head of the queue? */
+static int is_driven(const sim_stream *stream)
+{
+    return stream->worker && stream->head && (sim.streams == STREAMS_THREAD || stream->head->number <= stream->driven);
 }
 
 static void *stream_worker(void *argument)
@@ -1181,7 +1488,7 @@ static void *stream_worker(void *argument)
     sim_stream *stream = argument;
     pthread_mutex_lock(&sim.lock);
     for (;;) {
-        if (stream->head && !op_blocker(stream->head))
+        if (is_driven(stream) && !stream->busy && !op_blocker(stream->head))
             stream_step(stream);
         else if (stream->dead && !stream->head)
             break;
@@ -1193,21 +1500,99 @@ static void *stream_worker(void *argument)
     return NULL;
 }
 
-/* Return once `op` is done; without worker threads, by running what it needs, in order. */
+static int stream_start_worker(sim_stream *stream)
+{
+    pthread_t id;
+    pthread_attr_t attributes;
+    if (stream->worker)
+        return SUCCESS;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    stream->worker = !pthread_create(&id, &attributes, stream_worker, stream);
+    pthread_attr_destroy(&attributes);
+    return stream->worker ? SUCCESS : ERROR_OPERATING_SYSTEM;
+}
+
+/* Let workers run the operation, and all that it needs. */
+static int op_drive(sim_op *op)
+{
+    sim_stream *stream = op->stream;
+    if (op->done || (stream->worker && op->number <= stream->driven))
+        return SUCCESS;
+    int code = stream_start_worker(stream);
+    sim_op *before = stream->head;
+    stream->driven = op->number;
+    for (; before && before->number <= op->number && !code; before = before->next)
+        for (int i = 0; i < before->wait_count && !code; i++)
+            if (!before->waits[i]->done)
+                code = op_drive(before->waits[i]);
+    pthread_cond_broadcast(&sim.moved);
+    return code;
+}
+
+/* Operations that wait for each other have to run at the same time: once anything is waited for, all of them. */
+static void drive_spinning(void)
+{
+    for (int i = 0; i < sim.device_count && sim.spinning; i++)
+        for (sim_stream *stream = sim.contexts[i].streams; stream; stream = stream->next) {
+            sim_op *last = NULL;
+            for (sim_op *op = stream->head; op; op = op->next)
+                last = op->spins ? op : last;
+            if (last)
+                op_drive(last);
+        }
+}
+
+/* Return once `op` is done; what no worker runs, by running what it needs, in order. */
 static void op_finish(sim_op *op)
 {
     op->references++;
+    drive_spinning();
     while (!op->done) {
         sim_stream *stream = op->stream;
         sim_op *blocker;
-        while (!stream->busy && (blocker = op_blocker(stream->head)))
+        while (!stream->busy && !is_driven(stream) && (blocker = op_blocker(stream->head)))
             stream = blocker->stream;
-        if (stream->busy || sim.streams == STREAMS_THREAD)
+        if (stream->busy || is_driven(stream))
             pthread_cond_wait(&sim.moved, &sim.lock);
         else
             stream_step(stream);
     }
     op_release(op);
+}
+
+/* Eager streams: does work in this stream, or in any that it may have to wait for, come after work of a worker? */
+static int is_behind_worker(const sim_op *op)
+{
+    if (is_driven(op->stream))
+        return 1;
+    for (int i = 0; i < op->wait_count; i++)
+        if (!op->waits[i]->done && is_driven(op->waits[i]->stream))
+            return 1;
+    return 0;
+}
+
+static int any_driven(void)
+{
+    for (int i = 0; i < sim.device_count; i++)
+        for (sim_stream *stream = sim.contexts[i].streams; stream; stream = stream->next)
+            if (is_driven(stream))
+                return 1;
+    return 0;
+}
+
+/* Waits for others, or is what others wait for. */
+static int work_spins(const sim_work *work)
+{
+    if (work->kind == WORK_GRAPH) {
+        for (int i = 0; i < work->plan->count; i++)
+            if (work_spins(&work->plan->nodes[i].work))
+                return 1;
+        return 0;
+    }
+    if (work->kind == WORK_KERNEL)
+        return work->kernel->spins || work->launch.together;
+    return work->kind == WORK_AWAIT || work->kind == WORK_WAIT || work->kind == WORK_WRITE;
 }
 
 /* The legacy rule: work in the NULL stream comes after all earlier work of blocking streams, and theirs after its. */
@@ -1223,19 +1608,6 @@ static int op_wait_legacy(sim_op *op, sim_stream *stream)
         if (other != stream && !(other->flags & 1))
             code = op_wait_for(op, other->tail);
     return code;
-}
-
-static int stream_start_worker(sim_stream *stream)
-{
-    pthread_t id;
-    pthread_attr_t attributes;
-    if (sim.streams != STREAMS_THREAD || stream->worker)
-        return SUCCESS;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    stream->worker = !pthread_create(&id, &attributes, stream_worker, stream);
-    pthread_attr_destroy(&attributes);
-    return stream->worker ? SUCCESS : ERROR_OPERATING_SYSTEM;
 }
 
 static int capture_check(sim_stream *stream);
@@ -1258,10 +1630,12 @@ static int submit(sim_stream *stream, sim_work work, sim_op *after, sim_op **out
     op->references = 1;
     op->stream = stream;
     op->work = work;
+    op->spins = work_spins(&work);
+    op->number = ++sim.next_id;
     code = op_wait_legacy(op, stream);
     if (!code)
         code = op_wait_for(op, after);
-    if (!code)
+    if (!code && (sim.streams == STREAMS_THREAD || (sim.streams == STREAMS_EAGER && op->spins)))
         code = stream_start_worker(stream);
     if (code) {
         op_release(op);
@@ -1275,9 +1649,13 @@ static int submit(sim_stream *stream, sim_work work, sim_op *after, sim_op **out
     op->references += out != NULL;
     if (out)
         *out = op;
+    sim.spinning += op->spins;
     pthread_cond_broadcast(&sim.moved);
-    if (sim.streams == STREAMS_EAGER)
-        op_finish(op);
+    if (sim.streams != STREAMS_EAGER)
+        return SUCCESS;
+    if (op->spins || is_behind_worker(op))
+        return op_drive(op);
+    op_finish(op);
     return SUCCESS;
 }
 
@@ -1374,6 +1752,11 @@ static int op_query(sim_op *op)
     if (sim.streams != STREAMS_LAZY || ++op->polls <= LAZY_POLLS)
         return ERROR_NOT_READY;
     sim_context *context = op->stream->context;
+    if (sim.spinning) { /* it may wait for what this thread has yet to submit */
+        drive_spinning();
+        int code = op_drive(op);
+        return code ? code : op->done ? context->error : ERROR_NOT_READY;
+    }
     op_finish(op);
     return context->error;
 }
@@ -1628,6 +2011,7 @@ static void event_delete(sim_event *event)
 {
     handle_drop(event->handle);
     event_forget(event);
+    signal_release(event->signal);
     free(event);
 }
 
@@ -1659,6 +2043,8 @@ static void context_drop_objects(sim_context *context)
     }
 }
 
+static void import_delete(sim_range *range);
+
 /* Everything made in the context goes, as when its last user releases it. */
 static void context_close(sim_context *context)
 {
@@ -1669,10 +2055,12 @@ static void context_close(sim_context *context)
     context_drop_objects(context);
     for (size_t i = sim.range_count; i-- > 0;) {
         sim_range *range = sim.ranges[i];
-        if (range->context != context)
+        if (range->context != context || range->kind == RANGE_MAPPED)
             continue;
         if (range->arena)
             block_delete(range);
+        else if (range->import)
+            import_delete(range);
         else
             range_delete(range);
     }
@@ -1687,6 +2075,17 @@ static void context_close(sim_context *context)
 /* >>init */
 
 static int is_device(CUdevice device) { return device >= 0 && device < sim.device_count; }
+
+static int device_by_number(int number)
+{
+    for (int i = 0; i < sim.device_count; i++)
+        if (sim.contexts[i].number == number)
+            return i;
+    return -1;
+}
+
+/* Can these two of the machine's devices reach each other's memory? */
+static int devices_reach(int a, int b) { return a == b || sim.reach[a] >> b & 1; }
 
 static int read_size(const char *text, size_t *out)
 {
@@ -1729,6 +2128,78 @@ static int read_streams(const char *text, int *out)
     return 0;
 }
 
+static int read_peers(const char *text)
+{
+    int a, b, length = 0;
+    int all = !strcmp(text, "all") || !strcmp(text, "1");
+    for (int i = 0; i < MAX_DEVICES; i++)
+        sim.reach[i] = all ? (1u << MAX_DEVICES) - 1 : 0;
+    if (all || !strcmp(text, "0"))
+        return 1;
+    for (; sscanf(text, "%d-%d%n", &a, &b, &length) == 2; text += length + 1) {
+        if (a < 0 || b < 0 || a >= MAX_DEVICES || b >= MAX_DEVICES)
+            return 0;
+        sim.reach[a] |= 1u << b;
+        sim.reach[b] |= 1u << a;
+        if (text[length] != ',')
+            return !text[length];
+    }
+    return 0;
+}
+
+static void uuid_of(int number, unsigned char *uuid)
+{
+    memcpy(uuid, "IgnisSimulator", 14);
+    uuid[14] = (unsigned char)sim.cc;
+    uuid[15] = (unsigned char)number;
+}
+
+/* Number of the device whose UUID starts as the text does, -1: none. */
+static int device_by_uuid(const char *text, size_t length, int machine_count)
+{
+    for (int number = 0; number < machine_count; number++) {
+        unsigned char uuid[16];
+        char name[48];
+        size_t used = (size_t)snprintf(name, sizeof name, "GPU-");
+        uuid_of(number, uuid);
+        for (int i = 0; i < 16; i++)
+            used += (size_t)snprintf(name + used, sizeof name - used, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+        if (length > 4 && length <= used && !strncasecmp(name, text, length))
+            return number;
+    }
+    return -1;
+}
+
+/* The list ends at the first entry that names no device; a device named twice leaves none. */
+static void read_visible(const char *text)
+{
+    int machine_count = sim.device_count, count = 0;
+    unsigned seen = 0;
+    for (int i = 0; i < machine_count; i++)
+        sim.contexts[i].number = i;
+    if (!text)
+        return;
+    while (count < machine_count) {
+        size_t length = strcspn(text, ",");
+        char *end;
+        long number = strtol(text, &end, 10);
+        if (end == text || end != text + length)
+            number = device_by_uuid(text, length, machine_count);
+        if (number < 0 || number >= machine_count)
+            break;
+        if (seen >> number & 1) {
+            count = 0;
+            break;
+        }
+        seen |= 1u << number;
+        sim.contexts[count++].number = (int)number;
+        if (!text[length])
+            break;
+        text += length + 1;
+    }
+    sim.device_count = count;
+}
+
 static const char *knob(const char *name, const char *fallback)
 {
     const char *value = getenv(name);
@@ -1749,6 +2220,7 @@ static int read_settings(void)
            setting("IGNIS_SIM_CC", read_cc(knob("IGNIS_SIM_CC", "90"), &sim.cc)) &&
            setting("IGNIS_SIM_MEMORY", read_size(knob("IGNIS_SIM_MEMORY", "2G"), &sim.memory)) &&
            setting("IGNIS_SIM_STREAMS", read_streams(knob("IGNIS_SIM_STREAMS", "eager"), &sim.streams)) &&
+           setting("IGNIS_SIM_PEER", read_peers(knob("IGNIS_SIM_PEER", "all"))) &&
            (sim.rule_count || setting("IGNIS_SIM_FAIL", set_rules(getenv("IGNIS_SIM_FAIL"))));
 }
 
@@ -1779,7 +2251,8 @@ static long live_count(const char *kind);
 
 static void report_leaks(void)
 {
-    static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module", "graph"};
+    static const char *const watched[] = {"context", "malloc", "bytes",  "hostalloc", "stream",  "event",
+                                          "module",  "graph",  "handle", "import",    "mapping", "reservation"};
     if (atomic_load(&sim.forked))
         return;
     pthread_mutex_lock(&sim.lock);
@@ -1796,6 +2269,7 @@ SIM_API CUresult cuInit(unsigned int flags)
     if (sim.ready)
         return leave(sim.device_count ? SUCCESS : ERROR_NO_DEVICE);
     REQUIRE(read_settings(), ERROR_INVALID_VALUE);
+    read_visible(getenv("CUDA_VISIBLE_DEVICES"));
     for (int i = 0; i < sim.device_count; i++)
         sim.contexts[i].device = i;
     *(void **)&sim.poison = dlsym(RTLD_DEFAULT, "__asan_poison_memory_region");
@@ -1804,6 +2278,8 @@ SIM_API CUresult cuInit(unsigned int flags)
     if (!strcmp(knob("IGNIS_SIM_LEAKS", "0"), "1"))
         atexit(report_leaks);
     introduce();
+    if (getrandom(&sim.process, sizeof sim.process, 0) != sizeof sim.process)
+        sim.process = (uint64_t)now() << 20 ^ (uint64_t)getpid();
     sim.ready = 1;
     return leave(sim.device_count ? SUCCESS : ERROR_NO_DEVICE);
 }
@@ -1875,9 +2351,7 @@ static int device_uuid(CUuuid *uuid, CUdevice device)
         return ERROR_INVALID_VALUE;
     if (!is_device(device))
         return ERROR_INVALID_DEVICE;
-    memcpy(uuid->bytes, "IgnisSimulator", 14);
-    uuid->bytes[14] = (char)sim.cc;
-    uuid->bytes[15] = (char)device;
+    uuid_of(sim.contexts[device].number, (unsigned char *)uuid->bytes);
     return SUCCESS;
 }
 
@@ -1898,7 +2372,7 @@ SIM_API CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
     BEGIN(cuDeviceGetPCIBusId);
     REQUIRE(id && length > 0, ERROR_INVALID_VALUE);
     REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
-    snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned)device + 1);
+    snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned)sim.contexts[device].number + 1);
     return leave(SUCCESS);
 }
 
@@ -1908,8 +2382,9 @@ SIM_API CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
     BEGIN(cuDeviceGetByPCIBusId);
     REQUIRE(device && id, ERROR_INVALID_VALUE);
     REQUIRE(sscanf(id, "%x:%x:", &domain, &bus) == 2, ERROR_INVALID_VALUE);
-    REQUIRE(!domain && is_device((int)bus - 1), ERROR_INVALID_DEVICE);
-    *device = (int)bus - 1;
+    int found = domain ? -1 : device_by_number((int)bus - 1);
+    REQUIRE(found >= 0, ERROR_INVALID_DEVICE);
+    *device = found;
     return leave(SUCCESS);
 }
 
@@ -1921,7 +2396,7 @@ static const struct { int first, last, value; } attributes[] = {
     {8, 8, SHARED_DEFAULT}, {9, 9, 65536},              /* shared memory of a block, constant memory */
     {10, 10, 32}, {11, 11, 0x7FFFFFFF}, {12, 12, 65536},/* warp size, pitch, registers of a block */
     {13, 13, 1980000}, {14, 14, 512}, {15, 15, 1},      /* clock in kHz, texture alignment, copies overlap */
-    {16, 16, 132}, {17, 18, 0}, {19, 19, 1}, {20, 20, 0},/* SMs; time limit, integrated; maps host memory; compute mode */
+    {16, 16, SM_COUNT}, {17, 18, 0}, {19, 19, 1}, {20, 20, 0},/* SMs; time limit, integrated; maps host memory; compute mode */
     {21, 29, 0}, {30, 30, 512}, {31, 31, 1}, {32, 32, 0},/* textures; surface alignment; concurrent kernels; ECC */
     {34, 35, 0}, {36, 36, 3201000}, {37, 37, 6016},     /* PCI device, TCC; memory clock in kHz, bus width */
     {38, 38, 60 << 20}, {39, 39, THREADS_PER_SM},       /* L2 bytes, threads of an SM */
@@ -1929,17 +2404,17 @@ static const struct { int first, last, value; } attributes[] = {
     {52, 74, 0}, {77, 77, 0}, {78, 80, 1},              /* textures and surfaces; priorities, L1 caches */
     {81, 81, SHARED_PER_SM}, {82, 82, 65536},           /* shared memory and registers of an SM */
     {83, 86, 0}, {87, 87, 2}, {88, 89, 0}, {90, 91, 1}, /* managed memory, boards; float to double; pageable; preemption */
-    {92, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},   /* stream memory operations, cooperative launch; shared memory */
-    {99, 99, 1}, {100, 105, 0}, {106, 106, BLOCKS_PER_SM}, /* host registration; virtual memory; blocks of an SM */
+    {92, 94, 0}, {95, 95, 1}, {96, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},   /* stream memory operations, cooperative launch; shared memory */
+    {99, 99, 1}, {100, 101, 0}, {102, 103, 1}, {104, 105, 0}, {106, 106, BLOCKS_PER_SM}, /* host registration; virtual memory; blocks of an SM */
     {107, 110, 0}, {111, 111, SHARED_RESERVED},         /* compression, L2 policy, RDMA; reserved shared memory */
-    {112, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
+    {112, 121, 0}, {122, 123, 1}, {124, 124, 0}, {125, 125, 1}, {126, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
 };
 /* clang-format on */
 
 static int attribute_value(int attribute, CUdevice device, int *out)
 {
     switch (attribute) {
-    case 33: *out = device + 1; return SUCCESS; /* PCI bus */
+    case 33: *out = sim.contexts[device].number + 1; return SUCCESS; /* PCI bus */
     case 75: *out = sim.cc / 10; return SUCCESS;
     case 76: *out = sim.cc % 10; return SUCCESS;
     default: break;
@@ -1963,7 +2438,18 @@ SIM_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
     BEGIN(cuDeviceCanAccessPeer);
     REQUIRE(can, ERROR_INVALID_VALUE);
     REQUIRE(is_device(device) && is_device(peer), ERROR_INVALID_DEVICE);
-    *can = device != peer;
+    *can = device != peer && devices_reach(sim.contexts[device].number, sim.contexts[peer].number);
+    return leave(SUCCESS);
+}
+
+/* 1: rank of the link's speed, 0 is the best; 2: access, 3: atomics, 4: arrays, of which there are none; 5: only some atomics. */
+SIM_API CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
+{
+    BEGIN(cuDeviceGetP2PAttribute);
+    REQUIRE(value && (int)attribute >= 1 && (int)attribute <= 5, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(device) && is_device(peer) && device != peer, ERROR_INVALID_DEVICE);
+    int reach = devices_reach(sim.contexts[device].number, sim.contexts[peer].number);
+    *value = ((int)attribute == 2 || (int)attribute == 3) && reach;
     return leave(SUCCESS);
 }
 
@@ -2098,7 +2584,8 @@ SIM_API CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
     sim_context *peer = handle_get(OBJECT_CONTEXT, handle);
     REQUIRE(!flags, ERROR_INVALID_VALUE);
     REQUIRE(peer && peer->active, ERROR_INVALID_CONTEXT);
-    REQUIRE(peer != current(), ERROR_PEER_ACCESS_UNSUPPORTED);
+    REQUIRE(peer != current(), ERROR_INVALID_CONTEXT);
+    REQUIRE(devices_reach(current()->number, peer->number), ERROR_PEER_ACCESS_UNSUPPORTED);
     REQUIRE(!(current()->peers & 1u << peer->device), ERROR_PEER_ACCESS_ALREADY_ENABLED);
     current()->peers |= 1u << peer->device;
     return leave(SUCCESS);
@@ -2121,7 +2608,7 @@ SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
     BEGIN(cuMemAlloc_v2);
     sim_context *context = current();
     REQUIRE(out && bytes, ERROR_INVALID_VALUE);
-    REQUIRE(bytes <= sim.memory && charged(bytes) <= sim.memory - context->used, ERROR_OUT_OF_MEMORY);
+    REQUIRE(bytes <= sim.memory && charged(bytes) <= memory_left(context), ERROR_OUT_OF_MEMORY);
     context->used += charged(bytes);
     sim_range *range = block_new(&context->arena, bytes, RANGE_DEVICE, context);
     if (range)
@@ -2150,7 +2637,7 @@ SIM_API CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 {
     BEGIN(cuMemGetInfo_v2);
     REQUIRE(available && total, ERROR_INVALID_VALUE);
-    *available = sim.memory - current()->used;
+    *available = memory_left(current());
     *total = sim.memory;
     return leave(SUCCESS);
 }
@@ -2180,38 +2667,70 @@ enum {
     POINTER_IPC_CAPABLE,
     POINTER_RANGE_START,
     POINTER_RANGE_SIZE,
-    POINTER_MAPPED
+    POINTER_MAPPED,
+    POINTER_HANDLE_TYPES,
+    POINTER_RDMA,
+    POINTER_ACCESS,
+    POINTER_POOL,
+    POINTER_MAPPING_SIZE,
+    POINTER_MAPPING_BASE,
+    POINTER_BLOCK_ID
 };
 
-/* Write an attribute of `range`; of NULL, the value that says "not ours". */
+/* Bits of what the current device may do with it. */
+static int pointer_access(const sim_range *range)
+{
+    int device = current() ? current()->device : range->context->device;
+    return range->kind == RANGE_MAPPED ? range->access[device] : ACCESS_BOTH;
+}
+
+/* Write an attribute of `range`; of NULL, the value that says "not ours". Of reserved addresses, mapped or not, the range is
+   the reservation. */
 static int pointer_attribute(void *data, int attribute, sim_range *range, CUdeviceptr address)
 {
-    int device = range && range->kind == RANGE_DEVICE;
+    int device = range && is_device_memory(range), mapped = range && range->kind == RANGE_MAPPED;
+    sim_reservation *reservation = reservation_at((uintptr_t)address);
+    uintptr_t start = range ? range->start : 0;
+    size_t size = range ? range->size : 0;
     CUdeviceptr known = range ? address : 0;
     switch (attribute) {
-    case POINTER_CONTEXT: *(CUcontext *)data = range ? range->context->handle : NULL; break;
+    case POINTER_CONTEXT: *(CUcontext *)data = range && !mapped ? range->context->handle : NULL; break;
     case POINTER_MEMORY_TYPE: *(unsigned *)data = range ? (device ? 2u : 1u) : 0u; break;
     case POINTER_DEVICE_POINTER: *(CUdeviceptr *)data = known; break;
     case POINTER_HOST_POINTER: *(void **)data = device ? NULL : (void *)(uintptr_t)known; break;
     case POINTER_SYNC_MEMOPS:
+    case POINTER_RDMA:
     case POINTER_IS_MANAGED: *(unsigned *)data = 0; break;
     case POINTER_BUFFER_ID: *(unsigned long long *)data = range ? range->id : 0; break;
-    case POINTER_DEVICE_ORDINAL: *(int *)data = range ? range->context->device : -2; break;
-    case POINTER_IPC_CAPABLE: *(int *)data = 0; break;
-    case POINTER_RANGE_START: *(CUdeviceptr *)data = range ? range->start : 0; break;
-    case POINTER_RANGE_SIZE: *(size_t *)data = range ? range->size : 0; break;
+    case POINTER_DEVICE_ORDINAL: *(int *)data = !range ? -2 : mapped ? range->physical->device : range->context->device; break;
+    case POINTER_IPC_CAPABLE: *(int *)data = range && range->kind == RANGE_DEVICE; break;
+    case POINTER_RANGE_START: *(CUdeviceptr *)data = reservation ? reservation->start : start; break;
+    case POINTER_RANGE_SIZE: *(size_t *)data = reservation ? reservation->size : size; break;
     case POINTER_MAPPED: *(int *)data = range != NULL; break;
+    case POINTER_HANDLE_TYPES: *(unsigned long long *)data = mapped ? (unsigned long long)range->physical->types : 0; break;
+    case POINTER_ACCESS: *(int *)data = range ? pointer_access(range) : 0; break;
+    case POINTER_POOL: *(void **)data = NULL; break;
+    case POINTER_MAPPING_SIZE: *(size_t *)data = size; break;
+    case POINTER_MAPPING_BASE: *(CUdeviceptr *)data = start; break;
+    case POINTER_BLOCK_ID: *(unsigned long long *)data = mapped ? range->physical->id : range ? range->id : 0; break;
     default: return ERROR_INVALID_VALUE;
     }
     return device || attribute != POINTER_HOST_POINTER || range ? SUCCESS : ERROR_INVALID_VALUE;
+}
+
+/* Reserved addresses without memory behind them have a range, and nothing else. */
+static int pointer_is_known(int attribute, CUdeviceptr address)
+{
+    int of_addresses = attribute == POINTER_RANGE_START || attribute == POINTER_RANGE_SIZE || attribute == POINTER_MAPPED;
+    return range_at((uintptr_t)address) || (of_addresses && reservation_at((uintptr_t)address));
 }
 
 SIM_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     BEGIN(cuPointerGetAttribute);
     sim_range *range = range_at((uintptr_t)address);
-    REQUIRE(data && range, ERROR_INVALID_VALUE);
-    REQUIRE((int)attribute != POINTER_HOST_POINTER || range->kind != RANGE_DEVICE, ERROR_INVALID_VALUE);
+    REQUIRE(data && pointer_is_known((int)attribute, address), ERROR_INVALID_VALUE);
+    REQUIRE((int)attribute != POINTER_HOST_POINTER || !is_device_memory(range), ERROR_INVALID_VALUE);
     return leave(pointer_attribute(data, (int)attribute, range, address));
 }
 
@@ -2229,7 +2748,9 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute 
     return leave(code);
 }
 
-static int host_alloc(void **out, size_t bytes)
+enum { HOST_MAPPED = 2 }; /* with unified addresses all host memory is */
+
+static int host_alloc(void **out, size_t bytes, unsigned flags)
 {
     if (!out)
         return ERROR_INVALID_VALUE;
@@ -2238,7 +2759,7 @@ static int host_alloc(void **out, size_t bytes)
         return SUCCESS;
     sim_range *range = block_new(&sim.host_arena, bytes, RANGE_PINNED, current());
     if (range)
-        *out = (void *)range->start;
+        *out = (void *)range->start, range->flags = flags | HOST_MAPPED;
     return range ? SUCCESS : ERROR_OUT_OF_MEMORY;
 }
 
@@ -2246,13 +2767,13 @@ SIM_API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
 {
     BEGIN(cuMemHostAlloc);
     REQUIRE(flags < 8, ERROR_INVALID_VALUE);
-    return leave(host_alloc(out, bytes));
+    return leave(host_alloc(out, bytes, flags));
 }
 
 SIM_API CUresult cuMemAllocHost_v2(void **out, size_t bytes)
 {
     BEGIN(cuMemAllocHost_v2);
-    return leave(host_alloc(out, bytes));
+    return leave(host_alloc(out, bytes, 0));
 }
 
 /* Pinned memory may be in use by queued work of any device. */
@@ -2282,8 +2803,11 @@ SIM_API CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int 
     size_t next = range_after(start);
     int overlaps = range_at(start) || (next < sim.range_count && sim.ranges[next]->start - start < bytes);
     REQUIRE(!overlaps, ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    REQUIRE(!arena_at(start), ERROR_INVALID_VALUE);
-    return leave(range_new(start, bytes, RANGE_REGISTERED, current()) ? SUCCESS : ERROR_OUT_OF_MEMORY);
+    REQUIRE(!arena_at(start) && !reservation_at(start), ERROR_INVALID_VALUE);
+    sim_range *range = range_new(start, bytes, RANGE_REGISTERED, current());
+    REQUIRE(range, ERROR_OUT_OF_MEMORY);
+    range->flags = flags | HOST_MAPPED;
+    return leave(SUCCESS);
 }
 
 SIM_API CUresult cuMemHostUnregister(void *pointer)
@@ -2302,8 +2826,518 @@ SIM_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *pointer, u
 {
     BEGIN(cuMemHostGetDevicePointer_v2);
     sim_range *range = range_at((uintptr_t)pointer);
-    REQUIRE(out && !flags && range && range->kind != RANGE_DEVICE, ERROR_INVALID_VALUE);
+    REQUIRE(out && !flags && range && !is_device_memory(range), ERROR_INVALID_VALUE);
     *out = (CUdeviceptr)(uintptr_t)pointer;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemHostGetFlags(unsigned int *out, void *pointer)
+{
+    BEGIN(cuMemHostGetFlags);
+    sim_range *range = range_at((uintptr_t)pointer);
+    REQUIRE(out && range && !is_device_memory(range), ERROR_INVALID_VALUE);
+    *out = range->flags;
+    return leave(SUCCESS);
+}
+
+/* >>virtual memory: physical memory, reserved addresses, and mappings of one at the other */
+
+/* Values of CUmemAllocationType, CUmemLocationType and CUmemAllocationHandleType. */
+enum { MEMORY_PINNED = 1, LOCATION_DEVICE = 1, HANDLE_FILE = 1, HANDLE_TYPES = 15 };
+
+/* Stands in the page behind the data of every such file: how an import knows a file for one of ours. */
+typedef struct sim_mark {
+    char magic[24];
+    uint32_t device, types; /* the device's number on the machine */
+    uint64_t size;
+} sim_mark;
+
+static const char memory_magic[24] = "ignis-sim-memory-1";
+
+static int check_properties(const CUmemAllocationProp *properties)
+{
+    int types = (int)properties->requestedHandleTypes;
+    if ((int)properties->type != MEMORY_PINNED || types & ~HANDLE_TYPES || properties->win32HandleMetaData)
+        return ERROR_INVALID_VALUE;
+    if ((int)properties->location.type != LOCATION_DEVICE || types & ~HANDLE_FILE || properties->allocFlags.gpuDirectRDMACapable)
+        return ERROR_NOT_SUPPORTED;
+    return is_device(properties->location.id) ? SUCCESS : ERROR_INVALID_DEVICE;
+}
+
+static int is_multiple(unsigned long long value) { return value && !(value % granularity); }
+
+/* A file of `size` bytes and the mark, that can no longer change its size. -1: not possible. */
+static int memory_file(size_t size, const sim_mark *mark)
+{
+    int file = memfd_create("ignis-sim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0)
+        return -1;
+    size_t filled = size < fill_limit ? size : fill_limit;
+    void *data = ftruncate(file, (off_t)(size + page)) ? MAP_FAILED : mmap(NULL, filled, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (data == MAP_FAILED || pwrite(file, mark, sizeof *mark, (off_t)size) != sizeof *mark || fcntl(file, F_ADD_SEALS, FIXED_SIZE)) {
+        close(file);
+        return -1;
+    }
+    memset(data, 0xFF, filled);
+    munmap(data, filled);
+    return file;
+}
+
+/* Takes over the file. */
+static int physical_new(CUmemGenericAllocationHandle *out, int file, const sim_mark *mark, sim_context *charge_to)
+{
+    sim_physical *physical = calloc(1, sizeof *physical);
+    if (physical)
+        physical->handle = handle_new(OBJECT_PHYSICAL, physical, NULL);
+    if (!physical || !physical->handle) {
+        free(physical);
+        close(file);
+        return ERROR_OUT_OF_MEMORY;
+    }
+    physical->handles = 1;
+    physical->file = file;
+    physical->size = (size_t)mark->size;
+    physical->types = (int)mark->types;
+    physical->device = device_by_number((int)mark->device);
+    physical->charged = charge_to;
+    physical->id = ++sim.next_id;
+    if (charge_to)
+        charge_to->created += physical->size;
+    sim.physicals++;
+    sim.imports += !charge_to;
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical->handle;
+    return SUCCESS;
+}
+
+static void physical_release(sim_physical *physical)
+{
+    if (physical->handles || physical->mappings)
+        return;
+    if (physical->charged)
+        physical->charged->created -= physical->size;
+    sim.physicals--;
+    sim.imports -= !physical->charged;
+    close(physical->file);
+    free(physical);
+}
+
+static sim_physical *physical_get(CUmemGenericAllocationHandle handle)
+{
+    return handle_get(OBJECT_PHYSICAL, (const void *)(uintptr_t)handle);
+}
+
+SIM_API CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags option)
+{
+    BEGIN(cuMemGetAllocationGranularity);
+    REQUIRE(out && properties && ((int)option == 0 || (int)option == 1), ERROR_INVALID_VALUE);
+    int code = check_properties(properties);
+    REQUIRE(!code, code);
+    *out = granularity;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *properties,
+                             unsigned long long flags)
+{
+    BEGIN(cuMemCreate);
+    REQUIRE(out && properties && !flags && is_multiple(size), ERROR_INVALID_VALUE);
+    int code = check_properties(properties);
+    REQUIRE(!code, code);
+    sim_context *context = &sim.contexts[properties->location.id];
+    REQUIRE(size <= memory_left(context), ERROR_OUT_OF_MEMORY);
+    sim_mark mark = {.device = (uint32_t)context->number, .types = (uint32_t)properties->requestedHandleTypes, .size = size};
+    memcpy(mark.magic, memory_magic, sizeof mark.magic);
+    int file = memory_file(size, &mark);
+    REQUIRE(file >= 0, ERROR_OUT_OF_MEMORY);
+    return leave(physical_new(out, file, &mark, context));
+}
+
+SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    BEGIN(cuMemRelease);
+    sim_physical *physical = physical_get(handle);
+    REQUIRE(physical, ERROR_INVALID_VALUE);
+    if (!--physical->handles) {
+        handle_drop(physical->handle);
+        physical->handle = NULL;
+    }
+    physical_release(physical);
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *address)
+{
+    BEGIN(cuMemRetainAllocationHandle);
+    sim_range *range = range_at((uintptr_t)address);
+    REQUIRE(out && range && range->kind == RANGE_MAPPED, ERROR_INVALID_VALUE);
+    sim_physical *physical = range->physical;
+    if (!physical->handle)
+        physical->handle = handle_new(OBJECT_PHYSICAL, physical, NULL);
+    REQUIRE(physical->handle, ERROR_OUT_OF_MEMORY);
+    physical->handles++;
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical->handle;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out, CUmemGenericAllocationHandle handle)
+{
+    BEGIN(cuMemGetAllocationPropertiesFromHandle);
+    sim_physical *physical = physical_get(handle);
+    REQUIRE(out && physical, ERROR_INVALID_VALUE);
+    memset(out, 0, sizeof *out);
+    out->type = MEMORY_PINNED;
+    out->requestedHandleTypes = physical->types;
+    out->location.type = LOCATION_DEVICE;
+    out->location.id = physical->device;
+    return leave(SUCCESS);
+}
+
+/* The descriptor is the caller's, to pass on and to close. */
+SIM_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                                              unsigned long long flags)
+{
+    BEGIN(cuMemExportToShareableHandle);
+    sim_physical *physical = physical_get(handle);
+    REQUIRE(out && physical && !flags && (int)type == HANDLE_FILE && physical->types & HANDLE_FILE, ERROR_INVALID_VALUE);
+    int file = fcntl(physical->file, F_DUPFD_CLOEXEC, 0);
+    REQUIRE(file >= 0, ERROR_OPERATING_SYSTEM);
+    *(int *)out = file;
+    return leave(SUCCESS);
+}
+
+/* Only a file that can no longer change its size may be trusted with a mapping: a shorter one would kill the reader. */
+static int read_mark(int file, sim_mark *mark)
+{
+    struct stat facts;
+    int seals = fcntl(file, F_GET_SEALS);
+    if (seals < 0 || (seals & FIXED_SIZE) != FIXED_SIZE || fstat(file, &facts) || facts.st_size <= (off_t)page)
+        return 0;
+    off_t size = facts.st_size - (off_t)page;
+    return pread(file, mark, sizeof *mark, size) == sizeof *mark && !memcmp(mark->magic, memory_magic, sizeof mark->magic) &&
+           mark->size == (uint64_t)size && is_multiple(mark->size) && mark->device < MAX_DEVICES && mark->types & HANDLE_FILE;
+}
+
+/* The descriptor stays the caller's. Every import has to be released for itself. */
+SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *handle, CUmemAllocationHandleType type)
+{
+    sim_mark mark;
+    BEGIN(cuMemImportFromShareableHandle);
+    intptr_t given = (intptr_t)handle;
+    REQUIRE(out && (int)type == HANDLE_FILE && given >= 0 && given <= 0x7FFFFFFF, ERROR_INVALID_VALUE);
+    int file = fcntl((int)given, F_DUPFD_CLOEXEC, 0);
+    REQUIRE(file >= 0, ERROR_INVALID_VALUE);
+    if (!read_mark(file, &mark))
+        return close(file), leave(ERROR_INVALID_VALUE);
+    return leave(physical_new(out, file, &mark, NULL));
+}
+
+/* Addresses that nothing else uses, with a gap behind them. */
+static uintptr_t reserve(uintptr_t wish, size_t size, size_t alignment)
+{
+    size_t span = size + page, slack = alignment > page ? alignment : 0;
+    enum { FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
+    void *exact = wish ? mmap((void *)wish, span, PROT_NONE, FLAGS | MAP_FIXED_NOREPLACE, -1, 0) : MAP_FAILED;
+    if (exact == (void *)wish)
+        return wish;
+    if (exact != MAP_FAILED)
+        munmap(exact, span);
+    void *base = mmap(NULL, span + slack, PROT_NONE, FLAGS, -1, 0);
+    if (base == MAP_FAILED)
+        return 0;
+    uintptr_t start = round_up((uintptr_t)base, alignment), end = (uintptr_t)base + span + slack;
+    if (start > (uintptr_t)base)
+        munmap(base, start - (uintptr_t)base);
+    if (end > start + span)
+        munmap((void *)(start + span), end - start - span);
+    return start;
+}
+
+SIM_API CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags)
+{
+    BEGIN(cuMemAddressReserve);
+    REQUIRE(out && !flags && is_multiple(size) && !(alignment & (alignment - 1)), ERROR_INVALID_VALUE);
+    REQUIRE(size < (size_t)1 << 46 && alignment < (size_t)1 << 46, ERROR_OUT_OF_MEMORY);
+    if (alignment < granularity)
+        alignment = granularity;
+    sim_reservation *reservation = calloc(1, sizeof *reservation);
+    REQUIRE(reservation, ERROR_OUT_OF_MEMORY);
+    reservation->size = size;
+    reservation->start = reserve(wish % alignment ? 0 : (uintptr_t)wish, size, alignment);
+    if (!reservation->start)
+        return free(reservation), leave(ERROR_OUT_OF_MEMORY);
+    reservation->next = sim.reservations;
+    sim.reservations = reservation;
+    *out = reservation->start;
+    return leave(SUCCESS);
+}
+
+/* Does any mapped range lie in these addresses? */
+static int any_mapped(uintptr_t start, size_t size)
+{
+    size_t next = range_after(start);
+    return range_at(start) || (next < sim.range_count && sim.ranges[next]->start - start < size);
+}
+
+SIM_API CUresult cuMemAddressFree(CUdeviceptr start, size_t size)
+{
+    BEGIN(cuMemAddressFree);
+    sim_reservation **link = &sim.reservations, *reservation;
+    while (*link && (*link)->start != start)
+        link = &(*link)->next;
+    reservation = *link;
+    REQUIRE(reservation && reservation->size == size && !any_mapped((uintptr_t)start, size), ERROR_INVALID_VALUE);
+    *link = reservation->next;
+    munmap((void *)reservation->start, size + page);
+    free(reservation);
+    return leave(SUCCESS);
+}
+
+/* Nobody may touch it before cuMemSetAccess. */
+SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    BEGIN(cuMemMap);
+    uintptr_t start = (uintptr_t)address;
+    sim_physical *physical = physical_get(handle);
+    sim_reservation *reservation = reservation_at(start);
+    REQUIRE(physical && reservation && !flags && !offset && size == physical->size && !(start % granularity), ERROR_INVALID_VALUE);
+    REQUIRE(size <= reservation->size - (start - reservation->start) && !any_mapped(start, size), ERROR_INVALID_VALUE);
+    sim_range *range = range_new(start, size, RANGE_MAPPED, &sim.contexts[physical->device < 0 ? 0 : physical->device]);
+    REQUIRE(range, ERROR_OUT_OF_MEMORY);
+    if (mmap((void *)start, size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, physical->file, 0) == MAP_FAILED)
+        return range_delete(range), leave(ERROR_OUT_OF_MEMORY);
+    range->physical = physical;
+    physical->mappings++;
+    return leave(SUCCESS);
+}
+
+/* Are these the addresses of whole mappings, one behind the other? */
+static int whole_mappings(uintptr_t start, size_t size)
+{
+    while (size) {
+        sim_range *range = range_starting(start, RANGE_MAPPED);
+        if (!range || range->size > size)
+            return 0;
+        start += range->size;
+        size -= range->size;
+    }
+    return 1;
+}
+
+/* Waits for nothing: who unmaps memory in use gets faults, as from the real one. */
+SIM_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+{
+    BEGIN(cuMemUnmap);
+    uintptr_t start = (uintptr_t)address, end = start + size;
+    REQUIRE(size && whole_mappings(start, size), ERROR_INVALID_VALUE);
+    while (start < end) {
+        sim_range *range = range_starting(start, RANGE_MAPPED);
+        sim_physical *physical = range->physical;
+        mmap((void *)start, range->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        start += range->size;
+        range_delete(range);
+        physical->mappings--;
+        physical_release(physical);
+    }
+    return leave(SUCCESS);
+}
+
+/* The devices share the process's mapping: it allows what any of them may do. */
+static int range_protect(const sim_range *range)
+{
+    int can_read = range_allows(range, EVERY_DEVICE, ACCESS_READ), can_write = range_allows(range, EVERY_DEVICE, ACCESS_WRITE);
+    return !mprotect((void *)range->start, range->size, (can_read ? PROT_READ : 0) | (can_write ? PROT_WRITE : 0));
+}
+
+static int check_access(const CUmemAccessDesc *wanted, uintptr_t start, size_t size)
+{
+    int flags = (int)wanted->flags, device = wanted->location.id;
+    if ((int)wanted->location.type != LOCATION_DEVICE)
+        return ERROR_NOT_SUPPORTED;
+    if (flags != 0 && flags != ACCESS_READ && flags != ACCESS_BOTH)
+        return ERROR_INVALID_VALUE;
+    if (!is_device(device))
+        return ERROR_INVALID_DEVICE;
+    for (uintptr_t at = start; at < start + size; at += range_at(at)->size) {
+        int owner = range_at(at)->physical->device;
+        if (owner >= 0 && owner != device && !devices_reach(sim.contexts[owner].number, sim.contexts[device].number))
+            return ERROR_INVALID_DEVICE;
+    }
+    return SUCCESS;
+}
+
+SIM_API CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *wanted, size_t count)
+{
+    BEGIN(cuMemSetAccess);
+    uintptr_t start = (uintptr_t)address;
+    REQUIRE(wanted && count && size && whole_mappings(start, size), ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < count; i++) {
+        int code = check_access(&wanted[i], start, size);
+        REQUIRE(!code, code);
+    }
+    for (uintptr_t at = start; at < start + size;) {
+        sim_range *range = range_at(at);
+        for (size_t i = 0; i < count; i++)
+            range->access[wanted[i].location.id] = (unsigned char)wanted[i].flags;
+        REQUIRE(range_protect(range), ERROR_OUT_OF_MEMORY);
+        at += range->size;
+    }
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+{
+    BEGIN(cuMemGetAccess);
+    sim_range *range = range_at((uintptr_t)address);
+    REQUIRE(flags && location && range && range->kind == RANGE_MAPPED, ERROR_INVALID_VALUE);
+    REQUIRE((int)location->type == LOCATION_DEVICE, ERROR_NOT_SUPPORTED);
+    REQUIRE(is_device(location->id), ERROR_INVALID_DEVICE);
+    *flags = range->access[location->id];
+    return leave(SUCCESS);
+}
+
+/* >>handles for other processes: the open file that holds a thing, and the ticket that has to stand there */
+
+static uint64_t ticket_check(const sim_ticket *ticket)
+{
+    uint64_t sum = 0xCBF29CE484222325u;
+    const unsigned char *bytes = (const unsigned char *)ticket;
+    for (size_t i = 0; i < offsetof(sim_ticket, check); i++)
+        sum = (sum ^ bytes[i]) * 0x100000001B3u;
+    return sum;
+}
+
+static const char ticket_magic[8] = "ignisim1";
+
+static sim_ticket ticket_new(int file, size_t offset, size_t size, int device)
+{
+    sim_ticket ticket = {.process = sim.process,
+                         .id = ++sim.next_id,
+                         .offset = offset,
+                         .size = size,
+                         .pid = (int32_t)getpid(),
+                         .file = file,
+                         .device = (uint32_t)device};
+    memcpy(ticket.magic, ticket_magic, sizeof ticket.magic);
+    ticket.check = ticket_check(&ticket);
+    return ticket;
+}
+
+/* Open the file that a handle names, if it is one, and of another process. What it holds is still to be looked at. */
+static int ticket_open(const void *handle, sim_ticket *ticket, const char *name, int *file)
+{
+    char path[64], target[128], wanted[64];
+    struct stat facts;
+    memcpy(ticket, handle, sizeof *ticket);
+    if (memcmp(ticket->magic, ticket_magic, sizeof ticket->magic) || ticket->check != ticket_check(ticket))
+        return ERROR_INVALID_VALUE;
+    if (ticket->process == sim.process)
+        return ERROR_INVALID_CONTEXT;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)ticket->pid, (int)ticket->file);
+    snprintf(wanted, sizeof wanted, "/memfd:%s", name);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length < 0 || (size_t)length < strlen(wanted) || memcmp(target, wanted, strlen(wanted)))
+        return ERROR_MAP_FAILED;
+    *file = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (*file < 0)
+        return ERROR_MAP_FAILED;
+    int seals = fcntl(*file, F_GET_SEALS);
+    int fixed = seals >= 0 && (seals & FIXED_SIZE) == FIXED_SIZE && !fstat(*file, &facts);
+    if (fixed && ticket->offset <= (uint64_t)facts.st_size && ticket->size <= (uint64_t)facts.st_size - ticket->offset)
+        return SUCCESS;
+    close(*file);
+    return ERROR_MAP_FAILED;
+}
+
+static int ticket_stands(const sim_ticket *ticket, int file, size_t offset)
+{
+    sim_ticket found;
+    return pread(file, &found, sizeof found, (off_t)offset) == sizeof found && !memcmp(&found, ticket, sizeof found);
+}
+
+/* Always of the whole block. The ticket stands in the gap behind it, in the file only, and goes with the block. */
+SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
+{
+    BEGIN(cuIpcGetMemHandle);
+    sim_range *range = range_at((uintptr_t)address);
+    REQUIRE(out && range && range->kind == RANGE_DEVICE, ERROR_INVALID_VALUE);
+    size_t offset = range->start - range->arena->base, gap = offset + range->span - page;
+    sim_ticket ticket;
+    if (!range->exported) {
+        ticket = ticket_new(range->arena->file, offset, range->size, range->context->number);
+        REQUIRE(pwrite(range->arena->file, &ticket, sizeof ticket, (off_t)gap) == sizeof ticket, ERROR_OUT_OF_MEMORY);
+        range->exported = 1;
+    }
+    REQUIRE(pread(range->arena->file, &ticket, sizeof ticket, (off_t)gap) == sizeof ticket, ERROR_MAP_FAILED);
+    memcpy(out, &ticket, sizeof *out);
+    return leave(SUCCESS);
+}
+
+static sim_range *import_find(const sim_ticket *ticket)
+{
+    for (size_t i = 0; i < sim.range_count; i++)
+        if (sim.ranges[i]->import && sim.ranges[i]->context == current() && !memcmp(&sim.ranges[i]->import->ticket, ticket, sizeof *ticket))
+            return sim.ranges[i];
+    return NULL;
+}
+
+/* Map the block, with a gap behind it. */
+static sim_range *import_map(const sim_ticket *ticket, int file)
+{
+    size_t size = (size_t)ticket->size, usable = round_up(size, page);
+    sim_import *import = calloc(1, sizeof *import);
+    uintptr_t start = import ? reserve(0, usable, page) : 0;
+    sim_range *range = start ? range_new(start, size, RANGE_IMPORTED, current()) : NULL;
+    if (range && mmap((void *)start, usable, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, (off_t)ticket->offset) !=
+                     MAP_FAILED) {
+        *import = (sim_import){.ticket = *ticket, .span = usable + page};
+        range->import = import;
+        return range;
+    }
+    if (range)
+        range_delete(range);
+    if (start)
+        munmap((void *)start, usable + page);
+    free(import);
+    return NULL;
+}
+
+SIM_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+{
+    BEGIN(cuIpcOpenMemHandle_v2);
+    sim_ticket ticket;
+    int file = -1;
+    REQUIRE(out && flags == 1, ERROR_INVALID_VALUE); /* 1: enable peer access as needed */
+    int code = ticket_open(&handle, &ticket, "ignis-sim-device", &file);
+    REQUIRE(!code, code);
+    sim_range *range = NULL;
+    if (ticket.offset % page || !ticket_stands(&ticket, file, (size_t)(ticket.offset + round_up((size_t)ticket.size, page))))
+        code = ERROR_MAP_FAILED; /* freed meanwhile */
+    else if (!devices_reach(current()->number, (int)ticket.device))
+        code = ERROR_PEER_ACCESS_UNSUPPORTED;
+    else if (!(range = import_find(&ticket)) && !(range = import_map(&ticket, file)))
+        code = ERROR_OUT_OF_MEMORY;
+    close(file);
+    REQUIRE(!code, code);
+    range->import->opened++;
+    *out = range->start;
+    return leave(SUCCESS);
+}
+
+static void import_delete(sim_range *range)
+{
+    munmap((void *)range->start, range->import->span);
+    free(range->import);
+    range_delete(range);
+}
+
+/* Waits for nothing, like cuMemUnmap. */
+SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr address)
+{
+    BEGIN(cuIpcCloseMemHandle);
+    sim_range *range = range_starting(address, RANGE_IMPORTED);
+    REQUIRE(range, ERROR_INVALID_VALUE);
+    if (!--range->import->opened)
+        import_delete(range);
     return leave(SUCCESS);
 }
 
@@ -2318,11 +3352,12 @@ static int submit_fill(CUdeviceptr dst, unsigned value, unsigned size, size_t co
         return code;
     if (dst % size || count > SIZE_MAX / size)
         return ERROR_INVALID_VALUE;
-    code = check_span((void *)(uintptr_t)dst, count * size, SIDE_DEVICE, &range);
+    int device = stream->context->device;
+    code = check_span((void *)(uintptr_t)dst, count * size, SIDE_DEVICE, device, ACCESS_WRITE, &range);
     if (code)
         return code;
     sim_work work = {.kind = WORK_FILL};
-    work.fill = (sim_fill){.dst = (void *)(uintptr_t)dst, .count = count, .value = value, .size = size};
+    work.fill = (sim_fill){.dst = (void *)(uintptr_t)dst, .count = count, .value = value, .size = size, .device = device};
     return submit(stream, work, NULL, NULL);
 }
 
@@ -2367,9 +3402,11 @@ static int submit_copy(sim_copy copy, CUstream handle, int synchronous)
     int code = stream_find(handle, &stream);
     if (code || !copy.width || !copy.height)
         return code;
-    code = check_span(copy.dst, extent(copy.dst_pitch, copy.width, copy.height), copy.dst_side, &to);
+    if (copy.device != EVERY_DEVICE)
+        copy.device = stream->context->device;
+    code = check_span(copy.dst, extent(copy.dst_pitch, copy.width, copy.height), copy.dst_side, copy.device, ACCESS_WRITE, &to);
     if (!code)
-        code = check_span(copy.src, extent(copy.src_pitch, copy.width, copy.height), copy.src_side, &from);
+        code = check_span(copy.src, extent(copy.src_pitch, copy.width, copy.height), copy.src_side, copy.device, ACCESS_READ, &from);
     if (code)
         return code;
     sim_work work = {.kind = WORK_COPY, .copy = copy};
@@ -2377,7 +3414,7 @@ static int submit_copy(sim_copy copy, CUstream handle, int synchronous)
         return submit(stream, work, NULL, NULL); /* a graph reads and writes when it runs */
     if (synchronous || !to)
         return submit_and_wait(stream, work);
-    if (!from && sim.streams != STREAMS_EAGER)
+    if (!from && (sim.streams != STREAMS_EAGER || any_driven()))
         code = stage(&work);
     return code ? code : submit(stream, work, NULL, NULL);
 }
@@ -2429,7 +3466,9 @@ SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdev
     BEGIN(cuMemcpyPeerAsync);
     REQUIRE(handle_get(OBJECT_CONTEXT, dst_context) && handle_get(OBJECT_CONTEXT, src_context), ERROR_INVALID_CONTEXT);
     REQUIRE(!bytes || (owned_by(dst, dst_context) && owned_by(src, src_context)), ERROR_INVALID_VALUE);
-    return leave(submit_copy(plain_copy(dst, SIDE_DEVICE, src, SIDE_DEVICE, bytes), stream, 0));
+    sim_copy copy = plain_copy(dst, SIDE_DEVICE, src, SIDE_DEVICE, bytes);
+    copy.device = EVERY_DEVICE;
+    return leave(submit_copy(copy, stream, 0));
 }
 
 SIM_API CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes)
@@ -2596,24 +3635,133 @@ SIM_API CUresult cuLaunchHostFunc(CUstream handle, CUhostFn call, void *data)
     return leave(code ? code : submit(stream, (sim_work){.kind = WORK_CALL, .call = call, .call_data = data}, NULL, NULL));
 }
 
+/* Writes and waits of a stream, on memory that its device can reach. */
+static int submit_word(CUstream handle, sim_work_kind kind, CUdeviceptr address, uint64_t value, unsigned size, unsigned flags)
+{
+    sim_stream *stream;
+    sim_range *range;
+    sim_work work = {.kind = kind};
+    int code = stream_find(handle, &stream);
+    if (code)
+        return code;
+    work.word = (sim_word){(void *)(uintptr_t)address, value, size, flags, stream->context->device};
+    if (address % size || flags > (kind == WORK_WAIT ? WAIT_NOR : 0))
+        return ERROR_INVALID_VALUE;
+    code = check_span(work.word.address, size, SIDE_ANY, work.word.device, kind == WORK_WAIT ? ACCESS_READ : ACCESS_WRITE, &range);
+    if (!code && !range)
+        code = ERROR_INVALID_VALUE; /* ordinary host memory */
+    return code ? code : submit(stream, work, NULL, NULL);
+}
+
+SIM_API CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
+{
+    BEGIN(cuStreamWriteValue32_v2);
+    return leave(submit_word(stream, WORK_WRITE, address, value, 4, flags));
+}
+
+SIM_API CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
+{
+    BEGIN(cuStreamWriteValue64_v2);
+    return leave(submit_word(stream, WORK_WRITE, address, value, 8, flags));
+}
+
+SIM_API CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
+{
+    BEGIN(cuStreamWaitValue32_v2);
+    return leave(submit_word(stream, WORK_WAIT, address, value, 4, flags));
+}
+
+SIM_API CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
+{
+    BEGIN(cuStreamWaitValue64_v2);
+    return leave(submit_word(stream, WORK_WAIT, address, value, 8, flags));
+}
+
 /* >>events */
 
-enum { EVENT_DISABLE_TIMING = 2 };
+enum { EVENT_DISABLE_TIMING = 2, EVENT_INTERPROCESS = 4 };
+
+static int event_new(CUevent *out, unsigned flags, sim_signal *signal)
+{
+    sim_event *event = calloc(1, sizeof *event);
+    if (!event)
+        return ERROR_OUT_OF_MEMORY;
+    event->context = current();
+    event->flags = flags;
+    event->handle = handle_new(OBJECT_EVENT, event, event->context);
+    if (!event->handle)
+        return free(event), ERROR_OUT_OF_MEMORY;
+    event->signal = signal;
+    *out = event->handle;
+    return SUCCESS;
+}
+
+/* Takes over the file. */
+static sim_signal *signal_new(int file)
+{
+    sim_signal *signal = calloc(1, sizeof *signal);
+    void *board = signal ? mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (board == MAP_FAILED)
+        return free(signal), close(file), NULL;
+    *signal = (sim_signal){.references = 1, .file = file, .board = board};
+    return signal;
+}
+
+static sim_signal *signal_create(void)
+{
+    int file = memfd_create("ignis-sim-event", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0)
+        return NULL;
+    if (ftruncate(file, (off_t)page) || fcntl(file, F_ADD_SEALS, FIXED_SIZE))
+        return close(file), NULL;
+    sim_signal *signal = signal_new(file);
+    if (signal)
+        signal->board->ticket = ticket_new(file, 0, page, current()->number);
+    return signal;
+}
 
 SIM_API CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
     BEGIN(cuEventCreate);
     REQUIRE(out && flags < 8, ERROR_INVALID_VALUE);
-    REQUIRE(!(flags & 4) || flags & EVENT_DISABLE_TIMING, ERROR_INVALID_VALUE); /* events between processes have no time */
-    sim_event *event = calloc(1, sizeof *event);
-    REQUIRE(event, ERROR_OUT_OF_MEMORY);
-    event->context = current();
-    event->flags = flags;
-    event->handle = handle_new(OBJECT_EVENT, event, event->context);
-    if (!event->handle)
-        return free(event), leave(ERROR_OUT_OF_MEMORY);
-    *out = event->handle;
+    REQUIRE(!(flags & EVENT_INTERPROCESS) || flags & EVENT_DISABLE_TIMING, ERROR_INVALID_VALUE);
+    sim_signal *signal = flags & EVENT_INTERPROCESS ? signal_create() : NULL;
+    REQUIRE(signal || !(flags & EVENT_INTERPROCESS), ERROR_OUT_OF_MEMORY);
+    int code = event_new(out, flags, signal);
+    if (code)
+        signal_release(signal);
+    return leave(code);
+}
+
+SIM_API CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle)
+{
+    BEGIN(cuIpcGetEventHandle);
+    sim_event *event = handle_get(OBJECT_EVENT, handle);
+    REQUIRE(event, ERROR_INVALID_HANDLE);
+    REQUIRE(out && event->signal && event->signal->board->ticket.process == sim.process, ERROR_INVALID_VALUE);
+    memcpy(out, &event->signal->board->ticket, sizeof *out);
     return leave(SUCCESS);
+}
+
+SIM_API CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
+{
+    BEGIN(cuIpcOpenEventHandle);
+    sim_ticket ticket;
+    int file = -1;
+    int code = out ? ticket_open(&handle, &ticket, "ignis-sim-event", &file) : ERROR_INVALID_VALUE;
+    REQUIRE(!code, code);
+    sim_signal *signal = ticket_stands(&ticket, file, 0) ? signal_new(file) : (close(file), NULL);
+    REQUIRE(signal, ERROR_MAP_FAILED);
+    code = event_new(out, EVENT_INTERPROCESS | EVENT_DISABLE_TIMING, signal);
+    if (code)
+        signal_release(signal);
+    return leave(code);
+}
+
+/* Was the event last recorded by another process? */
+static int is_remote(const sim_event *event)
+{
+    return event->signal && (!event->op || atomic_load(&event->signal->board->recorded) != event->sequence);
 }
 
 SIM_API CUresult cuEventDestroy_v2(CUevent handle)
@@ -2637,15 +3785,24 @@ static int event_record(CUevent handle, CUstream stream_handle)
         return ERROR_INVALID_HANDLE;
     if (stream->capture)
         return capture_record(stream, event);
-    code = submit(stream, (sim_work){.kind = WORK_NOTHING}, NULL, &op);
+    sim_work work = {.kind = event->signal ? WORK_SIGNAL : WORK_NOTHING, .signal = event->signal};
+    if (work.signal) {
+        work.signal->references++;
+        work.sequence = atomic_fetch_add(&work.signal->board->recorded, 1) + 1;
+        atomic_store(&work.signal->board->recorder, (int32_t)getpid());
+    }
+    code = submit(stream, work, NULL, &op);
     if (code)
         return code;
+    if (work.signal && sim.streams == STREAMS_LAZY)
+        code = op_drive(op);                  /* the other process waits for it in a way that is not seen here */
     event = handle_get(OBJECT_EVENT, handle); /* the lock may have been given up */
     if (!event)
-        return op_release(op), SUCCESS;
+        return op_release(op), code;
     event_forget(event);
     event->op = op;
-    return SUCCESS;
+    event->sequence = work.sequence;
+    return code;
 }
 
 SIM_API CUresult cuEventRecord(CUevent event, CUstream stream)
@@ -2667,7 +3824,11 @@ SIM_API CUresult cuEventQuery(CUevent handle)
     sim_event *event = handle_get(OBJECT_EVENT, handle);
     REQUIRE(event, ERROR_INVALID_HANDLE);
     int code = capture_forbids_event(event);
-    return leave(code ? code : op_query(event->op));
+    if (!code && is_remote(event))
+        code = signal_is_set(event->signal, atomic_load(&event->signal->board->recorded)) ? SUCCESS : ERROR_NOT_READY;
+    else if (!code)
+        code = op_query(event->op);
+    return leave(code);
 }
 
 SIM_API CUresult cuEventSynchronize(CUevent handle)
@@ -2678,8 +3839,18 @@ SIM_API CUresult cuEventSynchronize(CUevent handle)
     sim_context *context = event->context;
     int code = capture_forbids_event(event);
     REQUIRE(!code, code);
-    if (event->op)
+    if (is_remote(event)) {
+        sim_signal *signal = event->signal;
+        uint32_t sequence = atomic_load(&signal->board->recorded);
+        drive_spinning(); /* the other process may be waiting for these */
+        signal->references++;
+        pthread_mutex_unlock(&sim.lock);
+        signal_wait(signal, sequence);
+        pthread_mutex_lock(&sim.lock);
+        signal_release(signal);
+    } else if (event->op) {
         op_finish(event->op);
+    }
     return leave(context->error);
 }
 
@@ -2694,8 +3865,15 @@ SIM_API CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
     REQUIRE(flags < 2, ERROR_INVALID_VALUE);
     if (event->capture)
         return leave(capture_join(stream, event));
-    if (stream->capture && event->op)
+    if (stream->capture && (event->op || event->signal))
         return leave(capture_break(stream->capture, ERROR_STREAM_CAPTURE_ISOLATION));
+    if (is_remote(event)) {
+        sim_work await = {.kind = WORK_AWAIT, .signal = event->signal, .sequence = atomic_load(&event->signal->board->recorded)};
+        if (signal_is_set(await.signal, await.sequence))
+            return leave(SUCCESS);
+        await.signal->references++;
+        return leave(submit(stream, await, NULL, NULL));
+    }
     if (!event->op || event->op->done)
         return leave(SUCCESS);
     return leave(submit(stream, (sim_work){.kind = WORK_NOTHING}, event->op, NULL));
@@ -2880,19 +4058,39 @@ SIM_API CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *off
     return leave(SUCCESS);
 }
 
-SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle, int block_size, size_t dynamic)
+static int blocks_at_once(const sim_function *function, size_t threads, size_t dynamic)
 {
-    BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor);
-    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
-    REQUIRE(function, ERROR_INVALID_HANDLE);
-    REQUIRE(blocks && block_size > 0, ERROR_INVALID_VALUE);
-    size_t by_threads = THREADS_PER_SM / round_up((size_t)block_size, 32);
+    size_t by_threads = THREADS_PER_SM / round_up(threads, 32);
     size_t by_shared = SHARED_PER_SM / (function->kernel->static_shared + dynamic + SHARED_RESERVED);
     size_t fit = by_threads < by_shared ? by_threads : by_shared;
-    if (block_size > function->kernel->max_threads || dynamic > function->max_dynamic)
+    if (threads > (size_t)function->kernel->max_threads || dynamic > function->max_dynamic)
         fit = 0;
-    *blocks = (int)(fit < BLOCKS_PER_SM ? fit : BLOCKS_PER_SM);
-    return leave(SUCCESS);
+    return (int)(fit < BLOCKS_PER_SM ? fit : BLOCKS_PER_SM);
+}
+
+static int occupancy(int *blocks, CUfunction handle, int block_size, size_t dynamic)
+{
+    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
+    if (!function)
+        return ERROR_INVALID_HANDLE;
+    if (!blocks || block_size <= 0)
+        return ERROR_INVALID_VALUE;
+    *blocks = blocks_at_once(function, (size_t)block_size, dynamic);
+    return SUCCESS;
+}
+
+SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block_size, size_t dynamic)
+{
+    BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+    return leave(occupancy(blocks, function, block_size, dynamic));
+}
+
+SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block_size, size_t dynamic,
+                                                                      unsigned int flags)
+{
+    BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
+    REQUIRE(flags < 2, ERROR_INVALID_VALUE);
+    return leave(occupancy(blocks, function, block_size, dynamic));
 }
 
 /* >>launch */
@@ -2952,42 +4150,59 @@ static int copy_arguments(const sim_kernel *kernel, void **params, void **extra,
     return SUCCESS;
 }
 
-SIM_API CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
-                                unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream_handle, void **params,
-                                void **extra)
+/* A launch whose blocks all run at the same time must fit the device, and the simulator. */
+static int check_together(const sim_function *function, const sim_launch *launch)
 {
-    sim_stream *stream;
-    BEGIN(cuLaunchKernel);
-    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
-    REQUIRE(function, ERROR_INVALID_HANDLE);
-    int code = stream_find(stream_handle, &stream);
-    REQUIRE(!code, code);
-    REQUIRE(stream->context == function->module->context, ERROR_INVALID_HANDLE);
-    REQUIRE(!(params && extra), ERROR_INVALID_VALUE);
-    sim_work work = {.kind = WORK_KERNEL, .kernel = function->kernel};
-    work.launch = (sim_launch){.grid = {grid_x, grid_y, grid_z},
-                               .block = {block_x, block_y, block_z},
-                               .dynamic_shared = shared,
-                               .warp_size = 32,
-                               .device = stream->context->device};
-    code = check_launch(function, &work.launch);
-    if (!code)
-        code = copy_arguments(function->kernel, params, extra, &work.storage);
-    REQUIRE(!code, code);
-    work.module = function->module;
-    work.module->references++;
-    return leave(submit(stream, work, NULL, NULL));
+    unsigned long long blocks = (unsigned long long)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    size_t threads = (size_t)launch->block[0] * launch->block[1] * launch->block[2];
+    unsigned long long room = (unsigned long long)blocks_at_once(function, threads, launch->dynamic_shared) * SM_COUNT;
+    return blocks <= room && blocks <= SIM_MAX_TOGETHER ? SUCCESS : ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
-/* Blocks run one after the other, so a kernel that waits for all of its grid could not end. */
-SIM_API CUresult cuLaunchCooperativeKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+static int launch_kernel(CUfunction handle, sim_launch launch, CUstream stream_handle, void **params, void **extra)
+{
+    sim_stream *stream;
+    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
+    if (!function)
+        return ERROR_INVALID_HANDLE;
+    int code = stream_find(stream_handle, &stream);
+    if (code)
+        return code;
+    if (stream->context != function->module->context)
+        return ERROR_INVALID_HANDLE;
+    if (params && extra)
+        return ERROR_INVALID_VALUE;
+    sim_work work = {.kind = WORK_KERNEL, .kernel = function->kernel, .launch = launch};
+    work.launch.warp_size = 32;
+    work.launch.device = stream->context->device;
+    code = check_launch(function, &work.launch);
+    if (!code && launch.together)
+        code = check_together(function, &work.launch);
+    if (!code)
+        code = copy_arguments(function->kernel, params, extra, &work.storage);
+    if (code)
+        return code;
+    work.module = function->module;
+    work.module->references++;
+    return submit(stream, work, NULL, NULL);
+}
+
+SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+                                unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params,
+                                void **extra)
+{
+    BEGIN(cuLaunchKernel);
+    sim_launch launch = {.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .dynamic_shared = shared};
+    return leave(launch_kernel(function, launch, stream, params, extra));
+}
+
+SIM_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                                            unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
                                            CUstream stream, void **params)
 {
     BEGIN(cuLaunchCooperativeKernel);
-    (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z, (void)shared, (void)stream, (void)params;
-    REQUIRE(handle_get(OBJECT_FUNCTION, handle), ERROR_INVALID_HANDLE);
-    return leave(ERROR_NOT_SUPPORTED);
+    sim_launch launch = {.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .dynamic_shared = shared, .together = 1};
+    return leave(launch_kernel(function, launch, stream, params, NULL));
 }
 
 /* >>graphs */
@@ -3222,6 +4437,14 @@ static void describe(uintptr_t address, char *what, size_t size)
 {
     size_t after = range_after(address);
     sim_range *range = after ? sim.ranges[after - 1] : NULL;
+    if (reservation_at(address)) {
+        range = range_at(address);
+        snprintf(what, size,
+                 range ? "%zu bytes into a mapping without the access that was tried"
+                       : "%zu bytes into reserved addresses, where nothing is mapped",
+                 (size_t)(address - (range ? range->start : reservation_at(address)->start)));
+        return;
+    }
     snprintf(what, size, "device memory that belongs to no block");
     describe_freed(address, what, size);
     if (!range || !range->arena || address - range->start >= range->span)
@@ -3242,7 +4465,7 @@ int sim_address_describe(const void *address, char *what, size_t what_size)
         if (!locked)
             usleep(100);
     }
-    int inside = arena_at((uintptr_t)address) != NULL;
+    int inside = arena_at((uintptr_t)address) || (locked && reservation_at((uintptr_t)address));
     if (locked) {
         if (inside)
             describe((uintptr_t)address, what, what_size);
@@ -3273,6 +4496,14 @@ static long live_ranges(sim_range_kind kind, int bytes)
     return sum;
 }
 
+static long live_reservations(void)
+{
+    long count = 0;
+    for (const sim_reservation *reservation = sim.reservations; reservation; reservation = reservation->next)
+        count++;
+    return count;
+}
+
 static long live_count(const char *kind)
 {
     long references = 0;
@@ -3294,10 +4525,19 @@ static long live_count(const char *kind)
         return count_objects(OBJECT_MODULE);
     if (!strcmp(kind, "graph"))
         return count_objects(OBJECT_GRAPH) + count_objects(OBJECT_GRAPH_EXEC);
+    if (!strcmp(kind, "handle"))
+        return sim.physicals;
+    if (!strcmp(kind, "import"))
+        return sim.imports + live_ranges(RANGE_IMPORTED, 0);
+    if (!strcmp(kind, "mapping"))
+        return live_ranges(RANGE_MAPPED, 0);
+    if (!strcmp(kind, "reservation"))
+        return live_reservations();
     return -1;
 }
 
-/* How many of a kind are alive: context (references), malloc, bytes, hostalloc, stream, event, module, graph. -1: no such kind. */
+/* How many of a kind are alive: context (references), malloc, bytes, hostalloc, stream, event, module, graph; handle (physical
+   memory), import (of it, or of a block), mapping, reservation. -1: no such kind. */
 SIM_API long ignis_sim_live(const char *kind)
 {
     pthread_mutex_lock(&sim.lock);

@@ -33,6 +33,7 @@ enum {
 };
 
 #define SIM_MAX_PARAMS 128
+#define SIM_MAX_TOGETHER 128 /* blocks of one launch that can wait for each other */
 
 /* One kernel of a loaded module. The driver copies the arguments at launch time from these sizes. */
 typedef struct sim_kernel {
@@ -42,6 +43,7 @@ typedef struct sim_kernel {
     const size_t *param_offsets; /* offsets in the packed parameter buffer, as the CUDA ABI lays them out */
     int max_threads;             /* from __launch_bounds__, else 1024 */
     size_t static_shared;        /* bytes of static __shared__ memory, 0 where it is not known */
+    int spins;                   /* it may wait for what other launches, devices or processes write */
 } sim_kernel;
 
 typedef struct sim_module sim_module;
@@ -58,6 +60,7 @@ typedef struct sim_launch {
     size_t dynamic_shared; /* bytes */
     int warp_size;         /* 32 */
     int device;            /* for messages only */
+    int together;          /* all blocks have to run at the same time: at most SIM_MAX_TOGETHER of them */
 } sim_launch;
 
 /* Run one kernel to its end on the calling thread (blocks may be spread over the executor's own threads).
