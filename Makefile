@@ -72,15 +72,18 @@ $(OUT)/%: bench/%.c $(HEADERS)
 	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
 
 # The example that mixes in cudart code needs nvcc, and a GPU that cudart sees too.
-RUN := hello custom_kernel memory_contract custom_op train_gpt
+RUN := hello custom_kernel memory_contract custom_op share_array_b train_gpt
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 RUN += $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 
-run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN))
+# share_array_b works with share_array_a, which runs beside it.
+run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN) share_array_a)
 	@for example in $(RUN); do \
 	    echo "== $$example, on the $(DEVICE)"; \
 	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
-	    $(OUT)/$$example "$$@" || exit 1; done
+	    case $$example in share_array_b) $(OUT)/share_array_a & beside=$$!;; *) beside=;; esac; \
+	    $(OUT)/$$example "$$@" || exit 1; \
+	    if [ -n "$$beside" ]; then wait $$beside || exit 1; fi; done
 
 test: $(SIMULATOR) $(TESTS)
 	@echo "tests run on the $(DEVICE)"

@@ -11,6 +11,88 @@
 
         It includes ignis.h, and is built in the same way. NCCL is needed for nothing on one host of up to 8 GPUs; where it is installed it
         is used for what it does best.
+
+        Two programs that use one GPU array, without a copy. The first one:
+
+    ---- begin example share_a
+    ignis_channel_desc meet = {.name = "weights"};
+    ignis_vmm_array_desc desc = {.shape = IGNIS_SHAPE(1024)};
+    char word[8] = "";
+    ignis_channel server = ignis_channel_serve(&meet), peer = ignis_channel_accept(server);
+    ignis_array x = ignis_vmm_array(&desc);
+    ignis_array_fill(x, 1);
+    ignis_share_send(peer, x);
+    ignis_channel_receive(peer, word, sizeof word, NULL, NULL, 0, NULL); // x is what the other has made of it
+    ignis_array_free(x);
+    ---- end example
+
+        and the second one, at the same time:
+
+    ---- begin example share_b
+    ignis_channel_desc meet = {.name = "weights"};
+    ignis_channel peer = ignis_channel_connect(&meet);
+    ignis_array x = ignis_share_receive(peer); // the first one's memory
+    ignis_array_scale(x, x, 3);
+    ignis_synchronize();
+    ignis_array_free(x);
+    ignis_channel_send(peer, "done", 5, NULL, 0);
+    ---- end example
+
+    ON VIRTUAL MEMORY (>>vmm)
+
+        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and processes can be let into.
+        Below it, memory and addresses are two things: ignis_vmm_create takes physical memory, ignis_vmm_reserve a range of addresses;
+        ignis_vmm_map puts one at a place in the other, and ignis_vmm_set_access says which device may use it. So an array can grow
+        without being moved:
+
+    ---- begin example vmm
+    int64_t granule = ignis_vmm_granularity(0, false);
+    ignis_vmm_range range = ignis_vmm_reserve(64 * granule, 0); // addresses for what may come
+    ignis_vmm_desc desc = {.size = granule};
+    ignis_vmm first = ignis_vmm_create(&desc), second = ignis_vmm_create(&desc);
+    ignis_vmm_map(range, 0, first);
+    ignis_vmm_map(range, granule, second); // it has grown
+    ignis_vmm_set_access(range, 0, 2 * granule, 0, IGNIS_VMM_ACCESS_READ_WRITE);
+    ignis_array_desc both = {.shape = IGNIS_SHAPE(2 * granule / 4)};
+    ignis_array x = ignis_vmm_array_map(range, 0, &both);
+    ignis_array_fill(x, 1);
+    ignis_array_free(x);
+    ignis_vmm_unmap(range, 0), ignis_vmm_unmap(range, granule);
+    ignis_vmm_free(first), ignis_vmm_free(second);
+    ignis_vmm_unreserve(range);
+    ---- end example
+
+        Physical memory comes in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone. So
+        what was imported stays valid when its maker frees it, or dies.
+
+    ON CHANNELS (>>channel)
+
+        A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
+        file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
+
+            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so shares arrays
+            IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
+            IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
+
+        Every call has the deadline of the desc (30 s). IGNIS_ERROR_TIMEOUT leaves the channel usable; IGNIS_ERROR_PEER says that the other
+        side closed it, died (at once, also by kill -9), or broke the protocol: then close it. What the dead said before is received first.
+
+        Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
+        temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
+        The system says which user a socket's other side is, and whoever connects has to know a random token of 128 bits, which the server
+        leaves in that folder, or the one in desc.token. Strangers are turned away, and counted. Messages are checked before anything is
+        done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system trusts them: they
+        could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are closed on exec, and
+        the channels of a forked child are closed at once.
+
+    ON SHARING (>>share)
+
+        An array that was sent by ignis_share_send has one reference more, for the other process, which ends when that one frees its array,
+        exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. Nobody
+        has to be told: this is looked up when it matters. The sender may close the channel right away, and may even exit.
+        Sharing orders nothing but its own beginning: ignis_share_send waits for the work on the array. From then on call ignis_synchronize
+        before telling the other side to look. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
+        shared.
 */
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
@@ -597,6 +679,31 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport transport);
     Threads: any. */
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
 
+/* >>share ------------------------------------------------------------------------------------------------------- */
+
+/*  ignis_share_send - give the process at the other end of a channel an array to use as its own, without a copy
+    The array was made by ignis_vmm_array (or lies in memory of ignis_vmm_create); a view will do, but all the memory that it lies in
+    becomes accessible. Waits for the work on its device, so the other side finds what was written before. From then on both use the same
+    memory: who may write when is theirs to agree on, by messages through the channel.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a
+    IGNIS_CHANNEL_SOCKET; this thread captures a graph), PEER, TIMEOUT, CUDA, MEMORY.
+    Ownership: the array stays the caller's, and has one reference more; it is neither freed nor transferred (IGNIS_DIAG_FREE_EXPORTED)
+    until the other process has freed its array, or died. Closing the channel changes nothing of that.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array);
+
+/*  ignis_share_receive - take the next array from a channel
+    It is an ordinary array, on the same GPU, whatever number that has here; its shape, dtype and tag are the sender's. What the sender
+    says is checked before anything is done with it.
+    Returns: the array, or no handle.
+    Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
+    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), DEVICE (this process does not see the GPU), PEER, TIMEOUT, UNSUPPORTED, CUDA,
+    MEMORY.
+    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have let go, also when the sender dies.
+    Threads: any. Waits until the deadline. */
+IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
+
 /* >>comm -------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS_COMM_MAX_RANKS 8 /* of Ignis' own kernels; beyond, NCCL does the work */
@@ -639,6 +746,7 @@ typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
     IGNIS__SECTION_TRANSPORT,
+    IGNIS__SECTION_SHARE,
     IGNIS__SECTION_NCCL,
     IGNIS__SECTION_JOB,
     IGNIS__SECTION_COMM,
@@ -2705,7 +2813,7 @@ typedef struct ignis__head {
     uint64_t sequence; /* counts the messages of a direction */
 } ignis__head;
 
-enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA };
+enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA, IGNIS__HEAD_ARRAY };
 
 typedef struct ignis__hello {
     unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
@@ -2778,8 +2886,9 @@ typedef struct ignis__wire_kind {
     bool packets;       /* messages keep their boundaries, and bring descriptors */
     bool (*listen)(ignis__trouble *trouble, ignis__wire *server);
     bool (*arrive)(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
-    bool (*present)(ignis__wire *fresh);                                              /* somebody is at the other end */
-    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh);                      /* who is there has the token */
+    bool (*spoke)(ignis__wire *fresh);                           /* something was said, perhaps by somebody who is gone; null: get tells */
+    bool (*present)(ignis__wire *fresh);                         /* somebody is at the other end */
+    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh); /* who is there has the token */
     bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
     bool (*put)(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
                 const int *fds, int fd_count, const ignis__until *until);                 /* a whole message */
@@ -2806,7 +2915,7 @@ static void ignis__wire_close_files(ignis__wire *wire)
 #ifdef _WIN32
 
 /* A folder of the user's holds, for each name, a file that only one server can have open: the lock of the name, and its token. */
-static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
 {
     server->name_file = CreateFileA(server->name_path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
                                     FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
@@ -2816,12 +2925,12 @@ static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", server->name_path);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", server->name_path, GetLastError());
 }
-static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
 {
     DWORD written = 0;
     return WriteFile(server->name_file, data, (DWORD)size, &written, NULL) && written == size;
 }
-static bool ignis__lease_read(const char *path, void *data, size_t size)
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     DWORD got = 0;
     HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
@@ -2830,12 +2939,12 @@ static bool ignis__lease_read(const char *path, void *data, size_t size)
         CloseHandle(file);
     return ok;
 }
-static void ignis__lease_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
+static void ignis__name_file_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
 
 #else /* POSIX */
 
 /*  A file in the private folder holds, for each name, the token of its server, which locks it as long as it lives. */
-static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
 {
     const char *path = server->name_path;
     struct stat info, now;
@@ -2861,11 +2970,11 @@ static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
     }
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
 }
-static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
 {
     return ftruncate(server->name_file, 0) == 0 && pwrite(server->name_file, data, size, 0) == (ssize_t)size;
 }
-static bool ignis__lease_read(const char *path, void *data, size_t size)
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
@@ -2875,16 +2984,16 @@ static bool ignis__lease_read(const char *path, void *data, size_t size)
         close(fd);
     return ok;
 }
-static void ignis__lease_give(ignis__wire *server) { (void)unlink(server->name_path); }
+static void ignis__name_file_give(ignis__wire *server) { (void)unlink(server->name_path); }
 
 #endif
 
 /*  What is in that file. */
-typedef struct ignis__lease {
+typedef struct ignis__name_card {
     uint64_t version, pid;
     uint64_t has_token; /* 0: the caller gave one, which is no business of files */
     unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
-} ignis__lease;
+} ignis__name_card;
 
 /*  Checks the head of the message that is arriving. */
 static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
@@ -2930,6 +3039,7 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
     while (!wire->inbox_whole) {
         size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
         int64_t got;
+        bool whole;
         if (wire->kind->packets)
             wanted = head_size + IGNIS_CHANNEL_MAX_BYTES;
         if (!wire->kind->ready(trouble, wire, until))
@@ -2947,11 +3057,12 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
             continue;
         if (!ignis__head_check(trouble, wire))
             return false;
-        wire->inbox_whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
-        if (wire->kind->packets && (!wire->inbox_whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
+        whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
+        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
                                       "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
                                       ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+        wire->inbox_whole = whole;
     }
     return true;
 }
@@ -2980,7 +3091,7 @@ static void ignis__wire_free(ignis__wire *wire)
     if (wire->kind)
         wire->kind->close(wire);
     if (wire->name_file != IGNIS__NO_FILE)
-        ignis__lease_give(wire);
+        ignis__name_file_give(wire);
     ignis__wire_close_files(wire);
     ignis__free(wire->inbox);
     ignis__free(wire);
@@ -3112,6 +3223,8 @@ static void ignis__pipe_unname(ignis__wire *wire)
     wire->named = false;
 }
 
+#define IGNIS__SET_PIPE_SIZE 1031 /* F_SETPIPE_SZ, which strict standards hide */
+
 /*  Opens a FIFO that is ours alone; -1 with errno. */
 static int ignis__pipe_open(const char *path, int mode)
 {
@@ -3122,6 +3235,8 @@ static int ignis__pipe_open(const char *path, int mode)
         fd = -1;
         errno = EACCES;
     }
+    if (fd >= 0)
+        (void)fcntl(fd, IGNIS__SET_PIPE_SIZE, IGNIS__WIRE_RING); /* room for a whole message, if the system grants it */
     return fd;
 }
 
@@ -3152,6 +3267,7 @@ static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
 {
     if (!ignis__pipe_present(fresh))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "it does not read our answer");
+    fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
     ignis__pipe_unname(fresh);
     return true;
 }
@@ -3318,6 +3434,8 @@ static bool ignis__shm_present(ignis__wire *fresh)
     return ignis__shm_lock(fresh, 1, &taken) && taken;
 }
 
+static bool ignis__shm_spoke(ignis__wire *fresh) { return ignis__atomic_load(&fresh->shared->ring[1].written) != 0; }
+
 static bool ignis__shm_attach(ignis__trouble *trouble, ignis__wire *fresh)
 {
     (void)trouble;
@@ -3341,6 +3459,8 @@ static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, bool *ag
         return false;
     if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_other_lives(wire))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
+    if (ignis__shm_spoke(wire))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the file of a client that is gone");
     return true;
 }
 
@@ -3446,13 +3566,13 @@ static void ignis__shm_close(ignis__wire *wire)
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, ignis__socket_present, ignis__socket_attach,
+    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_present, ignis__socket_attach,
      ignis__socket_dial, ignis__socket_put, ignis__socket_ready, ignis__socket_get, ignis__socket_alive, ignis__socket_hang_up,
      ignis__socket_close},
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach,
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach,
      ignis__pipe_dial, ignis__pipe_put, ignis__socket_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up,
      ignis__pipe_close},
-    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_present, ignis__shm_attach,
+    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_spoke, ignis__shm_present, ignis__shm_attach,
      ignis__shm_dial, ignis__shm_put, ignis__shm_ready, ignis__shm_get, ignis__shm_alive, ignis__shm_hang_up,
      ignis__shm_close},
 };
@@ -3524,14 +3644,14 @@ static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *a
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
-    ignis__lease name;
+    ignis__name_card name;
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
     if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
         return ignis__pipe_trouble(trouble, wire->path);
     /* the name of a pipe is anybody's, the folder is not */
-    if (!ignis__lease_read(wire->name_path, &name, sizeof name) || name.pid != pid)
+    if (!ignis__name_file_read(wire->name_path, &name, sizeof name) || name.pid != pid)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to another process than %s", wire->path, wire->name_path);
     wire->peer_pid = (int64_t)pid;
     return true;
@@ -3592,7 +3712,7 @@ static void ignis__pipe_close(ignis__wire *wire) { (void)wire; }
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
      ignis__pipe_put, ignis__pipe_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up, ignis__pipe_close},
 };
 /* clang-format on */
@@ -3677,6 +3797,7 @@ static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis
     ignis__until now = {0, NULL};
     ignis__hello hello;
     int64_t now_ns = ignis__monotonic_ns();
+    bool spoke;
 #ifndef _WIN32
     if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
         ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)fresh->peer_uid,
@@ -3684,8 +3805,11 @@ static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis
         return -1;
     }
 #endif
+    spoke = fresh->kind->spoke && fresh->kind->spoke(fresh); /* asked before presence, as who spoke was there before that */
     if (*since_ns == 0 && fresh->kind->present(fresh))
         *since_ns = now_ns;
+    if (*since_ns == 0 && fresh->kind->spoke && !spoke)
+        return 0;
     if (!ignis__wire_fetch(trouble, fresh, &now)) {
         if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
             return -1;
@@ -3776,7 +3900,7 @@ static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const 
                               const ignis__until *until, bool *again)
 {
     ignis__hello hello;
-    ignis__lease name;
+    ignis__name_card name;
     int type;
     *again = true;
     memset(&hello, 0, sizeof hello);
@@ -3784,7 +3908,7 @@ static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const 
     if (token) {
         memcpy(hello.token, token, sizeof hello.token);
     } else { /* read after connecting: a server that is replaced meanwhile has another one */
-        if (!ignis__lease_read(name_path, &name, sizeof name))
+        if (!ignis__name_file_read(name_path, &name, sizeof name))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
         *again = name.version == IGNIS__WIRE_VERSION && name.has_token;
         if (!*again)
@@ -3945,7 +4069,7 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     ignis_channel none = IGNIS__ZERO;
     ignis__address_of address;
     ignis__trouble trouble;
-    ignis__lease name;
+    ignis__name_card name;
     ignis__wire *wire;
     bool ok;
     if (!ignis__channel_address(call, desc, &address))
@@ -3965,8 +4089,8 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
             ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
         if (name.has_token)
             memcpy(name.token, wire->token, sizeof name.token);
-        ok = ok && ignis__lease_take(&trouble, wire);
-        if (ok && !ignis__lease_write(wire, &name, sizeof name))
+        ok = ok && ignis__name_file_take(&trouble, wire);
+        if (ok && !ignis__name_file_write(wire, &name, sizeof name))
             ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", wire->name_path);
         ok = ok && (!wire->kind->listen || wire->kind->listen(&trouble, wire)) && ignis__wire_arrivals(call, &trouble, wire);
     }
@@ -4122,6 +4246,15 @@ static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void 
     return IGNIS_OK;
 }
 
+/*  Whether what came is what comes after the greetings. */
+static bool ignis__head_usual(ignis__trouble *trouble, const ignis__wire *wire)
+{
+    int type = ignis__head_of(wire).type;
+    if (type == IGNIS__HEAD_DATA || type == IGNIS__HEAD_ARRAY)
+        return true;
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", type);
+}
+
 IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
                                              int *fd_count)
 {
@@ -4144,11 +4277,11 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
     } else {
         ignis__mutex_lock(&wire->receive_lock);
         if (!wire->inbox_whole && ignis__wire_usable(&trouble, wire) && ignis__wire_fetch(&trouble, wire, &until) &&
-            ignis__head_of(wire).type != IGNIS__HEAD_DATA) {
+            !ignis__head_usual(&trouble, wire))
             wire->inbox_whole = false;
-            ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", ignis__head_of(wire).type);
-        }
-        if (wire->inbox_whole) {
+        if (wire->inbox_whole && ignis__head_of(wire).type != IGNIS__HEAD_DATA) {
+            status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
+        } else if (wire->inbox_whole) {
             status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
         } else {
             status = ignis__trouble_report(call, &trouble);
@@ -6328,6 +6461,478 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
     ignis__transport_drop(transport);
     return small >= 0 ? IGNIS_OK : ignis__failed();
 }
+
+/* ===============================================================================================================
+   >>share - arrays that two processes use.
+   =============================================================================================================== */
+
+/*  With the memory travels one end of a pair of sockets, which the receiver holds as long as it uses the memory. Its hang-up tells the
+    sender that the receiver is done, or dead, without a thread or a message that could get lost. */
+
+/*  What describes an array to the receiver, who believes none of it before it was checked. */
+typedef struct ignis__share_record {
+    int64_t memory_size, offset; /* bytes: of the physical memory; of the array in it */
+    int64_t dim[IGNIS_MAX_DIMS];
+    int32_t ndim, dtype;
+    unsigned char uuid[16]; /* of the GPU */
+    char tag[32];
+} ignis__share_record;
+
+#ifdef _WIN32
+
+static bool ignis__share_missing(const char *call, ignis_channel handle)
+{
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    if (channel) {
+        ignis__channel_drop(channel);
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call, "handles of memory do not travel through channels on Windows");
+    }
+    return false;
+}
+
+IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array)
+{
+    (void)array;
+    (void)ignis__share_missing("ignis_share_send", handle);
+    return ignis__failed();
+}
+
+IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
+{
+    ignis_array none = IGNIS__ZERO;
+    (void)ignis__share_missing("ignis_share_receive", handle);
+    return none;
+}
+
+#else /* POSIX */
+
+/*  An array that another process has from us, or memory that we have from another. */
+typedef struct ignis__share {
+    struct ignis__share *next;
+    int end;             /* our end of the pair */
+    ignis__array *array; /* held, ours; null: what follows */
+    ignis__vmm_block block;
+    int64_t peer_pid;
+} ignis__share;
+
+static struct {
+    ignis__mutex lock;
+    uint64_t lent; /* arrays of ours */
+    ignis__share *first;
+} ignis__shares = {IGNIS__MUTEX_INIT, 0, NULL};
+
+static void ignis__share_link(ignis__share *share)
+{
+    ignis__mutex_lock(&ignis__shares.lock);
+    share->next = ignis__shares.first;
+    ignis__shares.first = share;
+    if (share->array)
+        ignis__atomic_add(&ignis__shares.lent, 1);
+    ignis__mutex_unlock(&ignis__shares.lock);
+}
+
+/*  Takes out of the list: one share; or what others are done with, of one array or of all. The lock is taken. */
+static ignis__share *ignis__shares_unlink(const ignis__share *wanted, const ignis__array *array, bool all)
+{
+    ignis__share **link = &ignis__shares.first, *taken = NULL;
+    while (*link) {
+        ignis__share *share = *link;
+        struct pollfd gone;
+        bool take = share == wanted;
+        if (!wanted && share->array && (!array || share->array == array)) {
+            gone.fd = share->end;
+            gone.events = 0;
+            gone.revents = 0;
+            take = all || (poll(&gone, 1, 0) > 0 && (gone.revents & (POLLHUP | POLLERR | POLLNVAL)));
+        }
+        if (!take) {
+            link = &share->next;
+            continue;
+        }
+        *link = share->next;
+        share->next = taken;
+        taken = share;
+        if (share->array)
+            ignis__atomic_add(&ignis__shares.lent, (uint64_t)-1);
+    }
+    return taken;
+}
+
+/*  Ends shares of our arrays that were taken out of the list: each was a reference. */
+static void ignis__shares_end(const char *call, ignis__share *share)
+{
+    while (share) {
+        ignis__share *next = share->next;
+        ignis__array *array = share->array;
+        close(share->end);
+        ignis__mutex_lock(&array->slot.lock);
+        array->exports--;
+        if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
+            ignis__array_unref(array);
+        ignis__array_unlock(array);
+        ignis__array_drop(call, array);
+        ignis__free(share);
+        share = next;
+    }
+}
+
+/*  What was here before, as others lend arrays, too. */
+static struct {
+    void (*reap)(const char *call, ignis__array *array);
+    void (*holders)(ignis__text *text, const ignis__array *array);
+} ignis__shares_before;
+
+static void ignis__shares_reap(const char *call, ignis__array *array)
+{
+    ignis__share *gone;
+    ignis__mutex_lock(&ignis__shares.lock);
+    gone = ignis__shares_unlink(NULL, array, false);
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__shares_end(call, gone);
+    if (ignis__shares_before.reap)
+        ignis__shares_before.reap(call, array);
+}
+
+/*  The array is locked. */
+static void ignis__shares_holders(ignis__text *text, const ignis__array *array)
+{
+    const ignis__share *share;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (share = ignis__shares.first; share; share = share->next)
+        if (share->array == array)
+            ignis__text_add(text, "%sprocess %lld", text->length ? ", " : "", (long long)share->peer_pid);
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (ignis__shares_before.holders)
+        ignis__shares_before.holders(text, array);
+}
+
+/*  The memory of others is given back by its arrays; ours is nobody's any more as far as we can tell. */
+static void ignis__shares_close(const char *call)
+{
+    ignis__share *lent;
+    ignis__mutex_lock(&ignis__shares.lock);
+    lent = ignis__shares_unlink(NULL, NULL, true);
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__shares_end(call, lent);
+}
+
+/*  A forked child must not seem to use what its parent does. */
+static void ignis__shares_forked(void)
+{
+    const ignis__share *share;
+    for (share = ignis__shares.first; share; share = share->next)
+        close(share->end);
+}
+
+static void ignis__shares_use(void)
+{
+    static uint64_t watched;
+    ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
+    ignis__mutex_lock(&ignis__shares.lock);
+    if (ignis__exports_reap != ignis__shares_reap) {
+        ignis__shares_before.reap = ignis__exports_reap;
+        ignis__shares_before.holders = ignis__export_holders;
+        ignis__exports_reap = ignis__shares_reap;
+        ignis__export_holders = ignis__shares_holders;
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (ignis__atomic_add(&watched, 1) == 1)
+        ignis__at_fork(ignis__shares_forked);
+}
+
+/*  A share, and the end of its pair that travels. Null: failure. */
+static ignis__share *ignis__share_make(const char *call, int *travels)
+{
+    ignis__share *share = (ignis__share *)ignis__alloc(sizeof *share);
+    int ends[2];
+    if (!share) {
+        ignis__fail_host_memory(call, sizeof *share);
+        return NULL;
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "socketpair: %s", strerror(errno));
+        ignis__free(share);
+        return NULL;
+    }
+    share->end = ends[0];
+    *travels = ends[1];
+    return share;
+}
+
+/*  The UUID of a device, opened or not. */
+static bool ignis__share_uuid(const char *call, ignis__device *device, unsigned char uuid[16])
+{
+    bool ok = true;
+    ignis__mutex_lock(&device->lock);
+    if (!device->info.warp_size)
+        ok = ignis__device_read(call, device);
+    memcpy(uuid, device->info.uuid, sizeof device->info.uuid);
+    ignis__mutex_unlock(&device->lock);
+    return ok;
+}
+
+/*  Fills the record of an array, and makes a descriptor of the memory that it lies in. */
+static bool ignis__share_describe(const char *call, ignis__array *array, ignis__share_record *record, ignis_vmm_handle *memory)
+{
+    ignis__device *device = array->storage->device;
+    ignis__vmm_behind behind;
+    ignis__binding binding;
+    bool ok = false;
+    memset(record, 0, sizeof *record);
+    if (ignis__capture_refuses(call) || !ignis__device_enter(call, device, &binding))
+        return false;
+    if (!IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()) && ignis__vmm_device(call, device) &&
+        ignis__vmm_find(call, array, &behind)) {
+        if (behind.prop.handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM)
+            ok = ignis__share_uuid(call, &ignis__devices[behind.prop.location.id], record->uuid) &&
+                 ignis__vmm_give_out(call, device, behind.handle, memory);
+        else
+            ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu was made with IGNIS_VMM_HANDLE_NONE, so it cannot be shared",
+                        (unsigned long long)array->id);
+        (void)IGNIS__CUDA(cuMemRelease, (behind.handle));
+        record->memory_size = behind.size;
+        record->offset = behind.offset;
+        memcpy(record->dim, array->shape.dim, sizeof record->dim[0] * (size_t)array->shape.ndim);
+        record->ndim = array->shape.ndim;
+        record->dtype = (int32_t)array->dtype;
+        memcpy(record->tag, array->tag, sizeof record->tag);
+    }
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  A reference for the other process. */
+static bool ignis__share_pin(const char *call, ignis__array *array)
+{
+    bool ok = false;
+    if (!ignis__array_lock(call, array))
+        return false;
+    if (array->ref_count == INT_MAX) {
+        ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "array #%llu has too many references", (unsigned long long)array->id);
+    } else {
+        array->ref_count++;
+        array->exports++;
+        ok = true;
+    }
+    ignis__array_unlock(array);
+    return ok;
+}
+
+/*  Sends an array that is held. */
+static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *array)
+{
+    ignis__share_record record;
+    ignis__trouble trouble;
+    ignis__until until;
+    ignis__share *share;
+    ignis_vmm_handle memory;
+    int fds[2];
+    bool ok;
+    if (!ignis__share_describe(call, array, &record, &memory))
+        return false;
+    fds[0] = memory.fd;
+    share = ignis__share_make(call, &fds[1]);
+    if (share && !ignis__share_pin(call, array)) {
+        close(share->end);
+        close(fds[1]);
+        ignis__free(share);
+        share = NULL;
+    }
+    if (!share) {
+        ignis__vmm_handle_close(&memory);
+        return false;
+    }
+    (void)ignis__pool_hold_slot(&ignis__arrays, array->slot.index, 0); /* it is alive while it is pinned */
+    share->array = array;
+    share->peer_pid = wire->peer_pid;
+    ignis__share_link(share);
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    ignis__mutex_lock(&wire->send_lock);
+    ok = ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &record, sizeof record, fds, 2, &until);
+    ignis__mutex_unlock(&wire->send_lock);
+    ignis__vmm_handle_close(&memory);
+    close(fds[1]);
+    if (!ok) {
+        ignis__mutex_lock(&ignis__shares.lock);
+        share = ignis__shares_unlink(share, NULL, false); /* others may have seen the hang-up first */
+        ignis__mutex_unlock(&ignis__shares.lock);
+        ignis__shares_end(call, share);
+        ignis__trouble_report(call, &trouble);
+    }
+    return ok;
+}
+
+/*  A channel whose messages can bring descriptors, held. */
+static ignis__channel *ignis__share_channel(const char *call, ignis_channel handle)
+{
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    if (channel && channel->wire->kind->packets)
+        return channel;
+    if (channel) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                    "arrays are shared by descriptors, which do not travel through a channel by %s; "
+                    "use IGNIS_CHANNEL_SOCKET",
+                    ignis__method_names[channel->wire->kind->method]);
+        ignis__channel_drop(channel);
+    }
+    return NULL;
+}
+
+IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_handle)
+{
+    static const char call[] = "ignis_share_send";
+    ignis__channel *channel = ignis__share_channel(call, handle);
+    ignis__array *array = channel ? ignis__array_hold(call, array_handle) : NULL;
+    bool ok = false;
+    if (array) {
+        ignis__shares_use();
+        ok = ignis__share_out(call, channel->wire, array);
+        ignis__array_drop(call, array);
+    }
+    if (channel)
+        ignis__channel_drop(channel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  What of a record can be checked without the driver, with the array's desc and device. */
+static bool ignis__share_check(const char *call, const ignis__share_record *record, ignis_array_desc *desc, ignis__device **device)
+{
+    int64_t left, element;
+    int i;
+    memset(desc, 0, sizeof *desc);
+    *device = NULL;
+    if (record->dtype > 0 && record->dtype < IGNIS_DTYPE_COUNT && record->ndim >= 1 && record->ndim <= IGNIS_MAX_DIMS &&
+        record->offset >= 0 && record->offset < record->memory_size && record->tag[sizeof record->tag - 1] == 0) {
+        bool fits = true, empty = false;
+        element = ignis__dtypes[record->dtype].size;
+        left = (record->memory_size - record->offset) / element;
+        fits = record->offset % element == 0;
+        desc->shape.ndim = record->ndim;
+        for (i = 0; i < record->ndim; i++) {
+            desc->shape.dim[i] = record->dim[i];
+            fits = fits && record->dim[i] >= 0;
+            empty = empty || record->dim[i] == 0;
+        }
+        for (i = 0; i < record->ndim && fits && !empty; i++) {
+            fits = record->dim[i] <= left;
+            left /= record->dim[i];
+        }
+        if (fits) {
+            desc->dtype = (ignis_dtype)record->dtype;
+            desc->tag = record->tag;
+            for (i = 0; i < ignis__device_total && !*device; i++) {
+                unsigned char uuid[16];
+                if (!ignis__share_uuid(call, &ignis__devices[i], uuid))
+                    return false;
+                if (memcmp(uuid, record->uuid, sizeof uuid) == 0)
+                    *device = &ignis__devices[i];
+            }
+            if (*device)
+                return true;
+            ignis__fail(IGNIS_DIAG_DEVICE_NONE, call,
+                        "the array lies on a GPU that this process does not see; look at CUDA_VISIBLE_DEVICES");
+            return false;
+        }
+    }
+    ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                "what came describes no array: dtype %d, %d dimensions, %lld bytes from %lld on in memory of %lld", (int)record->dtype,
+                (int)record->ndim, (long long)(record->memory_size - record->offset), (long long)record->offset,
+                (long long)record->memory_size);
+    return false;
+}
+
+/*  The last array over memory of another process is gone: so is our end of the pair, which tells it. */
+static void ignis__share_release(void *ptr, void *data)
+{
+    ignis__share *share = (ignis__share *)data;
+    (void)ptr;
+    ignis__mutex_lock(&ignis__shares.lock);
+    (void)ignis__shares_unlink(share, NULL, false);
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__vmm_drop("ignis_array_free", &share->block);
+    close(share->end);
+    ignis__free(share);
+}
+
+/*  The array of a record and its two descriptors, of which the first is closed, and the second belongs to the array. */
+static ignis_array ignis__share_in(const char *call, const ignis__share_record *record, const int fds[2])
+{
+    ignis_array result = IGNIS__ZERO;
+    ignis_array_desc desc;
+    ignis__device *device;
+    ignis__share *share = NULL;
+    bool adopted = false;
+    if (ignis__share_check(call, record, &desc, &device)) {
+        share = (ignis__share *)ignis__alloc(sizeof *share);
+        if (!share)
+            ignis__fail_host_memory(call, sizeof *share);
+        else
+            adopted = ignis__vmm_adopt(call, device, fds[0], record->memory_size, NULL, 0, &share->block);
+    }
+    close(fds[0]);
+    if (adopted) {
+        share->end = fds[1];
+        result = ignis__vmm_wrap(call, device, share->block.address + (uint64_t)record->offset, &desc, ignis__share_release, share);
+    }
+    if (result.id) {
+        ignis__share_link(share);
+        return result;
+    }
+    if (adopted)
+        ignis__vmm_drop(call, &share->block);
+    ignis__free(share);
+    close(fds[1]);
+    return result;
+}
+
+IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
+{
+    static const char call[] = "ignis_share_receive";
+    ignis_array result = IGNIS__ZERO;
+    ignis__channel *channel = ignis__share_channel(call, handle);
+    ignis__share_record record;
+    ignis__trouble trouble;
+    ignis__until until;
+    ignis__wire *wire;
+    int fds[2] = {-1, -1};
+    bool came = false;
+    if (!channel)
+        return result;
+    wire = channel->wire;
+    ignis__shares_use();
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    ignis__mutex_lock(&wire->receive_lock);
+    if (!wire->inbox_whole &&
+        !(ignis__wire_usable(&trouble, wire) && ignis__wire_fetch(&trouble, wire, &until) && ignis__head_usual(&trouble, wire))) {
+        if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+            ignis__inbox_clear(wire);
+        ignis__trouble_report(call, &trouble);
+        ignis__wire_fail(wire, &trouble);
+    } else if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+    } else {
+        came = ignis__head_of(wire).size == sizeof record && wire->inbox_fd_count == 2;
+        if (came) {
+            memcpy(&record, wire->inbox + sizeof(ignis__head), sizeof record);
+            memcpy(fds, wire->inbox_fds, sizeof fds);
+            wire->inbox_fd_count = 0; /* they are ours now */
+        } else {
+            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
+                        ignis__head_of(wire).size, wire->inbox_fd_count);
+        }
+        ignis__inbox_clear(wire);
+        wire->received++;
+    }
+    ignis__mutex_unlock(&wire->receive_lock);
+    if (came)
+        result = ignis__share_in(call, &record, fds);
+    ignis__channel_drop(channel);
+    return result;
+}
+
+#endif
 
 /* ===============================================================================================================
    >>nccl - NCCL, opened at run time.
