@@ -23,6 +23,259 @@ extern "C" {
 
 /* >>vmm --------------------------------------------------------------------------------------------------------- */
 
+/*  Physical memory, and a range of addresses that it can be mapped into. */
+typedef struct ignis_vmm {
+    uint64_t id;
+} ignis_vmm;
+
+typedef struct ignis_vmm_range {
+    uint64_t id;
+} ignis_vmm_range;
+
+/*  How physical memory can be handed to another process. The numbers are the driver's (CUmemAllocationHandleType), but for DEFAULT,
+    and for NONE, which is 0 there. */
+typedef enum ignis_vmm_handle_type {
+    IGNIS_VMM_HANDLE_NONE = -1,     /* not at all */
+    IGNIS_VMM_HANDLE_DEFAULT = 0,   /* what the system has: POSIX_FD, on Windows WIN32 */
+    IGNIS_VMM_HANDLE_POSIX_FD = 1,  /* a file descriptor */
+    IGNIS_VMM_HANDLE_WIN32 = 2,     /* an NT handle */
+    IGNIS_VMM_HANDLE_WIN32_KMT = 4, /* a global share handle of Windows; Ignis makes none, as anybody could open it */
+    IGNIS_VMM_HANDLE_MAX = 0x7FFFFFFF
+} ignis_vmm_handle_type;
+
+/*  CUmemAllocationType */
+typedef enum ignis_vmm_allocation_type {
+    IGNIS_VMM_ALLOCATION_INVALID = 0,
+    IGNIS_VMM_ALLOCATION_PINNED = 1, /* the memory stays where it is, as long as it lives; the one that is made */
+    IGNIS_VMM_ALLOCATION_MAX = 0x7FFFFFFF
+} ignis_vmm_allocation_type;
+
+/*  CUmemLocationType */
+typedef enum ignis_vmm_location_type {
+    IGNIS_VMM_LOCATION_INVALID = 0,
+    IGNIS_VMM_LOCATION_DEVICE = 1, /* the one that is made */
+    IGNIS_VMM_LOCATION_HOST = 2,
+    IGNIS_VMM_LOCATION_HOST_NUMA = 3,
+    IGNIS_VMM_LOCATION_HOST_NUMA_CURRENT = 4,
+    IGNIS_VMM_LOCATION_MAX = 0x7FFFFFFF
+} ignis_vmm_location_type;
+
+/*  What a device may do with mapped memory: CUmemAccess_flags. */
+typedef enum ignis_vmm_access {
+    IGNIS_VMM_ACCESS_NONE = 0,
+    IGNIS_VMM_ACCESS_READ = 1,
+    IGNIS_VMM_ACCESS_READ_WRITE = 3,
+    IGNIS_VMM_ACCESS_MAX = 0x7FFFFFFF
+} ignis_vmm_access;
+
+/*  The driver's own structs, field by field: CUmemLocation, CUmemAllocationProp, CUmemAccessDesc. */
+typedef struct ignis_vmm_location {
+    int type; /* ignis_vmm_location_type */
+    int id;   /* of a device: its ordinal in this process */
+} ignis_vmm_location;
+
+typedef struct ignis_vmm_prop {
+    int type;         /* ignis_vmm_allocation_type */
+    int handle_types; /* 0, or IGNIS_VMM_HANDLE_POSIX_FD, _WIN32 */
+    ignis_vmm_location location;
+    void *win32_security; /* OBJECT_ATTRIBUTES *, for IGNIS_VMM_HANDLE_WIN32 */
+    struct {
+        unsigned char compression, gpu_direct_rdma;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } flags;
+} ignis_vmm_prop;
+
+typedef struct ignis_vmm_access_desc {
+    ignis_vmm_location location;
+    int access; /* ignis_vmm_access */
+} ignis_vmm_access_desc;
+
+typedef struct ignis_vmm_desc {
+    int64_t size;                      /* required: bytes; rounded up to whole granules, see ignis_vmm_info.size */
+    int device;                        /* where the memory lies (the thread's current device; IGNIS_DEVICE_0 for device 0) */
+    ignis_vmm_handle_type handle_type; /* IGNIS_VMM_HANDLE_DEFAULT: it can be exported */
+} ignis_vmm_desc;
+
+typedef struct ignis_vmm_info {
+    int64_t size;                      /* bytes, a multiple of granularity */
+    int64_t granularity;               /* bytes, the smallest of the device */
+    int device;                        /* where the memory lies */
+    ignis_vmm_handle_type handle_type; /* as which it can be exported */
+    bool imported;                     /* another process has made it */
+    int mappings;                      /* places where ignis_vmm_map has mapped it */
+    ignis_vmm_prop prop;               /* as the driver says */
+} ignis_vmm_info;
+
+typedef struct ignis_vmm_range_info {
+    void *ptr;            /* the first address */
+    int64_t size;         /* bytes, reserved */
+    int64_t mapped_bytes; /* of these */
+    int mappings;
+    int arrays; /* made by ignis_vmm_array_map, alive */
+} ignis_vmm_range_info;
+
+/*  What another process needs to have the same memory. It belongs to who holds it: ignis_vmm_handle_close. */
+typedef struct ignis_vmm_handle {
+    ignis_vmm_handle_type type;
+    int fd;      /* IGNIS_VMM_HANDLE_POSIX_FD: closed on exec */
+    void *win32; /* IGNIS_VMM_HANDLE_WIN32: a HANDLE */
+} ignis_vmm_handle;
+
+typedef struct ignis_vmm_array_desc {
+    ignis_shape shape;                 /* required: IGNIS_SHAPE(rows, columns) */
+    ignis_dtype dtype;                 /* IGNIS_F32 */
+    int device;                        /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    ignis_vmm_handle_type handle_type; /* IGNIS_VMM_HANDLE_DEFAULT: it can be shared */
+    const int *access_devices;         /* ordinals of other devices that may read and write it (none) */
+    int access_count;
+    ignis_owner owner; /* IGNIS_OWNER_IGNIS */
+    const char *tag;   /* a name for messages and audits; copied, the first 31 bytes count ("") */
+} ignis_vmm_array_desc;
+
+/*  ignis_vmm_granularity - the unit of physical memory on a device
+    Returns: bytes (2 MiB on today's devices), the smallest that works or the one that the driver recommends for speed; -1 on failure.
+    Errors: DEVICE (no such device), UNSUPPORTED (no virtual memory management), LIBRARY (the driver is too old), CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int64_t ignis_vmm_granularity(int device, bool recommended);
+
+/*  ignis_vmm_prop_of, ignis_vmm_access_of - the driver's structs for memory of a device, and for what a device may do
+    Returns: the struct, filled; a shareable one names the system's handle type.
+    Errors: none.
+    Ownership: nothing to free; win32_security is null.
+    Threads: any. */
+IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable);
+IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write);
+
+/*  ignis_vmm_check - report what a driver function of the caller's has answered as Ignis would: name, number, and what was being done
+    Returns: IGNIS_OK for 0; else CUDA, or MEMORY for CUDA_ERROR_OUT_OF_MEMORY.
+    Errors: CUDA, MEMORY.
+    Ownership: context, such as "mapping the cache", is read only.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context);
+
+/*  ignis_vmm_create - physical memory on a device, without an address
+    It is none of what ignis_memory_query counts and ignis_desc.memory_limit limits. Cached memory is given back before it fails.
+    Returns: the memory, or no handle.
+    Errors: ARGUMENT, DEVICE, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
+    Ownership: the caller frees it with ignis_vmm_free.
+    Threads: any. */
+IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc);
+
+/*  ignis_vmm_free - let go of physical memory
+    It goes back to the device when its last mapping is gone and every process that imported it has let go of it, too.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED (also for a second free).
+    Ownership: the handle is stale afterwards; mappings stay valid.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_free(ignis_vmm vmm);
+
+/*  ignis_vmm_query - facts about physical memory
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT, CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_query(ignis_vmm vmm, ignis_vmm_info *info);
+
+/*  ignis_vmm_reserve - a range of addresses, without memory
+    size is rounded up to whole granules of the current device; alignment is 0 or a power of two.
+    Returns: the range, or no handle.
+    Errors: ARGUMENT, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
+    Ownership: the caller gives it back with ignis_vmm_unreserve.
+    Threads: any. */
+IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment);
+
+/*  ignis_vmm_unreserve - give a range back
+    Returns: IGNIS_OK, or why it was left as it is.
+    Errors: FREED, ARGUMENT (memory is mapped in it).
+    Ownership: the handle is stale afterwards.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range range);
+
+/*  ignis_vmm_range_query - facts about a range
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range range, ignis_vmm_range_info *info);
+
+/*  ignis_vmm_map - put physical memory, all of it, at an offset in a range
+    No device may touch it before ignis_vmm_set_access. The same memory may be mapped at several places.
+    Units: offset in bytes, a multiple of the granularity.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (outside the range, something is mapped there, not a multiple), MEMORY, CUDA.
+    Ownership: the mapping keeps the memory until ignis_vmm_unmap.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range range, int64_t offset, ignis_vmm vmm);
+
+/*  ignis_vmm_unmap - end the mapping that begins at an offset
+    Waits for the devices that had access: work that uses the mapping is done first, if it was queued before.
+    Returns: IGNIS_OK, or why it was left as it is.
+    Errors: FREED, ARGUMENT (no mapping begins there, or arrays use it), CUDA.
+    Ownership: physical memory that was freed already goes back to the device.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range range, int64_t offset);
+
+/*  ignis_vmm_set_access, ignis_vmm_get_access - what a device may do with a mapped part of a range
+    Needed for every device that is to use it, after every map; peer access of contexts has no say in it. Ask for the access of the
+    granule at an offset.
+    Units: offset and size in bytes, multiples of the granularity.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (not mapped throughout, not a multiple, no such access), DEVICE, CUDA (the device cannot reach it).
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range range, int64_t offset, int64_t size, int device, ignis_vmm_access access);
+IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range range, int64_t offset, int device, ignis_vmm_access *access);
+
+/*  ignis_vmm_export - a handle of physical memory for another process
+    Returns: IGNIS_OK, and *handle filled.
+    Errors: FREED, ARGUMENT (made with IGNIS_VMM_HANDLE_NONE), CUDA.
+    Ownership: the caller closes the handle once it was sent: ignis_vmm_handle_close. Until then it, too, keeps the memory.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_export(ignis_vmm vmm, ignis_vmm_handle *handle);
+
+/*  ignis_vmm_import - the physical memory of a handle that another process has exported
+    Nothing that the sender says is taken on trust: the memory's kind and place are the driver's, and its size is proven by mapping it.
+    Units: size in bytes, ignis_vmm_info.size of the exporter.
+    Returns: the memory, or no handle.
+    Errors: ARGUMENT (no handle, size is not the memory's), DEVICE (it lies on another device than `device`), UNSUPPORTED, CUDA.
+    Ownership: the caller frees it with ignis_vmm_free; the handle stays the caller's.
+    Threads: any. */
+IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int device);
+
+/*  ignis_vmm_handle_close - close an exported or received handle; a second time does nothing
+    Returns: IGNIS_OK.
+    Errors: ARGUMENT (null).
+    Ownership: what the handle was becomes free; *handle is emptied.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle);
+
+/*  ignis_vmm_array - an array in physical memory of its own, that other devices and processes can be let into
+    It is an ordinary array with device memory from the start, whose content is undefined.
+    Shape: as for ignis_array_create; memory is taken in whole granules (2 MiB), so make few and large ones.
+    Returns: the array, or no handle.
+    Errors: ARGUMENT, SHAPE, DEVICE, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
+    Ownership: the caller frees it as any array; address and memory go back when its last view is gone.
+    Threads: any. */
+IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc);
+
+/*  ignis_vmm_array_map - an array over a mapped part of a range; desc as for ignis_array_create, without ptr and release_fn
+    Units: offset in bytes, a multiple of the element size.
+    Returns: the array, or no handle.
+    Errors: FREED, ARGUMENT (not mapped throughout), CONTRACT (desc.device has no access), SHAPE.
+    Ownership: the caller frees it; until then the part stays mapped, and ignis_vmm_unmap refuses.
+    Threads: any. */
+IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset, const ignis_array_desc *desc);
+
+/*  ignis_vmm_of_array - the physical memory that an array lies in
+    Units: *offset (may be null) in bytes, from the start of the memory to the array's first element.
+    Returns: the memory, or no handle.
+    Errors: FREED, ARGUMENT (the array lies in memory of another kind), CUDA.
+    Ownership: the caller frees it with ignis_vmm_free; it keeps the memory, as a mapping does.
+    Threads: any. */
+IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array array, int64_t *offset);
+
 /* >>channel ----------------------------------------------------------------------------------------------------- */
 
 /* >>transport --------------------------------------------------------------------------------------------------- */
@@ -127,6 +380,10 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm comm, ignis_comm_info *info);
 
 #ifdef __cplusplus
 } /* extern "C" */
+
+/*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
+inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
+inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -138,6 +395,1473 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm comm, ignis_comm_info *info);
 /* ===============================================================================================================
    >>vmm - physical memory, address ranges, mappings, access; export and import.
    =============================================================================================================== */
+
+/* --- what is open in ignis_collective.h ------------------------------------------------------------------------------- */
+
+/*  A section that has something to close says so when it is first used; what was built on others is closed before them. */
+typedef enum ignis__section {
+    IGNIS__SECTION_VMM,
+    IGNIS__SECTION_CHANNEL,
+    IGNIS__SECTION_TRANSPORT,
+    IGNIS__SECTION_NCCL,
+    IGNIS__SECTION_JOB,
+    IGNIS__SECTION_COMM,
+    IGNIS__SECTION_PARALLEL,
+    IGNIS__SECTION_COUNT
+} ignis__section;
+
+static struct {
+    ignis__mutex lock;
+    void (*close[IGNIS__SECTION_COUNT])(const char *call);
+} ignis__sections = {IGNIS__MUTEX_INIT, {NULL}};
+
+static void ignis__sections_close(const char *call)
+{
+    int i;
+    for (i = IGNIS__SECTION_COUNT - 1; i >= 0; i--)
+        if (ignis__sections.close[i])
+            ignis__sections.close[i](call);
+}
+
+static void ignis__section_use(ignis__section section, void (*close)(const char *call))
+{
+    ignis__mutex_lock(&ignis__sections.lock);
+    ignis__sections.close[section] = close;
+    ignis__collective_close = ignis__sections_close;
+    ignis__mutex_unlock(&ignis__sections.lock);
+}
+
+/* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
+
+#ifdef _WIN32
+
+#include <sddl.h>
+#ifdef _MSC_VER
+#pragma comment(lib, "advapi32.lib")
+#endif
+#define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
+
+/*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone. */
+typedef struct ignis__vmm_security {
+    struct {
+        ULONG length;
+        HANDLE root;
+        void *name;
+        ULONG attributes;
+        void *descriptor;
+        void *quality;
+    } object;
+} ignis__vmm_security;
+
+static bool ignis__vmm_security_make(const char *call, ignis__vmm_security *security)
+{
+    PSECURITY_DESCRIPTOR descriptor = NULL;
+    memset(security, 0, sizeof *security);
+    if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &descriptor, NULL)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "Windows made no security descriptor for a shareable handle: error %lu", GetLastError());
+        return false;
+    }
+    security->object.length = (ULONG)sizeof security->object;
+    security->object.descriptor = descriptor;
+    return true;
+}
+static void ignis__vmm_security_drop(ignis__vmm_security *security) { LocalFree(security->object.descriptor); }
+
+static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
+{
+    if (handle->type == IGNIS_VMM_HANDLE_WIN32 && handle->win32)
+        CloseHandle((HANDLE)handle->win32);
+}
+static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
+
+#else /* POSIX */
+
+#define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
+
+typedef struct ignis__vmm_security {
+    int object;
+} ignis__vmm_security;
+static bool ignis__vmm_security_make(const char *call, ignis__vmm_security *security)
+{
+    (void)call;
+    security->object = 0;
+    return true;
+}
+static void ignis__vmm_security_drop(ignis__vmm_security *security) { (void)security; }
+
+static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
+{
+    if (handle->type == IGNIS_VMM_HANDLE_POSIX_FD && handle->fd >= 0)
+        close(handle->fd);
+}
+/*  A descriptor that a child process inherits would keep the device memory. */
+static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return fcntl(handle->fd, F_SETFD, FD_CLOEXEC) == 0; }
+
+#endif
+
+/* --- driver calls, and what they say ----------------------------------------------------------------------------------- */
+
+enum {
+    IGNIS__CU_ATTRIBUTE_VMM = 102,
+    IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD = 103,
+    IGNIS__CU_ATTRIBUTE_VMM_WIN32 = 104,
+    IGNIS__CU_GRANULARITY_MINIMUM = 0,
+    IGNIS__CU_GRANULARITY_RECOMMENDED = 1
+};
+
+/*  "2 MiB" in a struct, so that a message can hold several. */
+typedef struct ignis__bytes_text {
+    char text[32];
+} ignis__bytes_text;
+
+static ignis__bytes_text ignis__bytes_write(int64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
+    ignis__bytes_text out;
+    int unit = 0;
+    while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(out.text, sizeof out.text, "%lld %s", (long long)bytes, units[unit]);
+    return out;
+}
+
+/*  if (IGNIS__VMM_FAILED(call, device, cuMemMap, (...), "mapping %s", ...)) return false; the failure is recorded, with the step. */
+#define IGNIS__VMM_FAILED(call, device, name, args, ...) (!ignis__vmm_step(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
+
+IGNIS__PRINTF(5, 6)
+static bool ignis__vmm_step(const char *call, ignis__device *device, const char *function, int error, const char *format, ...)
+{
+    char step[256];
+    ignis__text text;
+    va_list args;
+    if (error == 0)
+        return true;
+    ignis__text_begin(&text, step, sizeof step);
+    ignis__text_add(&text, "%s, ", function);
+    va_start(args, format);
+    ignis__text_addv(&text, format, args);
+    va_end(args);
+    ignis__cuda_fail(call, device, step, error);
+    return false;
+}
+
+/*  What a device can do, read once a setup. */
+typedef struct ignis__vmm_facts {
+    uint64_t setup;
+    int vmm, shareable;
+    int64_t granularity, recommended;
+} ignis__vmm_facts;
+
+static struct {
+    ignis__mutex lock;
+    ignis__vmm_facts facts[IGNIS_MAX_DEVICES];
+} ignis__vmm_devices = {IGNIS__MUTEX_INIT, {IGNIS__ZERO}};
+
+static bool ignis__vmm_functions(const char *call)
+{
+#define IGNIS__VMM_NEEDS(name)                                                                           \
+    if (!ignis__cuda.name) {                                                                             \
+        ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call,                                                     \
+                    "the CUDA driver (%s) has no function " #name "; sharing memory needs CUDA 11.4 or " \
+                    "newer",                                                                             \
+                    ignis__libraries[IGNIS_LIBRARY_CUDA].path);                                          \
+        return false;                                                                                    \
+    }
+    IGNIS__VMM_NEEDS(cuMemGetAllocationGranularity)
+    IGNIS__VMM_NEEDS(cuMemCreate)
+    IGNIS__VMM_NEEDS(cuMemRelease)
+    IGNIS__VMM_NEEDS(cuMemAddressReserve)
+    IGNIS__VMM_NEEDS(cuMemAddressFree)
+    IGNIS__VMM_NEEDS(cuMemMap)
+    IGNIS__VMM_NEEDS(cuMemUnmap)
+    IGNIS__VMM_NEEDS(cuMemSetAccess)
+    IGNIS__VMM_NEEDS(cuMemGetAccess)
+    IGNIS__VMM_NEEDS(cuMemExportToShareableHandle)
+    IGNIS__VMM_NEEDS(cuMemImportFromShareableHandle)
+    IGNIS__VMM_NEEDS(cuMemGetAllocationPropertiesFromHandle)
+    IGNIS__VMM_NEEDS(cuMemRetainAllocationHandle)
+    IGNIS__VMM_NEEDS(cuMemGetAddressRange_v2)
+#undef IGNIS__VMM_NEEDS
+    return true;
+}
+
+IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable)
+{
+    ignis_vmm_prop prop;
+    memset(&prop, 0, sizeof prop);
+    prop.type = IGNIS_VMM_ALLOCATION_PINNED;
+    prop.handle_types = shareable ? IGNIS__VMM_HANDLE_SYSTEM : 0;
+    prop.location.type = IGNIS_VMM_LOCATION_DEVICE;
+    prop.location.id = device;
+    return prop;
+}
+
+IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write)
+{
+    ignis_vmm_access_desc desc;
+    desc.location.type = IGNIS_VMM_LOCATION_DEVICE;
+    desc.location.id = device;
+    desc.access = read_write ? IGNIS_VMM_ACCESS_READ_WRITE : IGNIS_VMM_ACCESS_READ;
+    return desc;
+}
+
+IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
+{
+    static const char call[] = "ignis_vmm_check";
+    if (driver_error == 0)
+        return IGNIS_OK;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
+}
+
+/*  The facts of an entered device; null, and reported, when it has no virtual memory management. */
+static const ignis__vmm_facts *ignis__vmm_device(const char *call, ignis__device *device)
+{
+    int ordinal = (int)(device - ignis__devices);
+    ignis__vmm_facts *facts = &ignis__vmm_devices.facts[ordinal];
+    int attribute = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
+    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
+    size_t minimum = 0, recommended = 0;
+    bool ok = true;
+    ignis__mutex_lock(&ignis__vmm_devices.lock);
+    if (facts->setup != ignis__global.setups) {
+        memset(facts, 0, sizeof *facts);
+        ok = ignis__vmm_functions(call) &&
+             !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) &&
+             !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, attribute, device->handle)) &&
+             (!facts->vmm || (!IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
+                                                 (&minimum, &prop, IGNIS__CU_GRANULARITY_MINIMUM), "device %d", ordinal) &&
+                              !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
+                                                 (&recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal)));
+        facts->granularity = (int64_t)minimum;
+        facts->recommended = (int64_t)recommended;
+        if (ok)
+            facts->setup = ignis__global.setups;
+    }
+    ignis__mutex_unlock(&ignis__vmm_devices.lock);
+    if (ok && !facts->vmm) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
+                    ordinal);
+        return NULL;
+    }
+    return ok ? facts : NULL;
+}
+
+/*  The type that DEFAULT stands for; NONE is 0 to the driver. False, and reported: this system has no such type. */
+static bool ignis__vmm_handle_type(const char *call, ignis__device *device, const ignis__vmm_facts *facts, ignis_vmm_handle_type type,
+                                   int *driver_type)
+{
+    *driver_type = type == IGNIS_VMM_HANDLE_DEFAULT ? IGNIS__VMM_HANDLE_SYSTEM : type == IGNIS_VMM_HANDLE_NONE ? 0 : (int)type;
+    if (*driver_type != 0 && *driver_type != IGNIS_VMM_HANDLE_POSIX_FD && *driver_type != IGNIS_VMM_HANDLE_WIN32 &&
+        *driver_type != IGNIS_VMM_HANDLE_WIN32_KMT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no handle type %d; see ignis_vmm_handle_type", (int)type);
+        return false;
+    }
+    if (*driver_type != 0 && *driver_type != IGNIS__VMM_HANDLE_SYSTEM) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by %s on this system, not by handles of type %d",
+                    IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? "NT handles" : "file descriptors", *driver_type);
+        return false;
+    }
+    if (*driver_type != 0 && !facts->shareable) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
+                    (int)(device - ignis__devices));
+        return false;
+    }
+    return true;
+}
+
+static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
+{
+    if (size <= 0 || size > INT64_MAX - granularity) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld", (long long)size,
+                    (long long)granularity);
+        return false;
+    }
+    *rounded = (size + granularity - 1) / granularity * granularity;
+    return true;
+}
+
+static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t granularity)
+{
+    if (value >= 0 && value % granularity == 0)
+        return true;
+    ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
+                ignis__bytes_write(granularity).text);
+    return false;
+}
+
+/*  Physical memory of the driver's. Like any other request, it gets what the cache holds in vain before it fails. */
+static bool ignis__vmm_physical(const char *call, ignis__device *device, int64_t size, int handle_types, unsigned long long *handle)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
+    ignis__vmm_security security;
+    int error;
+    prop.handle_types = handle_types;
+    if (handle_types) {
+        if (!ignis__vmm_security_make(call, &security))
+            return false;
+        prop.win32_security = handle_types == IGNIS_VMM_HANDLE_WIN32 ? &security.object : NULL;
+    }
+    error = IGNIS__CUDA(cuMemCreate, (handle, (size_t)size, &prop, 0));
+    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+        ignis__mutex_lock(&cache->lock);
+        ignis__cache_trim(call, device, cache);
+        ignis__mutex_unlock(&cache->lock);
+        error = IGNIS__CUDA(cuMemCreate, (handle, (size_t)size, &prop, 0));
+    }
+    if (handle_types)
+        ignis__vmm_security_drop(&security);
+    return ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
+                           (int)(device - ignis__devices));
+}
+
+/*  Opens the devices that are to have access: the driver wants their contexts. */
+static bool ignis__vmm_open(const char *call, int ordinal)
+{
+    ignis__device *device = ignis__device_get(call, ordinal);
+    ignis__binding binding;
+    if (!device || !ignis__device_enter(call, device, &binding))
+        return false;
+    ignis__device_leave(&binding);
+    return true;
+}
+
+/* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
+
+typedef struct ignis__vmm_block {
+    ignis__address address;
+    int64_t size;
+    unsigned long long handle;
+    ignis__device *device; /* that uses it; imported memory may lie on another one */
+} ignis__vmm_block;
+
+/*  Gives back whatever of the block there is. With a lost device the driver refuses everything, and the memory ends with the process. */
+static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
+{
+    ignis__binding binding;
+    bool lost = ignis__atomic_load(&block->device->lost) != 0;
+    bool entered = !lost && ignis__device_enter(call, block->device, &binding);
+    if (block->address) {
+        int error = IGNIS__CUDA(cuMemUnmap, (block->address, (size_t)block->size));
+        if (!lost)
+            ignis__vmm_step(call, block->device, "cuMemUnmap", error, "unmapping %s at 0x%llx", ignis__bytes_write(block->size).text,
+                            block->address);
+        error = IGNIS__CUDA(cuMemAddressFree, (block->address, (size_t)block->size));
+        if (!lost)
+            ignis__vmm_step(call, block->device, "cuMemAddressFree", error, "giving %s of addresses back",
+                            ignis__bytes_write(block->size).text);
+    }
+    if (block->handle) {
+        int error = IGNIS__CUDA(cuMemRelease, (block->handle));
+        if (!lost)
+            ignis__vmm_step(call, block->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(block->size).text);
+    }
+    if (entered)
+        ignis__device_leave(&binding);
+    memset(block, 0, sizeof *block);
+}
+
+/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in. The block's device is entered. On failure
+    the block has no address; its memory remains. */
+static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const int *access_devices, int access_count)
+{
+    ignis_vmm_access_desc access[IGNIS_MAX_DEVICES + 1];
+    ignis__device *device = block->device;
+    ignis__address address = 0;
+    int i, count = 1;
+    access[0] = ignis_vmm_access_of(device->handle, true);
+    for (i = 0; i < access_count; i++) {
+        if (access_devices[i] == (int)(device - ignis__devices))
+            continue;
+        if (count > IGNIS_MAX_DEVICES) {
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count, ignis__device_total);
+            return false;
+        }
+        if (!ignis__vmm_open(call, access_devices[i]))
+            return false;
+        access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
+    }
+    if (IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)block->size, 0, 0, 0), "reserving %s of addresses",
+                          ignis__bytes_write(block->size).text))
+        return false;
+    if (!IGNIS__VMM_FAILED(call, device, cuMemMap, (address, (size_t)block->size, 0, block->handle, 0), "mapping %s at 0x%llx",
+                           ignis__bytes_write(block->size).text, address)) {
+        if (!IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, (size_t)block->size, access, (size_t)count),
+                               "letting %d device%s into %s at 0x%llx", count, count == 1 ? "" : "s", ignis__bytes_write(block->size).text,
+                               address)) {
+            block->address = address;
+            return true;
+        }
+        (void)IGNIS__CUDA(cuMemUnmap, (address, (size_t)block->size)); /* the first failure is the one reported */
+    }
+    (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)block->size));
+    return false;
+}
+
+/*  New memory on `device`, rounded up to whole granules, that it and the others named may read and write. */
+static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t size, const int *access_devices, int access_count,
+                            bool shareable, ignis__vmm_block *out)
+{
+    const ignis__vmm_facts *facts;
+    ignis__binding binding;
+    int handle_types;
+    bool ok;
+    memset(out, 0, sizeof *out);
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    out->device = device;
+    facts = ignis__vmm_device(call, device);
+    ok = facts &&
+         ignis__vmm_handle_type(call, device, facts, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE, &handle_types) &&
+         ignis__vmm_round(call, size, facts->granularity, &out->size) &&
+         ignis__vmm_physical(call, device, out->size, handle_types, &out->handle);
+    if (ok && !ignis__vmm_place(call, out, access_devices, access_count)) {
+        ignis__vmm_drop(call, out);
+        ok = false;
+    }
+    if (!ok)
+        memset(out, 0, sizeof *out);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is refused. */
+static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
+{
+    memset(prop, 0, sizeof *prop);
+    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle), "asking what was imported"))
+        return false;
+    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
+        prop->location.id < ignis__device_total)
+        return true;
+    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was "
+                "expected",
+                prop->type, prop->location.type, prop->location.id);
+    return false;
+}
+
+/*  The handle as the driver takes it: a descriptor or NT handle that travels in a pointer. */
+static bool ignis__vmm_take_in(const char *call, ignis__device *device, const ignis_vmm_handle *from, unsigned long long *handle)
+{
+    void *os = from->type == IGNIS_VMM_HANDLE_WIN32 ? from->win32 : (void *)(intptr_t)from->fd;
+    return !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (handle, os, (int)from->type), "importing handle %lld",
+                              (long long)(intptr_t)os);
+}
+
+/*  Memory of another process, of exactly `size` bytes, mapped for `device` and the others named. The handle stays the caller's. */
+static bool ignis__vmm_adopt_handle(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size,
+                                    const int *access_devices, int access_count, ignis__vmm_block *out)
+{
+    const ignis__vmm_facts *facts;
+    ignis__binding binding;
+    ignis_vmm_prop prop;
+    bool ok;
+    memset(out, 0, sizeof *out);
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    out->device = device;
+    facts = ignis__vmm_device(call, device);
+    ok = facts && size > 0 && ignis__vmm_multiple(call, "size", size, facts->granularity) &&
+         ignis__vmm_take_in(call, device, handle, &out->handle);
+    if (facts && size <= 0)
+        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "size is %lld, that of shared memory is positive", (long long)size);
+    out->size = size;
+    if (ok && !(ignis__vmm_inspect(call, device, out->handle, &prop) && ignis__vmm_open(call, prop.location.id) &&
+                ignis__vmm_place(call, out, access_devices, access_count))) {
+        ignis__vmm_drop(call, out);
+        ok = false;
+    }
+    if (!ok)
+        memset(out, 0, sizeof *out);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+IGNIS__MAYBE_UNUSED static bool ignis__vmm_adopt(const char *call, ignis__device *device, int fd, int64_t size, const int *access_devices,
+                                                 int access_count, ignis__vmm_block *out)
+{
+    ignis_vmm_handle handle;
+    memset(&handle, 0, sizeof handle);
+    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle.fd = fd;
+    return ignis__vmm_adopt_handle(call, device, &handle, size, access_devices, access_count, out);
+}
+
+/*  A handle of physical memory for another process, as the system has them. */
+static bool ignis__vmm_give_out(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_handle *out)
+{
+    ignis__binding binding;
+    bool ok;
+    memset(out, 0, sizeof *out);
+    out->type = IGNIS__VMM_HANDLE_SYSTEM;
+    out->fd = -1;
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    ok = !IGNIS__VMM_FAILED(call, device, cuMemExportToShareableHandle,
+                            (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd, handle, (int)out->type, 0),
+                            "exporting physical memory");
+    if (ok && !ignis__vmm_handle_ready(out)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
+        ignis__vmm_handle_close(out);
+        ok = false;
+    }
+    if (!ok)
+        memset(out, 0, sizeof *out);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  A descriptor of a shareable block, closed on exec, and by the caller. */
+IGNIS__MAYBE_UNUSED static bool ignis__vmm_fd(const char *call, const ignis__vmm_block *block, int *fd)
+{
+    ignis_vmm_handle handle;
+    if (!ignis__vmm_give_out(call, block->device, block->handle, &handle))
+        return false;
+    *fd = handle.fd;
+    if (handle.type == IGNIS_VMM_HANDLE_POSIX_FD)
+        return true;
+    ignis__vmm_handle_close(&handle);
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by NT handles on this system, not by file descriptors");
+    return false;
+}
+
+/* --- physical memory --------------------------------------------------------------------------------------------------- */
+
+/*  Handle and mappings are holds of the same slot, so the memory is released when the last of them is gone. */
+typedef struct ignis__vmm {
+    ignis__slot slot;
+    ignis__device *device; /* where it lies */
+    unsigned long long handle;
+    int64_t size, granularity;
+    int handle_types;
+    bool imported;
+    uint64_t mappings;
+} ignis__vmm;
+
+static ignis__pool ignis__vmms = {sizeof(ignis__vmm), IGNIS__KIND_VMM, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
+{
+    ignis__vmm *vmm;
+    if (!ignis__enter(call))
+        return NULL;
+    vmm = (ignis__vmm *)ignis__pool_hold(&ignis__vmms, handle.id);
+    if (!vmm)
+        ignis__fail_stale(call, "VMM", IGNIS_DIAG_VMM_FREED, IGNIS__KIND_VMM, handle.id);
+    return vmm;
+}
+
+static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
+{
+    ignis__vmm_block block;
+    if (!ignis__pool_drop(vmm))
+        return;
+    memset(&block, 0, sizeof block);
+    block.device = vmm->device;
+    block.handle = vmm->handle;
+    block.size = vmm->size;
+    ignis__vmm_drop(call, &block);
+    ignis__pool_give(&ignis__vmms, vmm);
+}
+
+/*  Makes a handle's item stale once; false, and reported, when another thread was faster. */
+static bool ignis__vmm_kill(const char *call, ignis__slot *slot, const char *what)
+{
+    bool live;
+    ignis__mutex_lock(&slot->lock);
+    live = ignis__pool_live(slot);
+    if (live)
+        ignis__pool_kill(slot);
+    ignis__mutex_unlock(&slot->lock);
+    if (!live)
+        ignis__fail(IGNIS_DIAG_VMM_FREED, call, "%s was freed", what);
+    return live;
+}
+
+/* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__mapping {
+    int64_t offset;
+    ignis__vmm *vmm;  /* held */
+    uint64_t devices; /* bit d: device d was let in */
+    int arrays;
+    struct ignis__mapping *next; /* by offset */
+} ignis__mapping;
+
+/*  The slot's lock guards the mappings. An array over a part holds the range. */
+typedef struct ignis__range {
+    ignis__slot slot;
+    ignis__device *device; /* that was current; its context is entered for calls */
+    ignis__address address;
+    int64_t size, granularity;
+    ignis__mapping *mappings;
+    int arrays;
+} ignis__range;
+
+static ignis__pool ignis__ranges = {sizeof(ignis__range), IGNIS__KIND_RANGE, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
+{
+    ignis__range *range;
+    if (!ignis__enter(call))
+        return NULL;
+    range = (ignis__range *)ignis__pool_hold(&ignis__ranges, handle.id);
+    if (!range)
+        ignis__fail_stale(call, "range", IGNIS_DIAG_VMM_FREED, IGNIS__KIND_RANGE, handle.id);
+    return range;
+}
+
+/*  Ends a mapping that is in no list any more. */
+static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
+{
+    ignis__address at = range->address + (uint64_t)mapping->offset;
+    bool lost = ignis__atomic_load(&range->device->lost) != 0;
+    int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->vmm->size));
+    bool ok = lost || ignis__vmm_step(call, range->device, "cuMemUnmap", error, "unmapping %s at 0x%llx",
+                                      ignis__bytes_write(mapping->vmm->size).text, at);
+    ignis__atomic_add(&mapping->vmm->mappings, (uint64_t)-1);
+    ignis__vmm_unhold(call, mapping->vmm);
+    ignis__free(mapping);
+    return ok;
+}
+
+/*  Waits for the devices in a mask, lost ones excepted. */
+static bool ignis__devices_wait(const char *call, uint64_t mask)
+{
+    bool ok = true;
+    for (; mask; mask &= mask - 1) {
+        ignis__device *device = &ignis__devices[ignis__lowest_bit(mask)];
+        ignis__binding binding;
+        if (ignis__atomic_load(&device->lost))
+            continue;
+        if (!ignis__device_enter(call, device, &binding)) {
+            ok = false;
+            continue;
+        }
+        ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()) && ok;
+        ignis__device_leave(&binding);
+    }
+    return ok;
+}
+
+static void ignis__range_unhold(const char *call, ignis__range *range)
+{
+    ignis__binding binding;
+    bool lost, entered;
+    int error;
+    if (!ignis__pool_drop(range))
+        return;
+    lost = ignis__atomic_load(&range->device->lost) != 0;
+    entered = !lost && ignis__device_enter(call, range->device, &binding);
+    while (range->mappings) {
+        ignis__mapping *mapping = range->mappings;
+        range->mappings = mapping->next;
+        ignis__devices_wait(call, mapping->devices);
+        ignis__mapping_end(call, range, mapping);
+    }
+    error = IGNIS__CUDA(cuMemAddressFree, (range->address, (size_t)range->size));
+    if (!lost)
+        ignis__vmm_step(call, range->device, "cuMemAddressFree", error, "giving %s of addresses back",
+                        ignis__bytes_write(range->size).text);
+    if (entered)
+        ignis__device_leave(&binding);
+    ignis__pool_give(&ignis__ranges, range);
+}
+
+/*  Leaks are reported like those of arrays; what arrays still use goes with them. */
+static void ignis__vmm_close(const char *call)
+{
+    uint64_t i;
+    for (i = 0; i < ignis__atomic_load(&ignis__ranges.count); i++) {
+        ignis__range *range = (ignis__range *)ignis__pool_hold_slot(&ignis__ranges, i, 0);
+        if (!range)
+            continue;
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: a VMM range of %s", call,
+                    ignis__bytes_write(range->size).text);
+        ignis__pool_kill(range);
+        ignis__pool_drop(range);
+        ignis__range_unhold(call, range);
+    }
+    for (i = 0; i < ignis__atomic_load(&ignis__vmms.count); i++) {
+        ignis__vmm *vmm = (ignis__vmm *)ignis__pool_hold_slot(&ignis__vmms, i, 0);
+        if (!vmm)
+            continue;
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
+                    ignis__bytes_write(vmm->size).text, (int)(vmm->device - ignis__devices));
+        ignis__pool_kill(vmm);
+        ignis__pool_drop(vmm);
+        ignis__vmm_unhold(call, vmm);
+    }
+}
+
+/*  A handle for physical memory, which becomes its; or releases it, when there is no room. */
+static ignis_vmm ignis__vmm_publish(const char *call, ignis__device *device, unsigned long long handle, int64_t size, int64_t granularity,
+                                    int handle_types, bool imported)
+{
+    ignis_vmm result = IGNIS__ZERO;
+    ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(&ignis__vmms);
+    if (!vmm) {
+        ignis__fail_host_memory(call, sizeof *vmm);
+        (void)IGNIS__CUDA(cuMemRelease, (handle));
+        return result;
+    }
+    vmm->device = device;
+    vmm->handle = handle;
+    vmm->size = size;
+    vmm->granularity = granularity;
+    vmm->handle_types = handle_types;
+    vmm->imported = imported;
+    vmm->mappings = 0;
+    ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
+    result.id = ignis__pool_publish(&ignis__vmms, vmm);
+    return result;
+}
+
+/*  The device of an option struct, entered; null on failure. */
+static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__binding *binding)
+{
+    ignis__device *device;
+    if (!ignis__enter(call))
+        return NULL;
+    device = ignis__device_get(call, ordinal);
+    return device && ignis__device_enter(call, device, binding) ? device : NULL;
+}
+
+static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
+
+IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
+{
+    static const char call[] = "ignis_vmm_granularity";
+    ignis__binding binding;
+    ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
+    const ignis__vmm_facts *facts;
+    if (!device)
+        return -1;
+    facts = ignis__vmm_device(call, device);
+    ignis__device_leave(&binding);
+    return !facts ? -1 : recommended ? facts->recommended : facts->granularity;
+}
+
+IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
+{
+    static const char call[] = "ignis_vmm_create";
+    ignis_vmm result = IGNIS__ZERO;
+    const ignis__vmm_facts *facts;
+    unsigned long long handle;
+    ignis__binding binding;
+    ignis__device *device;
+    int handle_types;
+    int64_t size;
+    if (!ignis__enter(call))
+        return result;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+        return result;
+    }
+    device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
+    if (!device)
+        return result;
+    facts = ignis__vmm_device(call, device);
+    if (facts && ignis__vmm_handle_type(call, device, facts, desc->handle_type, &handle_types) &&
+        ignis__vmm_round(call, desc->size, facts->granularity, &size) && ignis__vmm_physical(call, device, size, handle_types, &handle))
+        result = ignis__vmm_publish(call, device, handle, size, facts->granularity, handle_types, false);
+    ignis__device_leave(&binding);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
+{
+    static const char call[] = "ignis_vmm_free";
+    ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    bool ok;
+    if (!vmm)
+        return ignis__failed();
+    ok = ignis__vmm_kill(call, &vmm->slot, "the VMM memory");
+    if (ok)
+        ignis__pool_drop(vmm); /* the handle's own hold; this call still has one */
+    ignis__vmm_unhold(call, vmm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
+{
+    static const char call[] = "ignis_vmm_query";
+    ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    ignis__binding binding;
+    bool ok = false;
+    if (!vmm)
+        return ignis__failed();
+    if (!info) {
+        ignis__fail_null(call, "info");
+    } else if (ignis__device_enter(call, vmm->device, &binding)) {
+        memset(info, 0, sizeof *info);
+        info->size = vmm->size;
+        info->granularity = vmm->granularity;
+        info->device = (int)(vmm->device - ignis__devices);
+        info->handle_type = vmm->handle_types ? (ignis_vmm_handle_type)vmm->handle_types : IGNIS_VMM_HANDLE_NONE;
+        info->imported = vmm->imported;
+        info->mappings = (int)ignis__atomic_load(&vmm->mappings);
+        ok = !IGNIS__VMM_FAILED(call, vmm->device, cuMemGetAllocationPropertiesFromHandle, (&info->prop, vmm->handle),
+                                "asking what the memory is");
+        ignis__device_leave(&binding);
+    }
+    ignis__vmm_unhold(call, vmm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
+{
+    static const char call[] = "ignis_vmm_reserve";
+    ignis_vmm_range result = IGNIS__ZERO;
+    const ignis__vmm_facts *facts;
+    ignis__address address = 0;
+    ignis__binding binding;
+    ignis__range *range;
+    ignis__device *device;
+    int64_t rounded;
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return result;
+    facts = ignis__vmm_device(call, device);
+    if (alignment < 0 || (alignment & (alignment - 1)) != 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two", (long long)alignment);
+    } else if (facts && ignis__vmm_round(call, size, facts->granularity, &rounded) &&
+               !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)rounded, (size_t)alignment, 0, 0),
+                                  "reserving %s of addresses", ignis__bytes_write(rounded).text)) {
+        range = (ignis__range *)ignis__pool_take(&ignis__ranges);
+        if (range) {
+            range->device = device;
+            range->address = address;
+            range->size = rounded;
+            range->granularity = facts->granularity;
+            range->mappings = NULL;
+            range->arrays = 0;
+            ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
+            result.id = ignis__pool_publish(&ignis__ranges, range);
+        } else {
+            ignis__fail_host_memory(call, sizeof *range);
+            (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)rounded));
+        }
+    }
+    ignis__device_leave(&binding);
+    return result;
+}
+
+/*  Locks a held range; false, and reported, when another thread has freed it meanwhile. */
+static bool ignis__range_lock(const char *call, ignis__range *range)
+{
+    ignis__mutex_lock(&range->slot.lock);
+    if (ignis__pool_live(range))
+        return true;
+    ignis__mutex_unlock(&range->slot.lock);
+    ignis__fail(IGNIS_DIAG_VMM_FREED, call, "the range was given back");
+    return false;
+}
+
+static void ignis__range_unlock(ignis__range *range) { ignis__mutex_unlock(&range->slot.lock); }
+
+IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
+{
+    static const char call[] = "ignis_vmm_unreserve";
+    ignis__range *range = ignis__range_hold(call, handle);
+    bool ok;
+    if (!range)
+        return ignis__failed();
+    ok = ignis__range_lock(call, range);
+    if (ok) {
+        if (range->mappings) {
+            ignis__fail(IGNIS_DIAG_VMM_STATE, call, "memory is still mapped in the range, the first at offset %lld; unmap it first",
+                        (long long)range->mappings->offset);
+            ok = false;
+        } else {
+            ignis__pool_kill(range);
+        }
+        ignis__range_unlock(range);
+    }
+    if (ok)
+        ignis__pool_drop(range);
+    ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range handle, ignis_vmm_range_info *info)
+{
+    static const char call[] = "ignis_vmm_range_query";
+    ignis__range *range = ignis__range_hold(call, handle);
+    const ignis__mapping *mapping;
+    bool ok = false;
+    if (!range)
+        return ignis__failed();
+    if (!info) {
+        ignis__fail_null(call, "info");
+    } else if (ignis__range_lock(call, range)) {
+        memset(info, 0, sizeof *info);
+        info->ptr = (void *)(uintptr_t)range->address;
+        info->size = range->size;
+        info->arrays = range->arrays;
+        for (mapping = range->mappings; mapping; mapping = mapping->next) {
+            info->mapped_bytes += mapping->vmm->size;
+            info->mappings++;
+        }
+        ignis__range_unlock(range);
+        ok = true;
+    }
+    ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Puts a mapping into the list of a locked range, if there is room for it. */
+static bool ignis__mapping_insert(const char *call, ignis__range *range, ignis__mapping *added)
+{
+    ignis__mapping **at = &range->mappings, *other;
+    int64_t size = added->vmm->size;
+    if (added->offset > range->size - size) {
+        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s", ignis__bytes_write(size).text,
+                    (long long)added->offset, ignis__bytes_write(range->size).text);
+        return false;
+    }
+    while ((other = *at) != NULL && other->offset + other->vmm->size <= added->offset)
+        at = &other->next;
+    if (other && other->offset < added->offset + size) {
+        ignis__fail(IGNIS_DIAG_VMM_STATE, call, "at offset %lld, %s are mapped already", (long long)other->offset,
+                    ignis__bytes_write(other->vmm->size).text);
+        return false;
+    }
+    added->next = other;
+    *at = added;
+    return true;
+}
+
+IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ignis_vmm memory)
+{
+    static const char call[] = "ignis_vmm_map";
+    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__vmm *vmm = range ? ignis__vmm_hold(call, memory) : NULL;
+    ignis__mapping *mapping = NULL, **at;
+    ignis__binding binding;
+    bool ok = false;
+    if (vmm && ignis__vmm_multiple(call, "offset", offset, vmm->granularity)) {
+        mapping = (ignis__mapping *)ignis__alloc(sizeof *mapping);
+        if (!mapping)
+            ignis__fail_host_memory(call, sizeof *mapping);
+    }
+    if (mapping && ignis__device_enter(call, range->device, &binding)) {
+        mapping->offset = offset;
+        mapping->vmm = vmm;
+        if (ignis__range_lock(call, range)) {
+            ignis__address address = range->address + (uint64_t)offset;
+            if (ignis__mapping_insert(call, range, mapping)) {
+                ok = !IGNIS__VMM_FAILED(call, range->device, cuMemMap, (address, (size_t)vmm->size, 0, vmm->handle, 0),
+                                        "mapping %s at 0x%llx", ignis__bytes_write(vmm->size).text, address);
+                for (at = &range->mappings; !ok && *at != mapping; at = &(*at)->next)
+                    ;
+                if (!ok)
+                    *at = mapping->next;
+            }
+            ignis__range_unlock(range);
+        }
+        ignis__device_leave(&binding);
+    }
+    if (ok) {
+        ignis__atomic_add(&vmm->mappings, 1);
+    } else {
+        ignis__free(mapping);
+        if (vmm)
+            ignis__vmm_unhold(call, vmm);
+    }
+    if (range)
+        ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
+{
+    static const char call[] = "ignis_vmm_unmap";
+    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__mapping *mapping = NULL, **at;
+    ignis__binding binding;
+    bool ok = false;
+    if (!range)
+        return ignis__failed();
+    if (!ignis__capture_refuses(call) && (ignis__atomic_load(&range->device->lost) || ignis__device_enter(call, range->device, &binding))) {
+        bool entered = !ignis__atomic_load(&range->device->lost);
+        if (ignis__range_lock(call, range)) {
+            for (at = &range->mappings; *at && (*at)->offset != offset; at = &(*at)->next)
+                ;
+            mapping = *at;
+            if (!mapping) {
+                ignis__fail(IGNIS_DIAG_VMM_STATE, call, "no mapping begins at offset %lld of the range", (long long)offset);
+            } else if (mapping->arrays) {
+                ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%d array%s the mapping at offset %lld; free %s first", mapping->arrays,
+                            mapping->arrays == 1 ? " uses" : "s use", (long long)offset, mapping->arrays == 1 ? "it" : "them");
+                mapping = NULL;
+            } else {
+                *at = mapping->next;
+            }
+            ok = mapping && ignis__devices_wait(call, mapping->devices);
+            ok = mapping && ignis__mapping_end(call, range, mapping) && ok;
+            ignis__range_unlock(range);
+        }
+        if (entered)
+            ignis__device_leave(&binding);
+    }
+    ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Whether a part of a locked range is mapped throughout; visits the mappings that it touches. */
+static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size,
+                                 void (*visit)(ignis__mapping *mapping, uint64_t value), uint64_t value)
+{
+    ignis__mapping *mapping, *first = NULL;
+    int64_t at = offset;
+    bool inside = offset >= 0 && size > 0 && size <= range->size && offset <= range->size - size;
+    for (mapping = inside ? range->mappings : NULL; mapping && at < offset + size; mapping = mapping->next) {
+        if (mapping->offset > at || mapping->offset + mapping->vmm->size <= at)
+            continue;
+        first = first ? first : mapping;
+        at = mapping->offset + mapping->vmm->size;
+    }
+    if (!inside || at < offset + size) {
+        ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
+                    (long long)size, (long long)offset, (long long)range->size);
+        return false;
+    }
+    for (mapping = first; visit && mapping && mapping->offset < offset + size; mapping = mapping->next)
+        visit(mapping, value);
+    return true;
+}
+
+static void ignis__mapping_let_in(ignis__mapping *mapping, uint64_t device) { mapping->devices |= (uint64_t)1 << device; }
+
+static void ignis__mapping_add_array(ignis__mapping *mapping, uint64_t count) { mapping->arrays += (int)(int64_t)count; }
+
+static bool ignis__access_valid(const char *call, ignis_vmm_access access)
+{
+    if (access == IGNIS_VMM_ACCESS_NONE || access == IGNIS_VMM_ACCESS_READ || access == IGNIS_VMM_ACCESS_READ_WRITE)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3",
+                (int)access);
+    return false;
+}
+
+IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offset, int64_t size, int ordinal, ignis_vmm_access access)
+{
+    static const char call[] = "ignis_vmm_set_access";
+    ignis__range *range = ignis__range_hold(call, handle);
+    ignis_vmm_access_desc desc;
+    ignis__binding binding;
+    ignis__device *device;
+    bool ok = false;
+    if (!range)
+        return ignis__failed();
+    if (ignis__access_valid(call, access) && ignis__vmm_multiple(call, "offset", offset, range->granularity) &&
+        ignis__vmm_multiple(call, "size", size, range->granularity) && (device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
+        desc = ignis_vmm_access_of(device->handle, false);
+        desc.access = access;
+        if (ignis__range_lock(call, range)) {
+            ignis__address address = range->address + (uint64_t)offset;
+            ok = ignis__range_covered(call, range, offset, size, NULL, 0) &&
+                 !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
+                                    "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal, ignis__bytes_write(size).text,
+                                    address);
+            if (ok && access != IGNIS_VMM_ACCESS_NONE)
+                ignis__range_covered(call, range, offset, size, ignis__mapping_let_in, (uint64_t)ordinal);
+            ignis__range_unlock(range);
+        }
+        ignis__device_leave(&binding);
+    }
+    ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address, unsigned long long *flags)
+{
+    ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
+    *flags = 0;
+    return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address), "asking what device %d may do at 0x%llx",
+                              (int)(device - ignis__devices), address);
+}
+
+IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal, ignis_vmm_access *access)
+{
+    static const char call[] = "ignis_vmm_get_access";
+    ignis__range *range = ignis__range_hold(call, handle);
+    unsigned long long flags;
+    ignis__binding binding;
+    ignis__device *device;
+    bool ok = false;
+    if (!range)
+        return ignis__failed();
+    if (!access) {
+        ignis__fail_null(call, "access");
+    } else if ((device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
+        if (ignis__range_lock(call, range)) {
+            ok = ignis__range_covered(call, range, offset, 1, NULL, 0) &&
+                 ignis__access_read(call, device, range->address + (uint64_t)offset, &flags);
+            if (ok)
+                *access = (ignis_vmm_access)flags;
+            ignis__range_unlock(range);
+        }
+        ignis__device_leave(&binding);
+    }
+    ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/* --- export and import ------------------------------------------------------------------------------------------------- */
+
+IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
+{
+    static const char call[] = "ignis_vmm_export";
+    ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    bool ok = false;
+    if (!vmm)
+        return ignis__failed();
+    if (!out)
+        ignis__fail_null(call, "handle");
+    else if (!(vmm->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM))
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                    "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it");
+    else
+        ok = ignis__vmm_give_out(call, vmm->device, vmm->handle, out);
+    ignis__vmm_unhold(call, vmm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
+{
+    if (handle->type != IGNIS__VMM_HANDLE_SYSTEM)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d, this system shares memory by type %d", (int)handle->type,
+                    (int)IGNIS__VMM_HANDLE_SYSTEM);
+    else if (handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 == NULL : handle->fd < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
+    else
+        return true;
+    return false;
+}
+
+IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
+{
+    static const char call[] = "ignis_vmm_import";
+    const ignis__vmm_facts *facts;
+    ignis_vmm result = IGNIS__ZERO;
+    ignis__vmm_block block;
+    ignis_vmm_prop prop;
+    ignis__device *device;
+    if (!ignis__enter(call))
+        return result;
+    if (!handle) {
+        ignis__fail_null(call, "handle");
+        return result;
+    }
+    device = ignis__device_get(call, ordinal);
+    if (!device || !ignis__vmm_handle_check(call, handle) || !ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block))
+        return result;
+    (void)IGNIS__CUDA(cuMemUnmap, (block.address, (size_t)size)); /* it was mapped to prove its size */
+    (void)IGNIS__CUDA(cuMemAddressFree, (block.address, (size_t)size));
+    block.address = 0;
+    facts = ignis__vmm_device(call, device);
+    if (facts && ignis__vmm_inspect(call, device, block.handle, &prop)) {
+        if (prop.location.id == device->handle)
+            return ignis__vmm_publish(call, device, block.handle, size, facts->granularity, prop.handle_types, true);
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d", prop.location.id, ordinal);
+    }
+    ignis__vmm_drop(call, &block);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle)
+{
+    static const char call[] = "ignis_vmm_handle_close";
+    if (!handle)
+        return ignis__fail_null(call, "handle");
+    ignis__vmm_handle_close(handle);
+    memset(handle, 0, sizeof *handle);
+    return IGNIS_OK;
+}
+
+/* --- arrays ------------------------------------------------------------------------------------------------------------ */
+
+/*  An array over memory that need not lie on its device, which the driver's view of a pointer would have to say. What release_fn
+    gives back stays the caller's on failure. */
+static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address, const ignis_array_desc *desc,
+                                   void (*release_fn)(void *ptr, void *user_data), void *release_data)
+{
+    ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
+    ignis_array result = IGNIS__ZERO;
+    ignis__storage *storage;
+    ignis__array *array;
+    int64_t numel;
+    if (!ignis__shape_check(call, &desc->shape, dtype, &numel) ||
+        (storage = ignis__storage_make(call, device, numel * ignis__dtypes[dtype].size)) == NULL)
+        return result;
+    storage->wrapped = true;
+    storage->address = address;
+    storage->stream = desc->stream;
+    array = ignis__array_make(call, storage, &desc->shape, dtype, numel);
+    if (!array) {
+        ignis__free(storage);
+        return result;
+    }
+    storage->release_fn = release_fn;
+    storage->release_data = release_data;
+    array->owner = desc->owner ? desc->owner : IGNIS_OWNER_IGNIS;
+    if (desc->tag)
+        snprintf(array->tag, sizeof array->tag, "%s", desc->tag);
+    return ignis__array_publish(array);
+}
+
+/*  What of an array's desc can be wrong before there is memory for it. */
+static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *desc, int64_t *size)
+{
+    ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
+    int64_t numel;
+    if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, desc->owner ? desc->owner : IGNIS_OWNER_IGNIS) ||
+        !ignis__shape_check(call, &desc->shape, dtype, &numel))
+        return false;
+    *size = numel * ignis__dtypes[dtype].size;
+    return true;
+}
+
+static void ignis__vmm_array_release(void *ptr, void *data)
+{
+    (void)ptr;
+    ignis__vmm_drop("ignis_array_free", (ignis__vmm_block *)data);
+    ignis__free(data);
+}
+
+/*  An array over a whole block, which becomes its, at an offset; the block stays the caller's on failure. */
+static ignis_array ignis__vmm_block_array(const char *call, const ignis__vmm_block *block, int64_t offset, const ignis_array_desc *desc)
+{
+    ignis__vmm_block *kept = (ignis__vmm_block *)ignis__alloc(sizeof *kept);
+    ignis_array result = IGNIS__ZERO;
+    if (!kept) {
+        ignis__fail_host_memory(call, sizeof *kept);
+        return result;
+    }
+    *kept = *block;
+    result = ignis__vmm_wrap(call, block->device, block->address + (uint64_t)offset, desc, ignis__vmm_array_release, kept);
+    if (!result.id)
+        ignis__free(kept);
+    return result;
+}
+
+IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
+{
+    static const char call[] = "ignis_vmm_array";
+    ignis_array result = IGNIS__ZERO;
+    ignis_array_desc plain;
+    ignis__vmm_block block;
+    ignis__device *device;
+    int64_t size;
+    if (!ignis__enter(call))
+        return result;
+    if (!desc || (!desc->access_devices && desc->access_count > 0)) {
+        ignis__fail_null(call, desc ? "desc.access_devices" : "desc");
+        return result;
+    }
+    memset(&plain, 0, sizeof plain);
+    plain.shape = desc->shape;
+    plain.dtype = desc->dtype;
+    plain.owner = desc->owner;
+    plain.tag = desc->tag;
+    if (desc->handle_type != IGNIS_VMM_HANDLE_NONE && desc->handle_type != IGNIS_VMM_HANDLE_DEFAULT &&
+        desc->handle_type != IGNIS__VMM_HANDLE_SYSTEM) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc.handle_type is %d, this system shares memory by type %d", (int)desc->handle_type,
+                    (int)IGNIS__VMM_HANDLE_SYSTEM);
+        return result;
+    }
+    device = ignis__device_get(call, ignis__desc_device(desc->device));
+    if (!device || !ignis__vmm_array_check(call, &plain, &size) ||
+        !ignis__vmm_make(call, device, size ? size : 1, desc->access_devices, desc->access_count,
+                         desc->handle_type != IGNIS_VMM_HANDLE_NONE, &block))
+        return result;
+    result = ignis__vmm_block_array(call, &block, 0, &plain);
+    if (!result.id)
+        ignis__vmm_drop(call, &block);
+    return result;
+}
+
+/*  The part of a range that an array lies in. */
+typedef struct ignis__vmm_part {
+    ignis__range *range; /* held */
+    int64_t offset, size;
+} ignis__vmm_part;
+
+static void ignis__vmm_part_release(void *ptr, void *data)
+{
+    ignis__vmm_part *part = (ignis__vmm_part *)data;
+    (void)ptr;
+    ignis__mutex_lock(&part->range->slot.lock);
+    ignis__range_covered("ignis_array_free", part->range, part->offset, part->size, ignis__mapping_add_array, (uint64_t)-1);
+    part->range->arrays--;
+    ignis__mutex_unlock(&part->range->slot.lock);
+    ignis__range_unhold("ignis_array_free", part->range);
+    ignis__free(part);
+}
+
+static bool ignis__vmm_part_check(const char *call, const ignis__range *range, ignis__device *device, const ignis__vmm_part *part,
+                                  int64_t element)
+{
+    unsigned long long flags = 0;
+    int64_t at;
+    if (part->offset % element != 0) {
+        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld", (long long)part->offset,
+                    (long long)element);
+        return false;
+    }
+    if (!ignis__range_covered(call, range, part->offset, part->size, NULL, 0))
+        return false;
+    for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size; at += range->granularity) {
+        if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
+            return false;
+        if (flags == IGNIS_VMM_ACCESS_NONE) {
+            ignis__fail(IGNIS_DIAG_VMM_STATE, call, "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
+                        (int)(device - ignis__devices), (long long)at);
+            return false;
+        }
+    }
+    return true;
+}
+
+IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset, const ignis_array_desc *desc)
+{
+    static const char call[] = "ignis_vmm_array_map";
+    ignis_array result = IGNIS__ZERO;
+    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__vmm_part *part = NULL;
+    ignis__binding binding;
+    ignis__device *device;
+    int64_t size;
+    if (!range)
+        return result;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+    } else if (desc->ptr || desc->release_fn) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr and desc.release_fn are null: the range says where the array lies");
+    } else if (ignis__vmm_array_check(call, desc, &size) &&
+               (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) != NULL) {
+        if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
+            part = (ignis__vmm_part *)ignis__alloc(sizeof *part);
+            if (!part)
+                ignis__fail_host_memory(call, sizeof *part);
+        }
+        if (part && ignis__range_lock(call, range)) {
+            part->range = range;
+            part->offset = offset;
+            part->size = size ? size : 1;
+            if (ignis__vmm_part_check(call, range, device, part, ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
+                result = ignis__vmm_wrap(call, device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release, part);
+            if (result.id) {
+                ignis__range_covered(call, range, offset, part->size, ignis__mapping_add_array, 1);
+                range->arrays++;
+            }
+            ignis__range_unlock(range);
+        }
+        ignis__device_leave(&binding);
+    }
+    if (!result.id) { /* else the array has the hold */
+        ignis__free(part);
+        ignis__range_unhold(call, range);
+    }
+    return result;
+}
+
+/*  The physical memory behind an array, retained. */
+typedef struct ignis__vmm_behind {
+    unsigned long long handle;
+    int64_t size;   /* of the memory */
+    int64_t offset; /* of the array's first element in it */
+    ignis_vmm_prop prop;
+} ignis__vmm_behind;
+
+/*  Finds it without the driver where Ignis has mapped it; else the array wraps a pointer of the caller's. The device is entered. */
+static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_behind *behind)
+{
+    ignis__storage *storage = array->storage;
+    ignis__device *device = storage->device;
+    ignis__address address = ignis__atomic_load(&storage->address), at = address + (uint64_t)array->offset, base = at;
+    size_t size = 0;
+    int error;
+    memset(behind, 0, sizeof *behind);
+    if (!address || storage->block) {
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                    "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with "
+                    "ignis_vmm_array",
+                    (unsigned long long)array->id);
+        return false;
+    }
+    if (!ignis__vmm_functions(call))
+        return false;
+    if (storage->release_fn == ignis__vmm_array_release) {
+        const ignis__vmm_block *block = (const ignis__vmm_block *)storage->release_data;
+        base = block->address;
+        size = (size_t)block->size;
+    } else if (storage->release_fn == ignis__vmm_part_release) {
+        ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
+        const ignis__mapping *mapping;
+        ignis__mutex_lock(&range->slot.lock);
+        for (mapping = range->mappings; mapping; mapping = mapping->next)
+            if (range->address + (uint64_t)mapping->offset <= at) {
+                base = range->address + (uint64_t)mapping->offset;
+                size = (size_t)mapping->vmm->size;
+            }
+        ignis__mutex_unlock(&range->slot.lock);
+    } else if ((error = IGNIS__CUDA(cuMemGetAddressRange_v2, (&base, &size, at))) != 0) {
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
+                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+        return false;
+    }
+    error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&behind->handle, (void *)(uintptr_t)at));
+    if (error != 0) {
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "array #%llu does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
+                            "gives %s (%d); make it with ignis_vmm_array",
+                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+        return false;
+    }
+    behind->size = (int64_t)size;
+    behind->offset = (int64_t)(at - base);
+    if (behind->offset + ignis__array_bytes(array) > behind->size)
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu reaches over more than one allocation; export them one by one",
+                    (unsigned long long)array->id);
+    else if (ignis__vmm_inspect(call, device, behind->handle, &behind->prop))
+        return true;
+    (void)IGNIS__CUDA(cuMemRelease, (behind->handle));
+    return false;
+}
+
+IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
+{
+    static const char call[] = "ignis_vmm_of_array";
+    ignis__array *array = ignis__array_hold(call, handle);
+    ignis_vmm result = IGNIS__ZERO;
+    const ignis__vmm_facts *facts;
+    ignis__vmm_behind behind;
+    ignis__binding binding;
+    ignis__device *device;
+    if (!array)
+        return result;
+    if (ignis__device_enter(call, array->storage->device, &binding)) {
+        facts = ignis__vmm_device(call, array->storage->device);
+        if (facts && ignis__vmm_find(call, array, &behind)) {
+            device = &ignis__devices[behind.prop.location.id];
+            result = ignis__vmm_publish(call, device, behind.handle, behind.size, facts->granularity, behind.prop.handle_types, false);
+            if (result.id && offset)
+                *offset = behind.offset;
+        }
+        ignis__device_leave(&binding);
+    }
+    ignis__array_drop(call, array);
+    return result;
+}
 
 /* ===============================================================================================================
    >>channel - how a handle travels: unix socket, named pipe, shared memory.
