@@ -585,11 +585,11 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
 #ifdef __cplusplus
 } /* extern "C" */
 
+inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
+inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 /*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
 inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
 inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
-inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
-inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -945,22 +945,31 @@ typedef struct ignis__vmm_block {
     ignis__device *device; /* that uses it; imported memory may lie on another one */
 } ignis__vmm_block;
 
-/*  Gives back whatever of the block there is. With a lost device the driver refuses everything, and the memory ends with the process. */
+/*  Ends a block's mapping and gives its addresses back, both also when one fails. What a lost device answers says nothing. */
+static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
+{
+    bool lost = ignis__atomic_load(&block->device->lost) != 0;
+    size_t size = (size_t)block->size;
+    int unmapped, given;
+    if (!block->address)
+        return true;
+    unmapped = IGNIS__CUDA(cuMemUnmap, (block->address, size));
+    given = IGNIS__CUDA(cuMemAddressFree, (block->address, size));
+    unmapped = lost || ignis__vmm_step(call, block->device, "cuMemUnmap", unmapped, "unmapping %s at 0x%llx",
+                                       ignis__bytes_write(block->size).text, block->address);
+    given = lost || ignis__vmm_step(call, block->device, "cuMemAddressFree", given, "giving %s of addresses back",
+                                    ignis__bytes_write(block->size).text);
+    block->address = 0;
+    return unmapped && given;
+}
+
+/*  Gives back whatever of the block there is; what a lost device keeps ends with the process. */
 static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
     bool lost = ignis__atomic_load(&block->device->lost) != 0;
     bool entered = !lost && ignis__device_enter(call, block->device, &binding);
-    if (block->address) {
-        int error = IGNIS__CUDA(cuMemUnmap, (block->address, (size_t)block->size));
-        if (!lost)
-            ignis__vmm_step(call, block->device, "cuMemUnmap", error, "unmapping %s at 0x%llx", ignis__bytes_write(block->size).text,
-                            block->address);
-        error = IGNIS__CUDA(cuMemAddressFree, (block->address, (size_t)block->size));
-        if (!lost)
-            ignis__vmm_step(call, block->device, "cuMemAddressFree", error, "giving %s of addresses back",
-                            ignis__bytes_write(block->size).text);
-    }
+    ignis__vmm_unplace(call, block);
     if (block->handle) {
         int error = IGNIS__CUDA(cuMemRelease, (block->handle));
         if (!lost)
@@ -1669,7 +1678,7 @@ IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offs
     if (ignis__access_valid(call, access) && ignis__vmm_multiple(call, "offset", offset, range->granularity) &&
         ignis__vmm_multiple(call, "size", size, range->granularity) && (device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
         desc = ignis_vmm_access_of(device->handle, false);
-        desc.access = access;
+        desc.access = (int)access;
         if (ignis__range_lock(call, range)) {
             ignis__address address = range->address + (uint64_t)offset;
             ok = ignis__range_covered(call, range, offset, size, NULL, 0) &&
@@ -1769,11 +1778,9 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     device = ignis__device_get(call, ordinal);
     if (!device || !ignis__vmm_handle_check(call, handle) || !ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block))
         return result;
-    (void)IGNIS__CUDA(cuMemUnmap, (block.address, (size_t)size)); /* it was mapped to prove its size */
-    (void)IGNIS__CUDA(cuMemAddressFree, (block.address, (size_t)size));
-    block.address = 0;
     facts = ignis__vmm_device(call, device);
-    if (facts && ignis__vmm_inspect(call, device, block.handle, &prop)) {
+    /* it was mapped to prove its size */
+    if (facts && ignis__vmm_unplace(call, &block) && ignis__vmm_inspect(call, device, block.handle, &prop)) {
         if (prop.location.id == device->handle)
             return ignis__vmm_publish(call, device, block.handle, size, facts->granularity, prop.handle_types, true);
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d", prop.location.id, ordinal);
@@ -2649,6 +2656,1518 @@ IGNIS__MAYBE_UNUSED static int ignis__unix_accept(const char *call, int fd, int6
 }
 
 #endif
+
+/* --- wires: what a channel is made of, by method ------------------------------------------------------------------------ */
+
+#define IGNIS__WIRE_MAGIC 0x52494749u /* "IGIR" */
+#define IGNIS__WIRE_VERSION 1
+#define IGNIS__WIRE_PENDING 16                         /* connections that have not yet said who they are */
+#define IGNIS__WIRE_PATIENCE_NS 5000000000             /* what such a one may take */
+#define IGNIS__WIRE_RING (2 * IGNIS_CHANNEL_MAX_BYTES) /* bytes; a whole message with its head fits */
+
+/*  In front of every message. */
+typedef struct ignis__head {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint32_t size; /* of what follows */
+    uint32_t fd_count;
+    uint64_t sequence; /* counts the messages of a direction */
+} ignis__head;
+
+enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA };
+
+typedef struct ignis__hello {
+    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
+    uint64_t pid;
+} ignis__hello;
+
+#ifdef _WIN32
+typedef HANDLE ignis__file;
+#define IGNIS__NO_FILE INVALID_HANDLE_VALUE
+static void ignis__file_close(ignis__file file) { CloseHandle(file); }
+#else
+typedef int ignis__file;
+#define IGNIS__NO_FILE (-1)
+static void ignis__file_close(ignis__file file) { close(file); }
+#endif
+
+/*  The file of a shared memory channel. Side 0 is the server; each writes its own ring, and never trusts the other's words. */
+typedef struct ignis__shared {
+    uint64_t magic;
+    uint64_t closed[2]; /* by the side */
+    uint64_t unused[5];
+    struct {
+        uint64_t written; /* bytes so far, by the ring's side */
+        uint64_t unused_a[7];
+        uint64_t read; /* by the other side */
+        uint64_t unused_b[7];
+    } ring[2];
+    unsigned char bytes[2][IGNIS__WIRE_RING];
+} ignis__shared;
+
+typedef struct ignis__wire {
+    const struct ignis__wire_kind *kind;
+    int64_t timeout_ns;
+    uint64_t closing; /* whoever waits in it gives up */
+    uint64_t lost;    /* it has failed for good */
+    ignis__mutex send_lock, receive_lock;
+    char path[IGNIS__PATH_MAX]; /* of what clients connect to */
+    ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
+    bool named;                 /* what is at the path is ours to remove */
+    int64_t peer_pid, peer_uid;
+    uint64_t sent, received; /* messages */
+
+    unsigned char *inbox; /* the message that is arriving: its head, its bytes */
+    size_t inbox_size;
+    bool inbox_whole;
+    int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
+    int inbox_fd_count;
+
+    int side; /* of the shared memory */
+    ignis__file shared_file;
+    ignis__shared *shared;
+
+    bool server; /* from here on of servers */
+    char name_path[IGNIS__PATH_MAX];
+    ignis__file name_file; /* locked while the server lives; holds the token */
+    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
+    uint64_t refused;
+    uint64_t arrivals;
+    struct {
+        struct ignis__wire *wire;
+        int64_t since_ns; /* 0: nobody is there yet */
+    } pending[IGNIS__WIRE_PENDING];
+    int pending_count;
+} ignis__wire;
+
+/*  A method. Functions return false with the trouble set, except where they say otherwise. */
+typedef struct ignis__wire_kind {
+    ignis_channel_method method;
+    const char *suffix; /* of the path */
+    bool packets;       /* messages keep their boundaries, and bring descriptors */
+    bool (*listen)(ignis__trouble *trouble, ignis__wire *server);
+    bool (*arrive)(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
+    bool (*present)(ignis__wire *fresh);                                              /* somebody is at the other end */
+    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh);                      /* who is there has the token */
+    bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
+    bool (*put)(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
+                const int *fds, int fd_count, const ignis__until *until);                 /* a whole message */
+    bool (*ready)(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until); /* waits until there is something to get */
+    int64_t (*get)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size);  /* bytes; 0: not yet; -1: trouble */
+    bool (*alive)(ignis__wire *wire);
+    void (*hang_up)(ignis__wire *wire); /* tells the other side, while other threads may be inside */
+    void (*close)(ignis__wire *wire);
+} ignis__wire_kind;
+
+static void ignis__wire_close_files(ignis__wire *wire)
+{
+    if (wire->in != IGNIS__NO_FILE)
+        ignis__file_close(wire->in);
+    if (wire->out != IGNIS__NO_FILE && wire->out != wire->in)
+        ignis__file_close(wire->out);
+    if (wire->shared_file != IGNIS__NO_FILE)
+        ignis__file_close(wire->shared_file);
+    if (wire->name_file != IGNIS__NO_FILE)
+        ignis__file_close(wire->name_file);
+    wire->in = wire->out = wire->shared_file = wire->name_file = IGNIS__NO_FILE;
+}
+
+#ifdef _WIN32
+
+/* A folder of the user's holds, for each name, a file that only one server can have open: the lock of the name, and its token. */
+static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+{
+    server->name_file = CreateFileA(server->name_path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
+                                    FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    if (server->name_file != IGNIS__NO_FILE)
+        return true;
+    if (GetLastError() == ERROR_SHARING_VIOLATION)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", server->name_path);
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", server->name_path, GetLastError());
+}
+static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+{
+    DWORD written = 0;
+    return WriteFile(server->name_file, data, (DWORD)size, &written, NULL) && written == size;
+}
+static bool ignis__lease_read(const char *path, void *data, size_t size)
+{
+    DWORD got = 0;
+    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+    bool ok = file != INVALID_HANDLE_VALUE && ReadFile(file, data, (DWORD)size, &got, NULL) && got == size;
+    if (file != INVALID_HANDLE_VALUE)
+        CloseHandle(file);
+    return ok;
+}
+static void ignis__lease_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
+
+#else /* POSIX */
+
+/*  A file in the private folder holds, for each name, the token of its server, which locks it as long as it lives. */
+static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+{
+    const char *path = server->name_path;
+    struct stat info, now;
+    int tries;
+    for (tries = 0; tries < 100; tries++) {
+        int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+        bool ours;
+        if (fd < 0 || fstat(fd, &info) != 0) {
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
+            if (fd >= 0)
+                close(fd);
+            return false;
+        }
+        ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
+        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino && now.st_dev == info.st_dev) {
+            server->name_file = fd;
+            return true;
+        }
+        close(fd);
+        if (!ours)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours", path);
+        ignis__sleep_us(1000); /* the server of before may just be going */
+    }
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
+}
+static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+{
+    return ftruncate(server->name_file, 0) == 0 && pwrite(server->name_file, data, size, 0) == (ssize_t)size;
+}
+static bool ignis__lease_read(const char *path, void *data, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat info;
+    bool ok =
+        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) && read(fd, data, size) == (ssize_t)size;
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+static void ignis__lease_give(ignis__wire *server) { (void)unlink(server->name_path); }
+
+#endif
+
+/*  What is in that file. */
+typedef struct ignis__lease {
+    uint64_t version, pid;
+    uint64_t has_token; /* 0: the caller gave one, which is no business of files */
+    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
+} ignis__lease;
+
+/*  Checks the head of the message that is arriving. */
+static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
+{
+    ignis__head head;
+    memcpy(&head, wire->inbox, sizeof head);
+    if (head.magic != IGNIS__WIRE_MAGIC)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "what came is no message of Ignis: it begins with 0x%08x",
+                                  head.magic);
+    if (head.version != IGNIS__WIRE_VERSION)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the other side speaks version %d of the protocol, we speak %d",
+                                  head.version, IGNIS__WIRE_VERSION);
+    if (head.size > IGNIS_CHANNEL_MAX_BYTES || head.fd_count > (wire->kind->packets ? IGNIS_CHANNEL_MAX_FDS : 0u))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message announces %u bytes and %u descriptors, which is too much",
+                                  head.size, head.fd_count);
+    if (head.sequence != wire->received)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came where message %llu was due",
+                                  (unsigned long long)head.sequence, (unsigned long long)wire->received);
+    return true;
+}
+
+static ignis__head ignis__head_of(const ignis__wire *wire)
+{
+    ignis__head head;
+    memcpy(&head, wire->inbox, sizeof head);
+    return head;
+}
+
+static void ignis__inbox_clear(ignis__wire *wire)
+{
+#ifndef _WIN32
+    ignis__fds_close(wire->inbox_fds, wire->inbox_fd_count);
+#endif
+    wire->inbox_fd_count = 0;
+    wire->inbox_size = 0;
+    wire->inbox_whole = false;
+}
+
+/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline stays there. */
+static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    size_t head_size = sizeof(ignis__head);
+    while (!wire->inbox_whole) {
+        size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
+        int64_t got;
+        if (wire->kind->packets)
+            wanted = head_size + IGNIS_CHANNEL_MAX_BYTES;
+        if (!wire->kind->ready(trouble, wire, until))
+            return false;
+        got = wire->kind->get(trouble, wire, wire->inbox + wire->inbox_size, wanted - wire->inbox_size);
+        if (got < 0)
+            return false;
+        if (got == 0)
+            continue;
+        if (wire->kind->packets && (size_t)got < head_size)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
+                                      (long long)got);
+        wire->inbox_size += (size_t)got;
+        if (wire->inbox_size < head_size)
+            continue;
+        if (!ignis__head_check(trouble, wire))
+            return false;
+        wire->inbox_whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
+        if (wire->kind->packets && (!wire->inbox_whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
+                                      ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+    }
+    return true;
+}
+
+static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
+                             int fd_count, const ignis__until *until)
+{
+    ignis__head head;
+    head.magic = IGNIS__WIRE_MAGIC;
+    head.version = IGNIS__WIRE_VERSION;
+    head.type = (uint16_t)type;
+    head.size = (uint32_t)size;
+    head.fd_count = (uint32_t)fd_count;
+    head.sequence = wire->sent;
+    if (!wire->kind->put(trouble, wire, &head, sizeof head, data, size, fds, fd_count, until))
+        return false;
+    wire->sent++;
+    return true;
+}
+
+static void ignis__wire_free(ignis__wire *wire)
+{
+    while (wire->pending_count > 0)
+        ignis__wire_free(wire->pending[--wire->pending_count].wire);
+    ignis__inbox_clear(wire);
+    if (wire->kind)
+        wire->kind->close(wire);
+    if (wire->name_file != IGNIS__NO_FILE)
+        ignis__lease_give(wire);
+    ignis__wire_close_files(wire);
+    ignis__free(wire->inbox);
+    ignis__free(wire);
+}
+
+static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path, int64_t timeout_ns)
+{
+    ignis__wire *wire = (ignis__wire *)ignis__alloc(sizeof *wire);
+    if (wire) {
+        wire->in = wire->out = wire->shared_file = wire->name_file = IGNIS__NO_FILE;
+        wire->inbox = (unsigned char *)ignis__alloc(sizeof(ignis__head) + IGNIS_CHANNEL_MAX_BYTES);
+        wire->kind = kind;
+        wire->timeout_ns = timeout_ns;
+        wire->peer_uid = -1;
+        snprintf(wire->path, sizeof wire->path, "%s", path);
+        ignis__mutex_init(&wire->send_lock);
+        ignis__mutex_init(&wire->receive_lock);
+        if (wire->inbox)
+            return wire;
+        ignis__free(wire);
+    }
+    ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for",
+                       (long long)(sizeof *wire + sizeof(ignis__head) + IGNIS_CHANNEL_MAX_BYTES));
+    return NULL;
+}
+
+#ifndef _WIN32
+
+/* --- sockets */
+
+static bool ignis__socket_listen(ignis__trouble *trouble, ignis__wire *server)
+{
+    server->in = ignis__unix_listen_quietly(trouble, server->path);
+    server->named = server->in >= 0;
+    return server->named;
+}
+
+static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+{
+    ignis__peer peer;
+    int fd = ignis__unix_accept_once(server->in);
+    if (fd < 0)
+        return errno != EAGAIN && ignis__trouble_errno(trouble, "accept");
+    fresh->in = fresh->out = fd;
+    if (ignis__peer_query(fd, &peer)) {
+        fresh->peer_pid = peer.pid;
+        fresh->peer_uid = (int64_t)peer.uid;
+    }
+    return true;
+}
+
+static bool ignis__socket_present(ignis__wire *fresh)
+{
+    (void)fresh;
+    return true;
+}
+
+static bool ignis__socket_attach(ignis__trouble *trouble, ignis__wire *fresh)
+{
+    (void)trouble, (void)fresh;
+    return true;
+}
+
+static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+{
+    ignis__peer peer;
+    int fd = ignis__unix_connect_once(trouble, wire->path, again);
+    if (fd < 0)
+        return false;
+    wire->in = wire->out = fd;
+    if (ignis__peer_query(fd, &peer)) {
+        wire->peer_pid = peer.pid;
+        wire->peer_uid = (int64_t)peer.uid;
+    }
+    return true;
+}
+
+static bool ignis__socket_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
+                              const int *fds, int fd_count, const ignis__until *until)
+{
+    return ignis__packet_send(trouble, wire->out, head, head_size, data, size, fds, fd_count, until);
+}
+
+static bool ignis__socket_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    return ignis__fd_wait(trouble, wire->in, POLLIN, until, "nothing came from the other side");
+}
+
+static int64_t ignis__socket_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    ignis__until now = {0, NULL};
+    size_t got = 0;
+    if (ignis__packet_receive(trouble, wire->in, data, size, &got, wire->inbox_fds, &wire->inbox_fd_count, &now))
+        return (int64_t)got;
+    return trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT ? 0 : -1;
+}
+
+static bool ignis__socket_alive(ignis__wire *wire)
+{
+    struct pollfd wanted;
+    wanted.fd = wire->in;
+    wanted.events = POLLOUT;
+    wanted.revents = 0;
+    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+static void ignis__socket_hang_up(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
+
+static void ignis__socket_close(ignis__wire *wire)
+{
+    if (wire->named)
+        (void)unlink(wire->path);
+}
+
+/* --- FIFOs: path.up brings what clients say, path.down what the server says. A pair serves one client and loses its name then. */
+
+static bool ignis__pipe_path(const ignis__wire *wire, const char *way, char path[IGNIS__PATH_MAX])
+{
+    return snprintf(path, IGNIS__PATH_MAX, "%s.%s", wire->path, way) < IGNIS__PATH_MAX;
+}
+
+static void ignis__pipe_unname(ignis__wire *wire)
+{
+    char path[IGNIS__PATH_MAX];
+    if (wire->named && ignis__pipe_path(wire, "up", path))
+        (void)unlink(path);
+    if (wire->named && ignis__pipe_path(wire, "down", path))
+        (void)unlink(path);
+    wire->named = false;
+}
+
+/*  Opens a FIFO that is ours alone; -1 with errno. */
+static int ignis__pipe_open(const char *path, int mode)
+{
+    struct stat info;
+    int fd = open(path, mode | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode) || !ignis__private_file(&info))) {
+        close(fd);
+        fd = -1;
+        errno = EACCES;
+    }
+    return fd;
+}
+
+static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+{
+    char up[IGNIS__PATH_MAX], down[IGNIS__PATH_MAX];
+    if (server->pending_count > 0)
+        return false;
+    if (!ignis__pipe_path(fresh, "up", up) || !ignis__pipe_path(fresh, "down", down))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
+    fresh->named = true;
+    ignis__pipe_unname(fresh); /* remains; nobody else has the name while we have it */
+    fresh->named = true;
+    if (mkfifo(down, 0600) != 0 || mkfifo(up, 0600) != 0 || (fresh->in = ignis__pipe_open(up, O_RDONLY)) < 0)
+        return ignis__trouble_errno(trouble, up);
+    return true;
+}
+
+static bool ignis__pipe_present(ignis__wire *fresh)
+{
+    char down[IGNIS__PATH_MAX];
+    if (fresh->out < 0 && ignis__pipe_path(fresh, "down", down))
+        fresh->out = ignis__pipe_open(down, O_WRONLY); /* only works while somebody reads there */
+    return fresh->out >= 0;
+}
+
+static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
+{
+    if (!ignis__pipe_present(fresh))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "it does not read our answer");
+    ignis__pipe_unname(fresh);
+    return true;
+}
+
+static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+{
+    char up[IGNIS__PATH_MAX], down[IGNIS__PATH_MAX];
+    struct stat info, now;
+    if (!ignis__pipe_path(wire, "up", up) || !ignis__pipe_path(wire, "down", down))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
+    wire->out = ignis__pipe_open(up, O_WRONLY);
+    *again = wire->out >= 0 || errno == ENOENT || errno == ENXIO;
+    if (wire->out < 0)
+        return ignis__trouble_errno(trouble, up);
+    /* one client a pair: it locks the way up, and then the pair must still be the one that has the name */
+    if (flock(wire->out, LOCK_EX | LOCK_NB) != 0)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
+    wire->in = ignis__pipe_open(down, O_RDONLY);
+    if (wire->in < 0 || fstat(wire->out, &info) != 0 || lstat(up, &now) != 0 || now.st_ino != info.st_ino)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its pipes");
+    wire->peer_uid = (int64_t)info.st_uid;
+    return true;
+}
+
+/*  write without SIGPIPE, which a FIFO without a reader raises. */
+static ssize_t ignis__pipe_write(int fd, const void *data, size_t size)
+{
+    static const struct timespec no_time = {0, 0};
+    sigset_t pipe_signal, before, pending;
+    ssize_t written;
+    int error;
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    sigemptyset(&pending);
+    (void)sigpending(&pending);
+    (void)pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+    written = write(fd, data, size);
+    error = errno;
+    if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
+        while (sigtimedwait(&pipe_signal, NULL, &no_time) < 0 && errno == EINTR)
+            ;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return written;
+}
+
+static bool ignis__pipe_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
+                            const int *fds, int fd_count, const ignis__until *until)
+{
+    size_t done = 0, total = head_size + size;
+    (void)fds, (void)fd_count;
+    while (done < total) {
+        const char *from = done < head_size ? (const char *)head + done : (const char *)data + (done - head_size);
+        ssize_t written = ignis__pipe_write(wire->out, from, done < head_size ? head_size - done : total - done);
+        if (written > 0)
+            done += (size_t)written;
+        else if (written < 0 && errno != EAGAIN && errno != EINTR)
+            return ignis__trouble_errno(trouble, "write");
+        else if (!ignis__fd_wait(trouble, wire->out, POLLOUT, until, "the other side does not read")) {
+            if (done > 0) /* half a message cannot be taken back */
+                ignis__atomic_store(&wire->lost, 1);
+            return false;
+        }
+    }
+    return true;
+}
+
+static int64_t ignis__pipe_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    ssize_t got = read(wire->in, data, size);
+    if (got > 0)
+        return got;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (got < 0)
+        ignis__trouble_errno(trouble, "read");
+    else
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+    return -1;
+}
+
+static bool ignis__pipe_alive(ignis__wire *wire)
+{
+    struct pollfd wanted;
+    wanted.fd = wire->out;
+    wanted.events = POLLOUT;
+    wanted.revents = 0;
+    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+static void ignis__pipe_hang_up(ignis__wire *wire) { (void)wire; } /* closing is what tells */
+
+static void ignis__pipe_close(ignis__wire *wire) { ignis__pipe_unname(wire); }
+
+/* --- shared memory: a file with two rings, which serves one client and loses its name then. Each side locks its byte of the file, by
+   which the other knows that it lives: the system lets go of the locks of the dead. */
+
+#ifdef F_OFD_SETLK
+#define IGNIS__LOCK_GET F_OFD_GETLK
+#define IGNIS__LOCK_SET F_OFD_SETLK
+#else /* Linux has them, and strict standards hide them */
+#define IGNIS__LOCK_GET 36
+#define IGNIS__LOCK_SET 37
+#endif
+
+static bool ignis__shm_lock(const ignis__wire *wire, int side, bool *taken)
+{
+    struct flock lock;
+    int result;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = side;
+    lock.l_len = 1;
+    result = fcntl(wire->shared_file, taken ? IGNIS__LOCK_GET : IGNIS__LOCK_SET, &lock);
+    if (taken)
+        *taken = result == 0 && lock.l_type != F_UNLCK;
+    return result == 0;
+}
+
+static bool ignis__shm_other_lives(const ignis__wire *wire)
+{
+    bool taken = false;
+    return ignis__shm_lock(wire, 1 - wire->side, &taken) && taken && !ignis__atomic_load(&wire->shared->closed[1 - wire->side]);
+}
+
+/*  Maps the file, which is ours alone and has the right size. */
+static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
+{
+    struct stat info;
+    void *memory;
+    wire->side = side;
+    if (fstat(wire->shared_file, &info) != 0 || !S_ISREG(info.st_mode) || !ignis__private_file(&info) ||
+        info.st_size != (off_t)sizeof(ignis__shared))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours, or not whole", wire->path);
+    memory = mmap(NULL, sizeof(ignis__shared), PROT_READ | PROT_WRITE, MAP_SHARED, wire->shared_file, 0);
+    if (memory == MAP_FAILED)
+        return ignis__trouble_errno(trouble, wire->path);
+    wire->shared = (ignis__shared *)memory;
+    wire->peer_uid = (int64_t)info.st_uid;
+    return true;
+}
+
+static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+{
+    if (server->pending_count > 0)
+        return false;
+    (void)unlink(fresh->path); /* remains; nobody else has the name while we have it */
+    fresh->shared_file = open(fresh->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fresh->shared_file < 0)
+        return ignis__trouble_errno(trouble, fresh->path);
+    fresh->named = true;
+    if (ftruncate(fresh->shared_file, (off_t)sizeof(ignis__shared)) != 0 || !ignis__shm_lock(fresh, 0, NULL))
+        return ignis__trouble_errno(trouble, fresh->path);
+    if (!ignis__shm_map(trouble, fresh, 0))
+        return false;
+    ignis__atomic_store(&fresh->shared->magic, IGNIS__WIRE_MAGIC);
+    return true;
+}
+
+static bool ignis__shm_present(ignis__wire *fresh)
+{
+    bool taken = false;
+    return ignis__shm_lock(fresh, 1, &taken) && taken;
+}
+
+static bool ignis__shm_attach(ignis__trouble *trouble, ignis__wire *fresh)
+{
+    (void)trouble;
+    (void)unlink(fresh->path);
+    fresh->named = false;
+    return true;
+}
+
+static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+{
+    struct stat info, now;
+    wire->shared_file = open(wire->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    *again = wire->shared_file >= 0 || errno == ENOENT;
+    if (wire->shared_file < 0)
+        return ignis__trouble_errno(trouble, wire->path);
+    if (!ignis__shm_lock(wire, 1, NULL))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
+    if (fstat(wire->shared_file, &info) != 0 || lstat(wire->path, &now) != 0 || now.st_ino != info.st_ino)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its file");
+    if (!ignis__shm_map(trouble, wire, 1)) /* a file of ours that is not whole yet will be */
+        return false;
+    if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_other_lives(wire))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
+    return true;
+}
+
+/*  Bytes that the other side has written and we have not read, or that we may write; -1: its words make no sense. */
+static int64_t ignis__shm_room(const ignis__wire *wire, bool to_write)
+{
+    int ring = to_write ? wire->side : 1 - wire->side;
+    uint64_t used = ignis__atomic_load(&wire->shared->ring[ring].written) - ignis__atomic_load(&wire->shared->ring[ring].read);
+    if (used > IGNIS__WIRE_RING)
+        return -1;
+    return to_write ? IGNIS__WIRE_RING - (int64_t)used : (int64_t)used;
+}
+
+static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, size_t wanted, const ignis__until *until,
+                            const char *what)
+{
+    int64_t look_ns = 0;
+    int pause_us = 0;
+    for (;;) {
+        int64_t room = ignis__shm_room(wire, to_write), now_ns = ignis__monotonic_ns();
+        if (room < 0)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
+        if ((to_write && ignis__atomic_load(&wire->shared->closed[1 - wire->side])) || now_ns >= look_ns) {
+            bool lives = ignis__shm_other_lives(wire);
+            look_ns = now_ns + 20000000;
+            if (!lives && (to_write || ignis__shm_room(wire, false) < (int64_t)wanted)) /* it may have written before it went */
+                return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+        }
+        if (room >= (int64_t)wanted)
+            return true;
+        if (ignis__until_slice(until, 1) == 0)
+            return ignis__trouble_late(trouble, until, what);
+        if (pause_us > 0)
+            ignis__sleep_us(pause_us);
+        pause_us = pause_us < 1000 ? pause_us + 20 : 1000;
+    }
+}
+
+static bool ignis__shm_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    return ignis__shm_wait(trouble, wire, false, 1, until, "nothing came from the other side");
+}
+
+/*  Copies in or out of a ring, around its end. */
+static void ignis__shm_copy(unsigned char *ring, uint64_t at, void *data, size_t size, bool into)
+{
+    size_t begin = (size_t)(at % IGNIS__WIRE_RING), first = IGNIS__WIRE_RING - begin < size ? IGNIS__WIRE_RING - begin : size;
+    unsigned char *bytes = (unsigned char *)data;
+    if (into) {
+        memcpy(ring + begin, bytes, first);
+        memcpy(ring, bytes + first, size - first);
+    } else {
+        memcpy(bytes, ring + begin, first);
+        memcpy(bytes + first, ring, size - first);
+    }
+}
+
+static bool ignis__shm_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
+                           const int *fds, int fd_count, const ignis__until *until)
+{
+    uint64_t *written = &wire->shared->ring[wire->side].written, at;
+    (void)fds, (void)fd_count;
+    if (!ignis__shm_wait(trouble, wire, true, head_size + size, until, "the other side does not read"))
+        return false;
+    at = ignis__atomic_load(written);
+    ignis__shm_copy(wire->shared->bytes[wire->side], at, (void *)(uintptr_t)head, head_size, true);
+    if (size > 0)
+        ignis__shm_copy(wire->shared->bytes[wire->side], at + head_size, (void *)(uintptr_t)data, size, true);
+    ignis__atomic_store(written, at + head_size + size);
+    return true;
+}
+
+static int64_t ignis__shm_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    uint64_t *read_so_far = &wire->shared->ring[1 - wire->side].read, at = ignis__atomic_load(read_so_far);
+    int64_t room = ignis__shm_room(wire, false);
+    if (room < 0) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
+        return -1;
+    }
+    if ((int64_t)size > room)
+        size = (size_t)room;
+    ignis__shm_copy(wire->shared->bytes[1 - wire->side], at, data, size, false);
+    ignis__atomic_store(read_so_far, at + size);
+    return (int64_t)size;
+}
+
+static bool ignis__shm_alive(ignis__wire *wire) { return ignis__shm_other_lives(wire); }
+
+static void ignis__shm_hang_up(ignis__wire *wire) { ignis__atomic_store(&wire->shared->closed[wire->side], 1); }
+
+static void ignis__shm_close(ignis__wire *wire)
+{
+    if (wire->named)
+        (void)unlink(wire->path);
+    wire->named = false;
+    if (wire->shared) {
+        ignis__shm_hang_up(wire);
+        munmap((void *)wire->shared, sizeof *wire->shared);
+    }
+    wire->shared = NULL;
+}
+
+/* clang-format off */
+static const ignis__wire_kind ignis__wire_kinds[] = {
+    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, ignis__socket_present, ignis__socket_attach,
+     ignis__socket_dial, ignis__socket_put, ignis__socket_ready, ignis__socket_get, ignis__socket_alive, ignis__socket_hang_up,
+     ignis__socket_close},
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach,
+     ignis__pipe_dial, ignis__pipe_put, ignis__socket_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up,
+     ignis__pipe_close},
+    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_present, ignis__shm_attach,
+     ignis__shm_dial, ignis__shm_put, ignis__shm_ready, ignis__shm_get, ignis__shm_alive, ignis__shm_hang_up,
+     ignis__shm_close},
+};
+/* clang-format on */
+#define IGNIS__WIRE_DEFAULT IGNIS_CHANNEL_SOCKET
+
+/*  Waits a little for somebody to come to a server, or to say something. */
+static void ignis__wire_listen_wait(const ignis__wire *server, int ms)
+{
+    struct pollfd wanted[IGNIS__WIRE_PENDING + 1];
+    int i, count = 0;
+    memset(wanted, 0, sizeof wanted);
+    if (server->in >= 0)
+        wanted[count++].fd = server->in;
+    for (i = 0; i < server->pending_count; i++) {
+        if (server->pending[i].wire->in >= 0)
+            wanted[count++].fd = server->pending[i].wire->in;
+        else if (ms > 1)
+            ms = 1;
+    }
+    for (i = 0; i < count; i++)
+        wanted[i].events = POLLIN;
+    (void)poll(wanted, (nfds_t)count, ms);
+}
+
+#else /* Windows */
+
+/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond. */
+
+static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
+{
+    DWORD error = GetLastError();
+    if (error == ERROR_BROKEN_PIPE || error == ERROR_PIPE_NOT_CONNECTED || error == ERROR_NO_DATA)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, error);
+}
+
+static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+{
+    SECURITY_ATTRIBUTES security;
+    if (server->pending_count > 0)
+        return false;
+    security.nLength = sizeof security;
+    security.bInheritHandle = FALSE;
+    if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &security.lpSecurityDescriptor, NULL))
+        return ignis__pipe_trouble(trouble, "the owner's security descriptor");
+    fresh->in = fresh->out = CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (server->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
+                                              PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS,
+                                              PIPE_UNLIMITED_INSTANCES, IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
+    LocalFree(security.lpSecurityDescriptor);
+    return fresh->in != IGNIS__NO_FILE || ignis__pipe_trouble(trouble, fresh->path);
+}
+
+static bool ignis__pipe_present(ignis__wire *fresh)
+{
+    return !ConnectNamedPipe(fresh->in, NULL) && (GetLastError() == ERROR_PIPE_CONNECTED || GetLastError() == ERROR_NO_DATA);
+}
+
+static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
+{
+    ULONG pid = 0;
+    if (!GetNamedPipeClientProcessId(fresh->in, &pid))
+        return ignis__pipe_trouble(trouble, "the client's process");
+    fresh->peer_pid = (int64_t)pid;
+    return true;
+}
+
+static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+{
+    DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
+    ULONG pid = 0;
+    ignis__lease name;
+    wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
+                                       SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
+    *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
+    if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
+        return ignis__pipe_trouble(trouble, wire->path);
+    /* the name of a pipe is anybody's, the folder is not */
+    if (!ignis__lease_read(wire->name_path, &name, sizeof name) || name.pid != pid)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to another process than %s", wire->path, wire->name_path);
+    wire->peer_pid = (int64_t)pid;
+    return true;
+}
+
+static bool ignis__pipe_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
+                            const int *fds, int fd_count, const ignis__until *until)
+{
+    size_t done = 0, total = head_size + size;
+    (void)fds, (void)fd_count;
+    while (done < total) {
+        const char *from = done < head_size ? (const char *)head + done : (const char *)data + (done - head_size);
+        DWORD written = 0;
+        if (!WriteFile(wire->out, from, (DWORD)(done < head_size ? head_size - done : total - done), &written, NULL))
+            return ignis__pipe_trouble(trouble, "WriteFile");
+        done += written;
+        if (written > 0)
+            continue;
+        if (ignis__until_slice(until, 1) == 0) {
+            if (done > 0) /* half a message cannot be taken back */
+                ignis__atomic_store(&wire->lost, 1);
+            return ignis__trouble_late(trouble, until, "the other side does not read");
+        }
+        ignis__sleep_us(1000);
+    }
+    return true;
+}
+
+static bool ignis__pipe_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    for (;;) {
+        DWORD available = 0;
+        if (PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) && available > 0)
+            return true;
+        if (available == 0 && GetLastError() == ERROR_BROKEN_PIPE)
+            return ignis__pipe_trouble(trouble, "PeekNamedPipe");
+        if (ignis__until_slice(until, 1) == 0)
+            return ignis__trouble_late(trouble, until, "nothing came from the other side");
+        SetLastError(0);
+        ignis__sleep_us(1000);
+    }
+}
+
+static int64_t ignis__pipe_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    DWORD got = 0;
+    if (ReadFile(wire->in, data, (DWORD)size, &got, NULL) || GetLastError() == ERROR_NO_DATA)
+        return (int64_t)got;
+    ignis__pipe_trouble(trouble, "ReadFile");
+    return -1;
+}
+
+static bool ignis__pipe_alive(ignis__wire *wire) { return PeekNamedPipe(wire->in, NULL, 0, NULL, NULL, NULL) != 0; }
+
+static void ignis__pipe_hang_up(ignis__wire *wire) { (void)wire; } /* closing is what tells */
+
+static void ignis__pipe_close(ignis__wire *wire) { (void)wire; }
+
+/* clang-format off */
+static const ignis__wire_kind ignis__wire_kinds[] = {
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
+     ignis__pipe_put, ignis__pipe_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up, ignis__pipe_close},
+};
+/* clang-format on */
+#define IGNIS__WIRE_DEFAULT IGNIS_CHANNEL_PIPE
+
+static void ignis__wire_listen_wait(const ignis__wire *server, int ms)
+{
+    (void)server, (void)ms;
+    ignis__sleep_us(1000);
+}
+
+#endif
+
+/* --- how a server and a client come to trust each other ----------------------------------------------------------------- */
+
+/*  What both sides make of a desc. */
+typedef struct ignis__address_of {
+    const ignis__wire_kind *kind;
+    char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
+    int64_t timeout_ns;
+} ignis__address_of;
+
+static const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
+
+static bool ignis__channel_address(const char *call, const ignis_channel_desc *desc, ignis__address_of *address)
+{
+    char folder[IGNIS__PATH_MAX];
+    ignis_channel_method method;
+    int i, length, name_length;
+    if (!ignis__enter(call))
+        return false;
+    if (!desc || !desc->name) {
+        ignis__fail_null(call, desc ? "desc.name" : "desc");
+        return false;
+    }
+    if (!ignis__name_valid(desc->name)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                    "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'", desc->name);
+        return false;
+    }
+    if ((unsigned)desc->method >= IGNIS_CHANNEL_METHOD_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method", (int)desc->method);
+        return false;
+    }
+    if (!(desc->timeout_s >= 0)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
+        return false;
+    }
+    method = desc->method == IGNIS_CHANNEL_DEFAULT ? IGNIS__WIRE_DEFAULT : desc->method;
+    address->kind = NULL;
+    for (i = 0; i < IGNIS__COUNT(ignis__wire_kinds); i++)
+        if (ignis__wire_kinds[i].method == method)
+            address->kind = &ignis__wire_kinds[i];
+    if (!address->kind) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system", ignis__method_names[method]);
+        return false;
+    }
+    address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : desc->timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(desc->timeout_s * 1e9);
+    length = snprintf(folder, sizeof folder, "%s", desc->directory ? desc->directory : "");
+    if (length < 0 || (size_t)length >= sizeof folder) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes", (int)sizeof folder - 1);
+        return false;
+    }
+    if (!ignis__private_folder(call, folder, sizeof folder))
+        return false;
+    name_length = snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, desc->name, address->kind->suffix);
+#ifdef _WIN32
+    length = snprintf(address->path, sizeof address->path, "\\\\.\\pipe\\ignis-%s", desc->name);
+#else
+    length = snprintf(address->path, sizeof address->path, "%s/%s.%s", folder, desc->name, address->kind->suffix);
+#endif
+    if (length < 0 || (size_t)length >= sizeof address->path || name_length < 0 || (size_t)name_length >= sizeof address->name_path) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+        return false;
+    }
+    return true;
+}
+
+/*  Lets a connection in whose first message is there: 1; turns it away: -1; waits for it: 0. */
+static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh, int64_t *since_ns)
+{
+    ignis__until now = {0, NULL};
+    ignis__hello hello;
+    int64_t now_ns = ignis__monotonic_ns();
+#ifndef _WIN32
+    if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)fresh->peer_uid,
+                           (long long)geteuid());
+        return -1;
+    }
+#endif
+    if (*since_ns == 0 && fresh->kind->present(fresh))
+        *since_ns = now_ns;
+    if (!ignis__wire_fetch(trouble, fresh, &now)) {
+        if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+            return -1;
+        if (*since_ns == 0 || now_ns - *since_ns < IGNIS__WIRE_PATIENCE_NS)
+            return 0;
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it said nothing for %d s", (int)(IGNIS__WIRE_PATIENCE_NS / 1000000000));
+        return -1;
+    }
+    if (ignis__head_of(fresh).type != IGNIS__HEAD_HELLO || ignis__head_of(fresh).size != sizeof hello || fresh->inbox_fd_count > 0) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not begin with a greeting");
+        return -1;
+    }
+    memcpy(&hello, fresh->inbox + sizeof(ignis__head), sizeof hello);
+    if (!ignis__bytes_equal(hello.token, server->token, sizeof hello.token)) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "its token is not ours");
+        return -1;
+    }
+    ignis__inbox_clear(fresh);
+    fresh->received++;
+    if (fresh->peer_pid == 0)
+        fresh->peer_pid = (int64_t)hello.pid;
+    now.deadline_ns = now_ns + 1000000000;
+    return fresh->kind->attach(trouble, fresh) && ignis__wire_send(trouble, fresh, IGNIS__HEAD_WELCOME, NULL, 0, NULL, 0, &now) ? 1 : -1;
+}
+
+static void ignis__wire_refuse(const char *call, ignis__wire *server, int index, const char *why)
+{
+    ignis__wire *wire = server->pending[index].wire;
+    ignis__until now = {0, NULL};
+    ignis__trouble ignored;
+    if (wire->kind->present(wire))
+        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, NULL, 0, NULL, 0, &now);
+    ignis__wire_free(wire);
+    server->pending[index] = server->pending[--server->pending_count];
+    if (ignis__atomic_add(&server->refused, 1) == 1)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, server->path, why);
+}
+
+/*  Takes in who has come to a server. */
+static bool ignis__wire_arrivals(const char *call, ignis__trouble *trouble, ignis__wire *server)
+{
+    for (;;) {
+        ignis__wire *fresh = ignis__wire_make(trouble, server->kind, server->path, server->timeout_ns);
+        if (!fresh)
+            return false;
+        trouble->diagnostic = IGNIS_DIAG_NONE;
+        if (!server->kind->arrive(trouble, server, fresh)) {
+            ignis__wire_free(fresh);
+            return trouble->diagnostic == IGNIS_DIAG_NONE;
+        }
+        server->arrivals++;
+        if (server->pending_count == IGNIS__WIRE_PENDING)
+            ignis__wire_refuse(call, server, 0, "too many at once say nothing");
+        server->pending[server->pending_count].wire = fresh;
+        server->pending[server->pending_count++].since_ns = 0;
+    }
+}
+
+/*  The next connection that has the token; null with the trouble set. */
+static ignis__wire *ignis__wire_accept(const char *call, ignis__trouble *trouble, ignis__wire *server, const ignis__until *until)
+{
+    for (;;) {
+        int i, slice;
+        if (!ignis__wire_arrivals(call, trouble, server))
+            return NULL;
+        for (i = 0; i < server->pending_count; i++) {
+            ignis__wire *wire = server->pending[i].wire;
+            int verdict = ignis__wire_judge(trouble, server, wire, &server->pending[i].since_ns);
+            if (verdict > 0) {
+                server->pending[i] = server->pending[--server->pending_count];
+                return wire;
+            }
+            if (verdict < 0)
+                ignis__wire_refuse(call, server, i--, trouble->why);
+        }
+        slice = ignis__until_slice(until, 50);
+        if (slice == 0) {
+            ignis__trouble_late(trouble, until, "nobody connected");
+            return NULL;
+        }
+        ignis__wire_listen_wait(server, slice);
+    }
+}
+
+/*  What a client says first, and the server's answer. */
+static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *token,
+                              const ignis__until *until, bool *again)
+{
+    ignis__hello hello;
+    ignis__lease name;
+    int type;
+    *again = true;
+    memset(&hello, 0, sizeof hello);
+    hello.pid = ignis__process_id();
+    if (token) {
+        memcpy(hello.token, token, sizeof hello.token);
+    } else { /* read after connecting: a server that is replaced meanwhile has another one */
+        if (!ignis__lease_read(name_path, &name, sizeof name))
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
+        *again = name.version == IGNIS__WIRE_VERSION && name.has_token;
+        if (!*again)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "the server has a token of its own, or another version: set desc.token");
+        memcpy(hello.token, name.token, sizeof hello.token);
+    }
+    if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_HELLO, &hello, sizeof hello, NULL, 0, until) ||
+        !ignis__wire_fetch(trouble, wire, until)) {
+        *again = trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
+        return false;
+    }
+    type = ignis__head_of(wire).type;
+    ignis__inbox_clear(wire);
+    wire->received++;
+    *again = false;
+    if (type == IGNIS__HEAD_WELCOME)
+        return true;
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s turned us away: its token is another", wire->path);
+}
+
+static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__address_of *address, const unsigned char *token,
+                                        const ignis__until *until)
+{
+    for (;;) {
+        ignis__wire *wire = ignis__wire_make(trouble, address->kind, address->path, address->timeout_ns);
+        bool again = false;
+        if (!wire)
+            return NULL;
+        snprintf(wire->name_path, sizeof wire->name_path, "%s", address->name_path);
+        if (address->kind->dial(trouble, wire, &again) && ignis__wire_greet(trouble, wire, address->name_path, token, until, &again))
+            return wire;
+        ignis__wire_free(wire);
+        if (!again)
+            return NULL;
+        if (ignis__until_slice(until, 1) == 0) {
+            ignis__trouble last = *trouble;
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s", last.why);
+            return NULL;
+        }
+        ignis__sleep_us(5000);
+    }
+}
+
+/* --- channels ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__channel {
+    ignis__slot slot;
+    ignis__wire *wire;
+} ignis__channel;
+
+static ignis__pool ignis__channels = {sizeof(ignis__channel), IGNIS__KIND_CHANNEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+static void ignis__channel_drop(ignis__channel *channel)
+{
+    ignis__wire *wire = channel->wire;
+    if (!ignis__pool_drop(channel))
+        return;
+    channel->wire = NULL;
+    ignis__pool_give(&ignis__channels, channel);
+    ignis__wire_free(wire);
+}
+
+static bool ignis__channel_kill(ignis__channel *channel)
+{
+    bool live;
+    ignis__mutex_lock(&channel->slot.lock);
+    live = ignis__pool_live(channel);
+    if (live)
+        ignis__pool_kill(channel);
+    ignis__mutex_unlock(&channel->slot.lock);
+    if (live) {
+        ignis__atomic_store(&channel->wire->closing, 1);
+        ignis__pool_drop(channel); /* the handle's own hold; the caller still has one */
+    }
+    return live;
+}
+
+static void ignis__channels_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__channels.count);
+    (void)call;
+    for (index = 0; index < count; index++) {
+        ignis__channel *channel = (ignis__channel *)ignis__pool_hold_slot(&ignis__channels, index, 0);
+        if (!channel)
+            continue;
+        ignis__channel_kill(channel);
+        ignis__channel_drop(channel);
+    }
+}
+
+/*  A forked child holds copies of all descriptors: without this, the other side of a channel would not notice when we die. */
+static void ignis__channels_forked(void)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__channels.count);
+    int i;
+    for (index = 0; index < count; index++) {
+        ignis__channel *channel = (ignis__channel *)(void *)ignis__pool_slot(&ignis__channels, index);
+        if (!ignis__pool_live(channel))
+            continue;
+        for (i = 0; i < channel->wire->pending_count; i++)
+            ignis__wire_close_files(channel->wire->pending[i].wire);
+        ignis__wire_close_files(channel->wire);
+    }
+}
+
+static void ignis__channels_use(void)
+{
+    static uint64_t watched;
+    ignis__section_use(IGNIS__SECTION_CHANNEL, ignis__channels_close);
+    if (ignis__atomic_add(&watched, 1) == 1)
+        ignis__at_fork(ignis__channels_forked);
+}
+
+/*  Gives a wire a handle; frees it when that cannot be. */
+static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire)
+{
+    ignis_channel handle = IGNIS__ZERO;
+    ignis__channel *channel = (ignis__channel *)ignis__pool_take(&ignis__channels);
+    if (!channel) {
+        ignis__wire_free(wire);
+        ignis__fail_host_memory(call, sizeof *channel);
+        return handle;
+    }
+    ignis__channels_use();
+    channel->wire = wire;
+    handle.id = ignis__pool_publish(&ignis__channels, channel);
+    return handle;
+}
+
+static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handle)
+{
+    ignis__channel *channel;
+    if (!ignis__enter(call))
+        return NULL;
+    channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
+    if (!channel)
+        ignis__fail_stale(call, "channel", IGNIS_DIAG_CHANNEL_FREED, IGNIS__KIND_CHANNEL, handle.id);
+    return channel;
+}
+
+/*  A held channel that listens, or one that does not. */
+static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
+{
+    ignis__channel *channel = ignis__channel_hold(call, handle);
+    if (!channel || channel->wire->server == server)
+        return channel;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                server ? "the channel does not listen; ignis_channel_serve makes one that does"
+                       : "the channel only listens; ignis_channel_accept makes those that carry messages");
+    ignis__channel_drop(channel);
+    return NULL;
+}
+
+IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
+{
+    static const char call[] = "ignis_channel_serve";
+    ignis_channel none = IGNIS__ZERO;
+    ignis__address_of address;
+    ignis__trouble trouble;
+    ignis__lease name;
+    ignis__wire *wire;
+    bool ok;
+    if (!ignis__channel_address(call, desc, &address))
+        return none;
+    wire = ignis__wire_make(&trouble, address.kind, address.path, address.timeout_ns);
+    ok = wire != NULL;
+    if (ok) {
+        wire->server = true;
+        snprintf(wire->name_path, sizeof wire->name_path, "%s", address.name_path);
+        memset(&name, 0, sizeof name);
+        name.version = IGNIS__WIRE_VERSION;
+        name.pid = ignis__process_id();
+        name.has_token = !desc->token;
+        if (desc->token)
+            memcpy(wire->token, desc->token, sizeof wire->token);
+        else if (!ignis__random_bytes(wire->token, sizeof wire->token))
+            ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
+        if (name.has_token)
+            memcpy(name.token, wire->token, sizeof name.token);
+        ok = ok && ignis__lease_take(&trouble, wire);
+        if (ok && !ignis__lease_write(wire, &name, sizeof name))
+            ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", wire->name_path);
+        ok = ok && (!wire->kind->listen || wire->kind->listen(&trouble, wire)) && ignis__wire_arrivals(call, &trouble, wire);
+    }
+    if (ok)
+        return ignis__channel_publish(call, wire);
+    if (wire)
+        ignis__wire_free(wire);
+    ignis__trouble_report(call, &trouble);
+    return none;
+}
+
+IGNIS_API ignis_channel ignis_channel_accept(ignis_channel handle)
+{
+    static const char call[] = "ignis_channel_accept";
+    ignis_channel accepted = IGNIS__ZERO;
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, true);
+    ignis__trouble trouble;
+    ignis__until until;
+    ignis__wire *server, *wire;
+    if (!channel)
+        return accepted;
+    server = channel->wire;
+    until.deadline_ns = ignis__monotonic_ns() + server->timeout_ns;
+    until.stop = &server->closing;
+    ignis__mutex_lock(&server->receive_lock);
+    wire = ignis__wire_accept(call, &trouble, server, &until);
+    ignis__mutex_unlock(&server->receive_lock);
+    if (wire)
+        accepted = ignis__channel_publish(call, wire);
+    else
+        ignis__trouble_report(call, &trouble);
+    ignis__channel_drop(channel);
+    return accepted;
+}
+
+IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
+{
+    static const char call[] = "ignis_channel_connect";
+    ignis_channel none = IGNIS__ZERO;
+    ignis__address_of address;
+    ignis__trouble trouble;
+    ignis__until until = {0, NULL};
+    ignis__wire *wire;
+    if (!ignis__channel_address(call, desc, &address))
+        return none;
+    until.deadline_ns = ignis__monotonic_ns() + address.timeout_ns;
+    wire = ignis__wire_connect(&trouble, &address, desc->token, &until);
+    if (wire)
+        return ignis__channel_publish(call, wire);
+    ignis__trouble_report(call, &trouble);
+    return none;
+}
+
+/*  What stands in the way of a message, before anything is done. */
+static bool ignis__channel_send_check(const char *call, const ignis__wire *wire, const void *data, int64_t size, const int *fds,
+                                      int fd_count)
+{
+    int i;
+    if (size < 0 || size > IGNIS_CHANNEL_MAX_BYTES) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes", (long long)size, IGNIS_CHANNEL_MAX_BYTES);
+        return false;
+    }
+    if (fd_count < 0 || fd_count > IGNIS_CHANNEL_MAX_FDS) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message", fd_count, IGNIS_CHANNEL_MAX_FDS);
+        return false;
+    }
+    if ((!data && size > 0) || (!fds && fd_count > 0)) {
+        ignis__fail_null(call, !data && size > 0 ? "data" : "fds");
+        return false;
+    }
+    if (fd_count > 0 && !wire->kind->packets) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call, "descriptors do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                    ignis__method_names[wire->kind->method]);
+        return false;
+    }
+    for (i = 0; i < fd_count; i++) {
+#ifndef _WIN32
+        if (fcntl(fds[i], F_GETFD) >= 0)
+            continue;
+#endif
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i, fds[i]);
+        return false;
+    }
+    return true;
+}
+
+/*  After a failure that leaves the two sides out of step. */
+static void ignis__wire_fail(ignis__wire *wire, const ignis__trouble *trouble)
+{
+    if (trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT || trouble->diagnostic == IGNIS_DIAG_CHANNEL_FREED)
+        return;
+    ignis__atomic_store(&wire->lost, 1);
+    wire->kind->hang_up(wire);
+}
+
+static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
+{
+    if (!ignis__atomic_load(&wire->lost))
+        return true;
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the channel has failed before");
+}
+
+IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data, int64_t size, const int *fds, int fd_count)
+{
+    static const char call[] = "ignis_channel_send";
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    ignis_status status = IGNIS_OK;
+    ignis__trouble trouble;
+    ignis__until until;
+    ignis__wire *wire;
+    if (!channel)
+        return ignis__failed();
+    wire = channel->wire;
+    if (!ignis__channel_send_check(call, wire, data, size, fds, fd_count)) {
+        status = ignis__failed();
+    } else {
+        until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+        until.stop = &wire->closing;
+        ignis__mutex_lock(&wire->send_lock);
+        if (!ignis__wire_usable(&trouble, wire)) {
+            status = ignis__trouble_report(call, &trouble);
+        } else if (!ignis__wire_send(&trouble, wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, &until)) {
+            status = ignis__trouble_report(call, &trouble);
+            if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
+                ignis__wire_fail(wire, &trouble);
+        }
+        ignis__mutex_unlock(&wire->send_lock);
+    }
+    ignis__channel_drop(channel);
+    return status;
+}
+
+/*  Hands the message in the inbox out, if there is room for it. */
+static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void *data, int64_t capacity, int64_t *size, int *fds,
+                                      int fd_capacity, int *fd_count)
+{
+    int64_t bytes = (int64_t)ignis__head_of(wire).size;
+    int count = wire->inbox_fd_count;
+    if (size)
+        *size = bytes;
+    if (fd_count)
+        *fd_count = count;
+    if (bytes > capacity || count > fd_capacity)
+        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the message has %lld bytes and %d descriptors; there is room for %lld and %d",
+                           (long long)bytes, count, (long long)capacity, fd_capacity);
+    if (bytes > 0)
+        memcpy(data, wire->inbox + sizeof(ignis__head), (size_t)bytes);
+    if (count > 0)
+        memcpy(fds, wire->inbox_fds, (size_t)count * sizeof(int));
+    wire->inbox_fd_count = 0; /* they are the caller's now */
+    ignis__inbox_clear(wire);
+    wire->received++;
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
+                                             int *fd_count)
+{
+    static const char call[] = "ignis_channel_receive";
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    ignis_status status;
+    ignis__trouble trouble;
+    ignis__until until;
+    ignis__wire *wire;
+    if (!channel)
+        return ignis__failed();
+    wire = channel->wire;
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    if (capacity < 0 || fd_capacity < 0) {
+        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0", (long long)capacity,
+                             fd_capacity);
+    } else if ((!data && capacity > 0) || (!fds && fd_capacity > 0)) {
+        status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
+    } else {
+        ignis__mutex_lock(&wire->receive_lock);
+        if (!wire->inbox_whole && ignis__wire_usable(&trouble, wire) && ignis__wire_fetch(&trouble, wire, &until) &&
+            ignis__head_of(wire).type != IGNIS__HEAD_DATA) {
+            wire->inbox_whole = false;
+            ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", ignis__head_of(wire).type);
+        }
+        if (wire->inbox_whole) {
+            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
+        } else {
+            status = ignis__trouble_report(call, &trouble);
+            if (status != IGNIS_ERROR_TIMEOUT)
+                ignis__inbox_clear(wire);
+            ignis__wire_fail(wire, &trouble);
+        }
+        ignis__mutex_unlock(&wire->receive_lock);
+    }
+    ignis__channel_drop(channel);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_info *info)
+{
+    static const char call[] = "ignis_channel_query";
+    ignis__channel *channel = ignis__channel_hold(call, handle);
+    ignis__wire *wire;
+    if (!channel)
+        return ignis__failed();
+    wire = channel->wire;
+    if (!info) {
+        ignis__channel_drop(channel);
+        return ignis__fail_null(call, "info");
+    }
+    memset(info, 0, sizeof *info);
+    info->method = wire->kind->method;
+    info->server = wire->server;
+    info->alive = wire->server || (!ignis__atomic_load(&wire->lost) && wire->kind->alive(wire));
+    info->peer_pid = wire->peer_pid;
+    info->peer_uid = wire->peer_uid;
+    info->refused = (int64_t)ignis__atomic_load(&wire->refused);
+    snprintf(info->path, sizeof info->path, "%s", wire->path);
+    ignis__channel_drop(channel);
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
+{
+    static const char call[] = "ignis_channel_close";
+    ignis__channel *channel = ignis__channel_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    if (!channel)
+        return ignis__failed();
+    if (!ignis__channel_kill(channel))
+        status = ignis__fail(IGNIS_DIAG_CHANNEL_FREED, call, "another thread has closed the channel");
+    ignis__channel_drop(channel);
+    return status;
+}
 
 /* ===============================================================================================================
    >>transport - VMM, legacy IPC, peer copy, host-staged: one table of functions each.
