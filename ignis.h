@@ -3601,6 +3601,29 @@ static void *ignis__stream_now(const ignis__device *device)
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
+/*  The capture that takes up the thread's work on this device, or null. */
+static ignis__capture *ignis__capture_on(const ignis__device *device)
+{
+    ignis__capture *capture = ignis__capturing();
+    return capture && capture->device == device ? capture : NULL;
+}
+
+/*  Leaves the thread's capture for work that a graph needs done once; resume waits for that work, as a capture has no order with other streams.
+    The device is entered. */
+static ignis__capture *ignis__capture_pause(void)
+{
+    ignis__capture *capture = ignis__capturing();
+    ignis__thread_now()->capture = NULL;
+    return capture;
+}
+
+static bool ignis__capture_resume(const char *call, ignis__capture *capture)
+{
+    bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
+    ignis__thread_now()->capture = capture;
+    return ok;
+}
+
 /*  For calls that have to wait, or that read host memory when they run. True: the thread captures, and the call has failed. */
 static bool ignis__capture_refuses(const char *call)
 {
@@ -7182,6 +7205,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
 #define IGNIS__BUILTINS(X)                                                           \
     X(FILL, ELEMENTWISE_CU, "ignis_fill")                                            \
     X(ADD, ELEMENTWISE_CU, "ignis_add")                                              \
+    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                    \
     X(MUL, ELEMENTWISE_CU, "ignis_mul")                                              \
     X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                          \
     X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                    \
@@ -7892,6 +7916,7 @@ typedef struct ignis__node {
     void *user_data;
     int input_count, saved_count;
     bool drawn;             /* during ignis_tape_dot */
+    bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
     void *params;
@@ -8591,22 +8616,12 @@ static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__arr
     return status == IGNIS_OK;
 }
 
-/*  A leaf's gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
+/*  A leaf's first gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
 static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
 {
     ignis__array *pending = leaf->pending, *copy;
-    ignis_array handles[2], made = IGNIS__ZERO;
+    ignis_array made = IGNIS__ZERO;
     leaf->pending = NULL;
-    if (leaf->grad) { /* the same memory stays: pointers to it may be part of a graph */
-        handles[0].id = leaf->grad->slot.handle;
-        handles[1].id = pending->slot.handle;
-        if (ignis__array_binary(call, IGNIS__BUILTIN_ADD, handles[0], handles[0], handles[1]) != IGNIS_OK) {
-            ignis__array_unclaim(call, pending);
-            return false;
-        }
-        ignis__array_unclaim(call, pending);
-        return true;
-    }
     if (ignis__array_is_private(pending)) {
         ignis__shape_copy(&pending->shape, &leaf->shape);
         ignis__mutex_lock(&leaf->slot.lock);
@@ -8633,12 +8648,61 @@ static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
     return true;
 }
 
+#define IGNIS__ADDENDS 100 /* that one launch carries */
+
+/*  A row of what ignis_add_each reads; kernels/elementwise.cu has the same. */
+typedef struct ignis__addends {
+    struct {
+        ignis__address dst, src;
+        int64_t n, first_block;
+    } at[IGNIS__ADDENDS];
+} ignis__addends;
+
+/*  Adds what is pending for a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
+    gradients' memory stays: pointers to it may be part of a graph. */
+static bool ignis__gradients_add(const char *call, ignis__tensor *first)
+{
+    unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
+    ignis__array *added[IGNIS__ADDENDS];
+    ignis__tensor *leaf;
+    ignis__addends addends;
+    ignis__work work;
+    int64_t blocks = 0;
+    int count = 0, i;
+    void *params[2], *function;
+    bool ok = ignis__work_begin(call, first->device, &work);
+    if (!ok)
+        return false;
+    for (leaf = first; ok && leaf && count < IGNIS__ADDENDS; leaf = leaf->next) {
+        if (!leaf->pending || leaf->dtype != first->dtype || leaf->device != first->device)
+            continue;
+        ok = ignis__work_read(&work, leaf->pending, &addends.at[count].src) && ignis__work_write(&work, leaf->grad, &addends.at[count].dst);
+        addends.at[count].n = leaf->pending->numel;
+        addends.at[count].first_block = blocks;
+        blocks += (leaf->pending->numel + 4095) / 4096;
+        added[count++] = leaf->pending;
+        leaf->pending = NULL;
+    }
+    if (ok && blocks) {
+        grid[0] = (unsigned)blocks;
+        params[0] = &addends;
+        params[1] = &count;
+        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, first->dtype);
+        ok = function && ignis__launch(&work, function, grid, block, 0, params);
+    }
+    ignis__work_end(&work);
+    for (i = 0; i < count; i++)
+        ignis__array_unclaim(call, added[i]);
+    return ok;
+}
+
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
 /*  One walk: the leaves that it has met so far, each held, linked by `next`. */
 typedef struct ignis__walk {
     const char *call;
     ignis__tensor *leaves;
+    uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
 } ignis__walk;
 
 /*  Gives a gradient, whose claim is taken over, to a tensor on the way. */
@@ -8712,7 +8776,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
         saved[i].id = node->saved[i]->slot.handle;
     for (i = 0; i < node->input_count; i++)
         needed[i] = node->inputs[i]->requires_grad;
-    args.grad_output.id = node->grad->slot.handle;
+    args.grad_output.id = node->grad->slot.handle != walk->one ? node->grad->slot.handle : 0;
     args.saved = saved;
     args.saved_count = node->saved_count;
     args.params = node->params;
@@ -8792,23 +8856,27 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
 /*  Writes the gradients of all leaves that were met, or drops them after a failure. */
 static bool ignis__walk_finish(ignis__walk *walk, bool ok)
 {
-    while (walk->leaves) {
-        ignis__tensor *leaf = walk->leaves;
+    ignis__tensor *leaf;
+    for (leaf = walk->leaves; ok && leaf; leaf = leaf->next)
+        if (!leaf->grad)
+            ok = ignis__gradient_settle(walk->call, leaf);
+    for (leaf = walk->leaves; ok && leaf; leaf = leaf->next)
+        if (leaf->pending)
+            ok = ignis__gradients_add(walk->call, leaf);
+    while ((leaf = walk->leaves) != NULL) {
         walk->leaves = leaf->next;
         leaf->next = NULL;
-        if (ok) {
-            ok = ignis__gradient_settle(walk->call, leaf);
-        } else if (leaf->pending) {
+        if (leaf->pending)
             ignis__array_unclaim(walk->call, leaf->pending);
-            leaf->pending = NULL;
-        }
+        leaf->pending = NULL;
         ignis__tensor_drop(walk->call, leaf);
     }
     return ok;
 }
 
-/*  The gradient that a backward starts from, claimed: the caller's, or 1. Null, and reported, when it does not fit. */
-static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output)
+/*  The gradient that a backward starts from, claimed: the caller's, or 1, which is written unless the entry knows it. Null, and reported, when
+    it does not fit. */
+static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output, bool known)
 {
     ignis_array_desc desc;
     ignis_array made;
@@ -8850,7 +8918,7 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     desc.dtype = tensor->dtype;
     desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
     made = ignis__array_create(call, &desc);
-    if (made.id && ignis__array_set(call, made, 1.0) != IGNIS_OK)
+    if (made.id && !known && ignis__array_set(call, made, 1.0) != IGNIS_OK)
         ignis__array_discard(call, &made);
     if (!made.id)
         return NULL;
@@ -8864,7 +8932,7 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
 {
     ignis__walk walk;
     ignis__array *gradient;
-    bool ok;
+    bool ok, known = !grad_output.id && tensor->node && tensor->node->knows_one;
     if (tensor->walked)
         return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
                            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
@@ -8874,11 +8942,12 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
     if (tensor->node && tensor->node->tape != ignis__tensor_thread_now()->tape)
         return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
-    gradient = ignis__backward_start(call, tensor, grad_output);
+    gradient = ignis__backward_start(call, tensor, grad_output, known);
     if (!gradient)
         return ignis__failed();
     walk.call = call;
     walk.leaves = NULL;
+    walk.one = known ? gradient->slot.handle : 0;
     ok = tensor->node ? ignis__walk_run(&walk, tensor->node, gradient) : ignis__walk_give(&walk, tensor, gradient);
     return ignis__walk_finish(&walk, ok) ? IGNIS_OK : ignis__failed();
 }
@@ -9370,7 +9439,8 @@ static void ignis__tensors_close(const char *call)
 typedef struct ignis__op {
     ignis__work work;
     bool ok;
-    bool records; /* an input requires a gradient, and recording is on */
+    bool records;   /* an input requires a gradient, and recording is on */
+    bool knows_one; /* its backward function takes no grad_output for one that is 1 */
     int count, made_count;
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
@@ -9559,6 +9629,8 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
             ignis__tensor_end_handle(op->work.call, made);
             op->ok = false;
             result.id = 0;
+        } else {
+            made->node->knows_one = op->knows_one;
         }
         ignis__tensor_drop(op->work.call, made);
     }
@@ -9663,6 +9735,7 @@ enum { /* numbers of cuBLASLt's enumerations */
        IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
        IGNIS__LT_EPILOGUE_NONE = 1,
        IGNIS__LT_EPILOGUE_BIAS = 4,
+       IGNIS__LT_EPILOGUE_BGRADB = 512,
        IGNIS__LT_NOT_SUPPORTED = 15,
        IGNIS__LT_WORKSPACE = 32 << 20 /* bytes: what NVIDIA advises for Hopper */
 };
@@ -9843,7 +9916,8 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row. *supported says whether cuBLASLt has a kernel for it; null: having
+/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the sums of op(a)
+    over k. *supported says whether cuBLASLt has a kernel for it; null: having
     none is a failure. All sizes are positive. */
 static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__array *out, ignis__array *a, ignis__array *b,
                               ignis__array *bias, bool *supported)
@@ -9856,7 +9930,7 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
     ignis__plan *plan;
     void *bias_pointer;
     if (bias)
-        at_bias = ignis__op_read(op, bias);
+        at_bias = product.epilogue == IGNIS__LT_EPILOGUE_BGRADB ? ignis__op_write(op, bias) : ignis__op_read(op, bias);
     if (!op->ok)
         return;
     product.alignment = ignis__alignment_of(at_a, at_b, at_out);
@@ -11167,12 +11241,13 @@ static void ignis__linear_forward(ignis__op *op, const ignis__product *plain, ig
         ignis__linear_add_bias(op, out, bias);
 }
 
-/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt could give db as well, but adds 16-bit numbers up in 16 bits. */
+/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt gives db as well where it can, but adds 16-bit numbers up in 16 bits. */
 static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
                                           ignis__array *x)
 {
     ignis__product q = *forward;
     ignis__spread rows;
+    bool fused = false;
     q.m = forward->n;
     q.n = forward->k;
     q.k = forward->m;
@@ -11180,6 +11255,13 @@ static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *f
     q.transpose_b = 0;
     q.batch_a = q.m * q.k;
     q.batch_b = q.k * q.n;
+    if (dw && db && forward->dtype == IGNIS_F32 && dw->numel > 0 && g->numel > 0) {
+        q.epilogue = IGNIS__LT_EPILOGUE_BGRADB;
+        ignis__matmul_run(op, q, dw, g, x, db, &fused);
+        q.epilogue = IGNIS__LT_EPILOGUE_NONE;
+    }
+    if (fused)
+        return;
     if (dw)
         ignis__matmul_any(op, &q, dw, g, x);
     rows.outer = 1;
@@ -12029,6 +12111,10 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     ignis__address gradient, grad;
     int64_t numel;
     void *params[3];
+    if (!args->grad_output.id) {
+        args->grad_inputs[0] = args->saved[0];
+        return IGNIS_OK;
+    }
     handles[0] = args->grad_output;
     handles[1] = args->saved[0];
     if (!ignis__op_begin_arrays(&op, "ignis_cross_entropy", 2, handles))
@@ -12152,6 +12238,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     dtype = op.in[0]->dtype;
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
+    op.knows_one = fused;
     op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__cross_entropy_prepare(&op, desc, &entropy);
     if (op.ok) {
         loss = ignis__op_new_row(&op, 1, wide);
@@ -12649,9 +12736,10 @@ typedef struct ignis__optimizer {
     ignis_schedule_desc schedule;
     ignis__parameter *parameters;
     int count, capacity;
-    ignis__array *state;    /* f64; claimed */
-    ignis__array *table;    /* rows, as bytes; claimed, null before the first step */
-    ignis__optim_row *rows; /* what the table holds, in the order of element types */
+    ignis__array *state;      /* f64; claimed */
+    ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
+    ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
+    ignis__optim_row *rows;   /* what the table holds, in the order of element types */
     int row_count;
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
@@ -12932,6 +13020,7 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
     optimizer->parameters = parameters;
     optimizer->rows = rows;
     optimizer->row_count = 0;
+    optimizer->is_written = false;
     optimizer->capacity = wanted;
     ignis__optimizer_unclaim(call, &optimizer->table); /* made anew, larger, at the next step */
     return true;
@@ -13013,8 +13102,7 @@ static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter
     return *ok && row->count > 0;
 }
 
-/*  Writes the rows that have changed since the last time to the table. They travel as parameters of a kernel, so nothing of the host's
-    needs to stay, and a CUDA graph can hold the launch. */
+/*  Writes rows to the table. They travel as parameters of a kernel, so nothing of the host's needs to stay. */
 static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
@@ -13054,8 +13142,24 @@ static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer
     optimizer->table = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
     ignis__array_claim(optimizer->table);
     ignis__array_drop(call, optimizer->table);
-    optimizer->row_count = 0;
     return true;
+}
+
+/*  Writes the first rows to the table; those of a capture to a table of its own, which its graph then finds as it is now. */
+static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
+{
+    ignis__capture *capture = ignis__capture_on(optimizer->device);
+    ignis__work aside = *work;
+    bool ok;
+    if (capture || optimizer->table_of)
+        ignis__optimizer_unclaim(work->call, &optimizer->table);
+    optimizer->table_of = capture;
+    if (!ignis__optimizer_table(work->call, optimizer))
+        return false;
+    capture = ignis__capture_pause();
+    aside.stream = ignis__stream_now(work->device);
+    ok = ignis__optimizer_write(&aside, optimizer, count, dtype);
+    return ignis__capture_resume(work->call, capture) && ok;
 }
 
 /*  Brings the table up to date: the parameters that have a gradient, ordered by element type. */
@@ -13064,8 +13168,7 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     ignis_dtype dtype, some = IGNIS_F32;
     ignis__optim_row row;
     int i, count = 0;
-    bool ok = ignis__optimizer_table(work->call, optimizer),
-         changed = !optimizer->is_written || ignis__capturing(); /* a graph writes its table itself */
+    bool ok = true, changed = !optimizer->is_written || optimizer->table_of != ignis__capture_on(optimizer->device);
     memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
@@ -13080,9 +13183,9 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             some = dtype;
         }
     }
-    ok = ok && (!changed || ignis__optimizer_write(work, optimizer, count, some));
+    ok = ok && (!changed || ignis__optimizer_renew(work, optimizer, count, some));
     optimizer->row_count = ok ? count : 0;
-    optimizer->is_written = ok && !ignis__capturing();
+    optimizer->is_written = ok;
     return ok;
 }
 
