@@ -3112,9 +3112,10 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
         memcpy((char *)spec->api + symbol->offset, &function, sizeof function);
         library->found += function != NULL;
         if (!function && symbol->required) {
-            int needed = symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
-            ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "%s (%s) has no function %s; it is not that library, or older than CUDA %d.%d",
-                        spec->title, search.path, symbol->name, needed / 1000, needed % 1000 / 10);
+            bool is_nccl = which == IGNIS_LIBRARY_NCCL;
+            int needed = !is_nccl && symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
+            ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "%s (%s) has no function %s; it is not that library, or older than %s %d.%d",
+                        spec->title, search.path, symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000, needed % 1000 / 10);
             return false;
         }
     }
