@@ -35,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -55,6 +56,8 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef uint64_t cuuint64_t;
+typedef unsigned long long CUmemGenericAllocationHandle;
+typedef int CUmemAllocationHandleType, CUmemAllocationGranularity_flags;
 typedef int CUdevice_attribute, CUpointer_attribute, CUfunction_attribute, CUjit_option, CUdevice_P2PAttribute;
 typedef int CUstreamCaptureStatus, CUstreamCaptureMode, CUdriverProcAddressQueryResult;
 typedef void (*CUhostFn)(void *);
@@ -76,6 +79,23 @@ typedef struct CUDA_MEMCPY2D {
     size_t dstPitch;
     size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
+typedef struct CUmemLocation {
+    int type, id;
+} CUmemLocation;
+typedef struct CUmemAllocationProp {
+    int type, requestedHandleTypes;
+    CUmemLocation location;
+    void *win32HandleMetaData;
+    struct {
+        unsigned char compressionType, gpuDirectRDMACapable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } allocFlags;
+} CUmemAllocationProp;
+typedef struct CUmemAccessDesc {
+    CUmemLocation location;
+    int flags;
+} CUmemAccessDesc;
 #endif
 
 /* clang-format off */
@@ -138,7 +158,7 @@ enum {
    that tidies up after a failure would otherwise leak through no fault of its own. */
 #define SIM_KINDS(X) \
     X(init, ERROR_UNKNOWN) X(query, ERROR_UNKNOWN) X(context, ERROR_OUT_OF_MEMORY) \
-    X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
+    X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(vmm, ERROR_OUT_OF_MEMORY) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
     X(launch, ERROR_LAUNCH_OUT_OF_RESOURCES) X(module, ERROR_OUT_OF_MEMORY) X(stream, ERROR_OUT_OF_MEMORY) \
     X(event, ERROR_OUT_OF_MEMORY) X(sync, ERROR_UNKNOWN) X(graph, ERROR_OUT_OF_MEMORY) X(release, ERROR_UNKNOWN)
 
@@ -198,6 +218,19 @@ enum {
     X(cuMemHostRegister_v2, hostalloc, NEEDS_HEALTHY | UNSAFE) \
     X(cuMemHostUnregister, release, NEEDS_HEALTHY | UNSAFE) \
     X(cuMemHostGetDevicePointer_v2, query, NEEDS_HEALTHY) \
+    X(cuMemGetAllocationGranularity, query, NEEDS_INIT) \
+    X(cuMemCreate, vmm, NEEDS_INIT) \
+    X(cuMemRelease, release, NEEDS_INIT) \
+    X(cuMemRetainAllocationHandle, vmm, NEEDS_INIT) \
+    X(cuMemGetAllocationPropertiesFromHandle, query, NEEDS_INIT) \
+    X(cuMemExportToShareableHandle, vmm, NEEDS_INIT) \
+    X(cuMemImportFromShareableHandle, vmm, NEEDS_INIT) \
+    X(cuMemAddressReserve, vmm, NEEDS_INIT) \
+    X(cuMemAddressFree, release, NEEDS_INIT) \
+    X(cuMemMap, vmm, NEEDS_INIT) \
+    X(cuMemUnmap, release, NEEDS_INIT) \
+    X(cuMemSetAccess, vmm, NEEDS_INIT) \
+    X(cuMemGetAccess, query, NEEDS_INIT) \
     X(cuMemsetD8Async, memset, NEEDS_HEALTHY) \
     X(cuMemsetD16Async, memset, NEEDS_HEALTHY) \
     X(cuMemsetD32Async, memset, NEEDS_HEALTHY) \
@@ -293,7 +326,8 @@ enum {
 };
 
 static const size_t page = 4096;
-static const size_t fill_limit = (size_t)8 << 20; /* a larger block is filled only so far, to keep it virtual */
+static const size_t granularity = (size_t)2 << 20; /* of physical and reserved memory */
+static const size_t fill_limit = (size_t)8 << 20;  /* a larger block is filled only so far, to keep it virtual */
 
 typedef enum { STREAMS_EAGER, STREAMS_LAZY, STREAMS_THREAD, STREAMS_COUNT } sim_streams;
 static const char *const stream_modes[STREAMS_COUNT] = {"eager", "lazy", "thread"};
@@ -312,7 +346,8 @@ typedef enum {
     OBJECT_MODULE,
     OBJECT_FUNCTION,
     OBJECT_GRAPH,
-    OBJECT_GRAPH_EXEC
+    OBJECT_GRAPH_EXEC,
+    OBJECT_PHYSICAL
 } sim_object_kind;
 
 /* Handles are not pointers but a table slot and its generation, so a stale or invented one is always recognised. */
@@ -332,9 +367,29 @@ typedef struct sim_arena {
     int reused; /* addresses had to be used again */
 } sim_arena;
 
-typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED } sim_range_kind;
+/* Memory of cuMemCreate: a memory file, which lives as long as any process has it open or mapped. */
+typedef struct sim_physical {
+    int handles;  /* releases that are due */
+    int mappings; /* ranges that show it */
+    void *handle; /* NULL: released, but mapped */
+    int file;
+    size_t size;
+    int device;           /* here, or -1 for one that this process does not see */
+    int types;            /* of handles that were asked for */
+    sim_context *charged; /* whose memory it counts as; NULL for an import */
+    unsigned long long id;
+} sim_physical;
 
-/* One live allocation, or registered host memory. */
+/* Addresses of cuMemAddressReserve. */
+typedef struct sim_reservation {
+    uintptr_t start;
+    size_t size;
+    struct sim_reservation *next;
+} sim_reservation;
+
+typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED, RANGE_MAPPED } sim_range_kind;
+
+/* One live allocation, registered host memory, or physical memory mapped to reserved addresses. */
 typedef struct sim_range {
     uintptr_t start;
     size_t size; /* bytes asked for */
@@ -343,10 +398,13 @@ typedef struct sim_range {
     sim_context *context;
     sim_arena *arena;
     unsigned long long id;
+    sim_physical *physical;            /* mapped ranges: what they show, and which device may do what */
+    unsigned char access[MAX_DEVICES]; /* ACCESS_... bits */
 } sim_range;
 
 struct sim_context {
-    int device;
+    int device; /* as the program counts them */
+    int number; /* as the machine does: the same in every process */
     CUcontext handle;
     unsigned flags;
     int references;
@@ -354,6 +412,7 @@ struct sim_context {
     int error;      /* lasting error, or 0 */
     unsigned peers; /* bit set of devices whose access was enabled */
     size_t used;    /* bytes of device memory */
+    size_t created; /* bytes of it by cuMemCreate, which no context owns */
     sim_arena arena;
     sim_stream *streams; /* all, those destroyed with work left included */
     sim_stream *null_stream, *thread_stream;
@@ -380,18 +439,23 @@ typedef enum { WORK_NOTHING, WORK_COPY, WORK_FILL, WORK_KERNEL, WORK_CALL, WORK_
 
 typedef enum { SIDE_ANY, SIDE_HOST, SIDE_DEVICE } sim_side;
 
+enum { EVERY_DEVICE = -1 }; /* a copy between devices, each of which sees to its own end */
+enum { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_BOTH = 3 };
+
 /* `height` rows of `width` bytes. */
 typedef struct sim_copy {
     void *dst;
     const void *src;
     size_t dst_pitch, src_pitch, width, height;
     sim_side dst_side, src_side;
+    int device; /* that does it, or EVERY_DEVICE */
 } sim_copy;
 
 typedef struct sim_fill {
     void *dst;
     size_t count;
     unsigned value, size; /* `size` low bytes of `value`, `count` times */
+    int device;
 } sim_fill;
 
 /* What an operation does. `storage` is its own copy of arguments or source bytes. */
@@ -486,6 +550,9 @@ static struct {
     sim_arena host_arena; /* pinned memory */
     sim_range **ranges;   /* sorted by address */
     size_t range_count, range_room;
+    sim_reservation *reservations;
+    long physicals; /* those with a handle or a mapping */
+    long imports;   /* of those, the ones from a file descriptor */
     struct {
         uintptr_t start;
         size_t size;
@@ -805,19 +872,54 @@ static sim_arena *arena_at(uintptr_t address)
     return NULL;
 }
 
-/* Is `bytes` at `pointer` memory that a copy may touch? `out` gets its range, NULL for ordinary host memory. */
-static int check_span(const void *pointer, size_t bytes, sim_side side, sim_range **out)
+static sim_reservation *reservation_at(uintptr_t address)
+{
+    sim_reservation *reservation = sim.reservations;
+    while (reservation && address - reservation->start >= reservation->size)
+        reservation = reservation->next;
+    return reservation;
+}
+
+static int is_device_memory(const sim_range *range) { return range->kind == RANGE_DEVICE || range->kind == RANGE_MAPPED; }
+
+/* May the device do that to mapped memory? For EVERY_DEVICE: may any? */
+static int range_allows(const sim_range *range, int device, int access)
+{
+    int allowed = 0;
+    if (range->kind != RANGE_MAPPED)
+        return 1;
+    for (int i = 0; i < MAX_DEVICES; i++)
+        allowed |= device == EVERY_DEVICE || device == i ? range->access[i] : 0;
+    return (allowed & access) == access;
+}
+
+/* Is `bytes` at `pointer` memory that a copy may touch? `out` gets its range, NULL for ordinary host memory. Mapped ranges
+   that follow each other may be crossed. */
+static int check_span(const void *pointer, size_t bytes, sim_side side, int device, int access, sim_range **out)
 {
     uintptr_t address = (uintptr_t)pointer;
     sim_range *range = range_at(address);
     *out = range;
     if (!range) {
-        int plain = address && !arena_at(address);
+        int plain = address && !arena_at(address) && !reservation_at(address);
         return plain && side != SIDE_DEVICE ? SUCCESS : ERROR_INVALID_VALUE;
     }
-    if (side == SIDE_HOST && range->kind == RANGE_DEVICE)
+    if (side == SIDE_HOST && is_device_memory(range))
         return ERROR_INVALID_VALUE;
-    return bytes <= range->size - (address - range->start) ? SUCCESS : ERROR_INVALID_VALUE;
+    for (;;) {
+        size_t here = range->size - (address - range->start);
+        if (!range_allows(range, device, access))
+            return ERROR_INVALID_VALUE;
+        if (bytes <= here)
+            return SUCCESS;
+        if (range->kind != RANGE_MAPPED)
+            return ERROR_INVALID_VALUE;
+        bytes -= here;
+        address += here;
+        range = range_at(address);
+        if (!range || range->kind != RANGE_MAPPED)
+            return ERROR_INVALID_VALUE;
+    }
 }
 
 /* >>blocks: memory with a gap behind each block, so that running over its end shows */
@@ -989,6 +1091,8 @@ static int block_delete(sim_range *range)
 
 static size_t charged(size_t size) { return round_up(size, 512); }
 
+static size_t memory_left(const sim_context *context) { return sim.memory - context->used - context->created; }
+
 /* >>streams: queues of operations */
 
 static void plan_release(sim_plan *plan);
@@ -1088,8 +1192,9 @@ static size_t extent(size_t pitch, size_t width, size_t height) { return (height
 static int copy_is_live(const sim_copy *copy)
 {
     sim_range *range;
-    return !check_span(copy->dst, extent(copy->dst_pitch, copy->width, copy->height), SIDE_ANY, &range) &&
-           !check_span(copy->src, extent(copy->src_pitch, copy->width, copy->height), SIDE_ANY, &range);
+    size_t dst_bytes = extent(copy->dst_pitch, copy->width, copy->height), src_bytes = extent(copy->src_pitch, copy->width, copy->height);
+    return !check_span(copy->dst, dst_bytes, SIDE_ANY, copy->device, ACCESS_WRITE, &range) &&
+           !check_span(copy->src, src_bytes, SIDE_ANY, copy->device, ACCESS_READ, &range);
 }
 
 /* What work needs may have gone since it was submitted: by way of another device's context, or under a graph. */
@@ -1097,7 +1202,8 @@ static int work_check(const sim_work *work, char *text, size_t text_size)
 {
     sim_range *range;
     int copies = work->kind != WORK_COPY || copy_is_live(&work->copy);
-    int fills = work->kind != WORK_FILL || !check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_ANY, &range);
+    int fills = work->kind != WORK_FILL ||
+                !check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_ANY, work->fill.device, ACCESS_WRITE, &range);
     if (!copies || !fills)
         return snprintf(text, text_size, "a %s found its memory freed", copies ? "fill" : "copy"), ERROR_ILLEGAL_ADDRESS;
     if (!work->module || !work->module->unloaded)
@@ -1669,7 +1775,7 @@ static void context_close(sim_context *context)
     context_drop_objects(context);
     for (size_t i = sim.range_count; i-- > 0;) {
         sim_range *range = sim.ranges[i];
-        if (range->context != context)
+        if (range->context != context || range->kind == RANGE_MAPPED)
             continue;
         if (range->arena)
             block_delete(range);
@@ -1687,6 +1793,21 @@ static void context_close(sim_context *context)
 /* >>init */
 
 static int is_device(CUdevice device) { return device >= 0 && device < sim.device_count; }
+
+static int device_by_number(int number)
+{
+    for (int i = 0; i < sim.device_count; i++)
+        if (sim.contexts[i].number == number)
+            return i;
+    return -1;
+}
+
+/* Can these two of the machine's devices reach each other's memory? */
+static int devices_reach(int a, int b)
+{
+    (void)a, (void)b;
+    return 1;
+}
 
 static int read_size(const char *text, size_t *out)
 {
@@ -1779,7 +1900,8 @@ static long live_count(const char *kind);
 
 static void report_leaks(void)
 {
-    static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module", "graph"};
+    static const char *const watched[] = {"context", "malloc", "bytes",  "hostalloc", "stream",  "event",
+                                          "module",  "graph",  "handle", "import",    "mapping", "reservation"};
     if (atomic_load(&sim.forked))
         return;
     pthread_mutex_lock(&sim.lock);
@@ -1797,7 +1919,7 @@ SIM_API CUresult cuInit(unsigned int flags)
         return leave(sim.device_count ? SUCCESS : ERROR_NO_DEVICE);
     REQUIRE(read_settings(), ERROR_INVALID_VALUE);
     for (int i = 0; i < sim.device_count; i++)
-        sim.contexts[i].device = i;
+        sim.contexts[i].device = sim.contexts[i].number = i;
     *(void **)&sim.poison = dlsym(RTLD_DEFAULT, "__asan_poison_memory_region");
     *(void **)&sim.unpoison = dlsym(RTLD_DEFAULT, "__asan_unpoison_memory_region");
     pthread_atfork(fork_prepare, fork_parent, fork_child);
@@ -1930,7 +2052,7 @@ static const struct { int first, last, value; } attributes[] = {
     {81, 81, SHARED_PER_SM}, {82, 82, 65536},           /* shared memory and registers of an SM */
     {83, 86, 0}, {87, 87, 2}, {88, 89, 0}, {90, 91, 1}, /* managed memory, boards; float to double; pageable; preemption */
     {92, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},   /* stream memory operations, cooperative launch; shared memory */
-    {99, 99, 1}, {100, 105, 0}, {106, 106, BLOCKS_PER_SM}, /* host registration; virtual memory; blocks of an SM */
+    {99, 99, 1}, {100, 101, 0}, {102, 103, 1}, {104, 105, 0}, {106, 106, BLOCKS_PER_SM}, /* host registration; virtual memory; blocks of an SM */
     {107, 110, 0}, {111, 111, SHARED_RESERVED},         /* compression, L2 policy, RDMA; reserved shared memory */
     {112, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
 };
@@ -2121,7 +2243,7 @@ SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
     BEGIN(cuMemAlloc_v2);
     sim_context *context = current();
     REQUIRE(out && bytes, ERROR_INVALID_VALUE);
-    REQUIRE(bytes <= sim.memory && charged(bytes) <= sim.memory - context->used, ERROR_OUT_OF_MEMORY);
+    REQUIRE(bytes <= sim.memory && charged(bytes) <= memory_left(context), ERROR_OUT_OF_MEMORY);
     context->used += charged(bytes);
     sim_range *range = block_new(&context->arena, bytes, RANGE_DEVICE, context);
     if (range)
@@ -2150,7 +2272,7 @@ SIM_API CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
 {
     BEGIN(cuMemGetInfo_v2);
     REQUIRE(available && total, ERROR_INVALID_VALUE);
-    *available = sim.memory - current()->used;
+    *available = memory_left(current());
     *total = sim.memory;
     return leave(SUCCESS);
 }
@@ -2180,38 +2302,70 @@ enum {
     POINTER_IPC_CAPABLE,
     POINTER_RANGE_START,
     POINTER_RANGE_SIZE,
-    POINTER_MAPPED
+    POINTER_MAPPED,
+    POINTER_HANDLE_TYPES,
+    POINTER_RDMA,
+    POINTER_ACCESS,
+    POINTER_POOL,
+    POINTER_MAPPING_SIZE,
+    POINTER_MAPPING_BASE,
+    POINTER_BLOCK_ID
 };
 
-/* Write an attribute of `range`; of NULL, the value that says "not ours". */
+/* Bits of what the current device may do with it. */
+static int pointer_access(const sim_range *range)
+{
+    int device = current() ? current()->device : range->context->device;
+    return range->kind == RANGE_MAPPED ? range->access[device] : ACCESS_BOTH;
+}
+
+/* Write an attribute of `range`; of NULL, the value that says "not ours". Of reserved addresses, mapped or not, the range is
+   the reservation. */
 static int pointer_attribute(void *data, int attribute, sim_range *range, CUdeviceptr address)
 {
-    int device = range && range->kind == RANGE_DEVICE;
+    int device = range && is_device_memory(range), mapped = range && range->kind == RANGE_MAPPED;
+    sim_reservation *reservation = reservation_at((uintptr_t)address);
+    uintptr_t start = range ? range->start : 0;
+    size_t size = range ? range->size : 0;
     CUdeviceptr known = range ? address : 0;
     switch (attribute) {
-    case POINTER_CONTEXT: *(CUcontext *)data = range ? range->context->handle : NULL; break;
+    case POINTER_CONTEXT: *(CUcontext *)data = range && !mapped ? range->context->handle : NULL; break;
     case POINTER_MEMORY_TYPE: *(unsigned *)data = range ? (device ? 2u : 1u) : 0u; break;
     case POINTER_DEVICE_POINTER: *(CUdeviceptr *)data = known; break;
     case POINTER_HOST_POINTER: *(void **)data = device ? NULL : (void *)(uintptr_t)known; break;
     case POINTER_SYNC_MEMOPS:
+    case POINTER_RDMA:
     case POINTER_IS_MANAGED: *(unsigned *)data = 0; break;
     case POINTER_BUFFER_ID: *(unsigned long long *)data = range ? range->id : 0; break;
-    case POINTER_DEVICE_ORDINAL: *(int *)data = range ? range->context->device : -2; break;
-    case POINTER_IPC_CAPABLE: *(int *)data = 0; break;
-    case POINTER_RANGE_START: *(CUdeviceptr *)data = range ? range->start : 0; break;
-    case POINTER_RANGE_SIZE: *(size_t *)data = range ? range->size : 0; break;
+    case POINTER_DEVICE_ORDINAL: *(int *)data = !range ? -2 : mapped ? range->physical->device : range->context->device; break;
+    case POINTER_IPC_CAPABLE: *(int *)data = range && range->kind == RANGE_DEVICE; break;
+    case POINTER_RANGE_START: *(CUdeviceptr *)data = reservation ? reservation->start : start; break;
+    case POINTER_RANGE_SIZE: *(size_t *)data = reservation ? reservation->size : size; break;
     case POINTER_MAPPED: *(int *)data = range != NULL; break;
+    case POINTER_HANDLE_TYPES: *(unsigned long long *)data = mapped ? (unsigned long long)range->physical->types : 0; break;
+    case POINTER_ACCESS: *(int *)data = range ? pointer_access(range) : 0; break;
+    case POINTER_POOL: *(void **)data = NULL; break;
+    case POINTER_MAPPING_SIZE: *(size_t *)data = size; break;
+    case POINTER_MAPPING_BASE: *(CUdeviceptr *)data = start; break;
+    case POINTER_BLOCK_ID: *(unsigned long long *)data = mapped ? range->physical->id : range ? range->id : 0; break;
     default: return ERROR_INVALID_VALUE;
     }
     return device || attribute != POINTER_HOST_POINTER || range ? SUCCESS : ERROR_INVALID_VALUE;
+}
+
+/* Reserved addresses without memory behind them have a range, and nothing else. */
+static int pointer_is_known(int attribute, CUdeviceptr address)
+{
+    int of_addresses = attribute == POINTER_RANGE_START || attribute == POINTER_RANGE_SIZE || attribute == POINTER_MAPPED;
+    return range_at((uintptr_t)address) || (of_addresses && reservation_at((uintptr_t)address));
 }
 
 SIM_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     BEGIN(cuPointerGetAttribute);
     sim_range *range = range_at((uintptr_t)address);
-    REQUIRE(data && range, ERROR_INVALID_VALUE);
-    REQUIRE((int)attribute != POINTER_HOST_POINTER || range->kind != RANGE_DEVICE, ERROR_INVALID_VALUE);
+    REQUIRE(data && pointer_is_known((int)attribute, address), ERROR_INVALID_VALUE);
+    REQUIRE((int)attribute != POINTER_HOST_POINTER || !is_device_memory(range), ERROR_INVALID_VALUE);
     return leave(pointer_attribute(data, (int)attribute, range, address));
 }
 
@@ -2282,7 +2436,7 @@ SIM_API CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int 
     size_t next = range_after(start);
     int overlaps = range_at(start) || (next < sim.range_count && sim.ranges[next]->start - start < bytes);
     REQUIRE(!overlaps, ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    REQUIRE(!arena_at(start), ERROR_INVALID_VALUE);
+    REQUIRE(!arena_at(start) && !reservation_at(start), ERROR_INVALID_VALUE);
     return leave(range_new(start, bytes, RANGE_REGISTERED, current()) ? SUCCESS : ERROR_OUT_OF_MEMORY);
 }
 
@@ -2302,8 +2456,364 @@ SIM_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *pointer, u
 {
     BEGIN(cuMemHostGetDevicePointer_v2);
     sim_range *range = range_at((uintptr_t)pointer);
-    REQUIRE(out && !flags && range && range->kind != RANGE_DEVICE, ERROR_INVALID_VALUE);
+    REQUIRE(out && !flags && range && !is_device_memory(range), ERROR_INVALID_VALUE);
     *out = (CUdeviceptr)(uintptr_t)pointer;
+    return leave(SUCCESS);
+}
+
+/* >>virtual memory: physical memory, reserved addresses, and mappings of one at the other */
+
+/* Values of CUmemAllocationType, CUmemLocationType and CUmemAllocationHandleType. */
+enum { MEMORY_PINNED = 1, LOCATION_DEVICE = 1, HANDLE_FILE = 1, HANDLE_TYPES = 15 };
+
+/* Stands in the page behind the data of every such file: how an import knows a file for one of ours. */
+typedef struct sim_mark {
+    char magic[24];
+    uint32_t device, types; /* the device's number on the machine */
+    uint64_t size;
+} sim_mark;
+
+static const char memory_magic[24] = "ignis-sim-memory-1";
+enum { MEMORY_SEALS = F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL };
+
+static int check_properties(const CUmemAllocationProp *properties)
+{
+    int types = (int)properties->requestedHandleTypes;
+    if ((int)properties->type != MEMORY_PINNED || types & ~HANDLE_TYPES || properties->win32HandleMetaData)
+        return ERROR_INVALID_VALUE;
+    if ((int)properties->location.type != LOCATION_DEVICE || types & ~HANDLE_FILE || properties->allocFlags.gpuDirectRDMACapable)
+        return ERROR_NOT_SUPPORTED;
+    return is_device(properties->location.id) ? SUCCESS : ERROR_INVALID_DEVICE;
+}
+
+static int is_multiple(unsigned long long value) { return value && !(value % granularity); }
+
+/* A file of `size` bytes and the mark, that can no longer change its size. -1: not possible. */
+static int memory_file(size_t size, const sim_mark *mark)
+{
+    int file = memfd_create("ignis-sim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0)
+        return -1;
+    size_t filled = size < fill_limit ? size : fill_limit;
+    void *data = ftruncate(file, (off_t)(size + page)) ? MAP_FAILED : mmap(NULL, filled, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (data == MAP_FAILED || pwrite(file, mark, sizeof *mark, (off_t)size) != sizeof *mark || fcntl(file, F_ADD_SEALS, MEMORY_SEALS)) {
+        close(file);
+        return -1;
+    }
+    memset(data, 0xFF, filled);
+    munmap(data, filled);
+    return file;
+}
+
+/* Takes over the file. */
+static int physical_new(CUmemGenericAllocationHandle *out, int file, const sim_mark *mark, sim_context *charge_to)
+{
+    sim_physical *physical = calloc(1, sizeof *physical);
+    if (physical)
+        physical->handle = handle_new(OBJECT_PHYSICAL, physical, NULL);
+    if (!physical || !physical->handle) {
+        free(physical);
+        close(file);
+        return ERROR_OUT_OF_MEMORY;
+    }
+    physical->handles = 1;
+    physical->file = file;
+    physical->size = (size_t)mark->size;
+    physical->types = (int)mark->types;
+    physical->device = device_by_number((int)mark->device);
+    physical->charged = charge_to;
+    physical->id = ++sim.next_id;
+    if (charge_to)
+        charge_to->created += physical->size;
+    sim.physicals++;
+    sim.imports += !charge_to;
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical->handle;
+    return SUCCESS;
+}
+
+static void physical_release(sim_physical *physical)
+{
+    if (physical->handles || physical->mappings)
+        return;
+    if (physical->charged)
+        physical->charged->created -= physical->size;
+    sim.physicals--;
+    sim.imports -= !physical->charged;
+    close(physical->file);
+    free(physical);
+}
+
+static sim_physical *physical_get(CUmemGenericAllocationHandle handle)
+{
+    return handle_get(OBJECT_PHYSICAL, (const void *)(uintptr_t)handle);
+}
+
+SIM_API CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags option)
+{
+    BEGIN(cuMemGetAllocationGranularity);
+    REQUIRE(out && properties && ((int)option == 0 || (int)option == 1), ERROR_INVALID_VALUE);
+    int code = check_properties(properties);
+    REQUIRE(!code, code);
+    *out = granularity;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *properties,
+                             unsigned long long flags)
+{
+    BEGIN(cuMemCreate);
+    REQUIRE(out && properties && !flags && is_multiple(size), ERROR_INVALID_VALUE);
+    int code = check_properties(properties);
+    REQUIRE(!code, code);
+    sim_context *context = &sim.contexts[properties->location.id];
+    REQUIRE(size <= memory_left(context), ERROR_OUT_OF_MEMORY);
+    sim_mark mark = {.device = (uint32_t)context->number, .types = (uint32_t)properties->requestedHandleTypes, .size = size};
+    memcpy(mark.magic, memory_magic, sizeof mark.magic);
+    int file = memory_file(size, &mark);
+    REQUIRE(file >= 0, ERROR_OUT_OF_MEMORY);
+    return leave(physical_new(out, file, &mark, context));
+}
+
+SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    BEGIN(cuMemRelease);
+    sim_physical *physical = physical_get(handle);
+    REQUIRE(physical, ERROR_INVALID_VALUE);
+    if (!--physical->handles) {
+        handle_drop(physical->handle);
+        physical->handle = NULL;
+    }
+    physical_release(physical);
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *address)
+{
+    BEGIN(cuMemRetainAllocationHandle);
+    sim_range *range = range_at((uintptr_t)address);
+    REQUIRE(out && range && range->kind == RANGE_MAPPED, ERROR_INVALID_VALUE);
+    sim_physical *physical = range->physical;
+    if (!physical->handle)
+        physical->handle = handle_new(OBJECT_PHYSICAL, physical, NULL);
+    REQUIRE(physical->handle, ERROR_OUT_OF_MEMORY);
+    physical->handles++;
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical->handle;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out, CUmemGenericAllocationHandle handle)
+{
+    BEGIN(cuMemGetAllocationPropertiesFromHandle);
+    sim_physical *physical = physical_get(handle);
+    REQUIRE(out && physical, ERROR_INVALID_VALUE);
+    memset(out, 0, sizeof *out);
+    out->type = MEMORY_PINNED;
+    out->requestedHandleTypes = physical->types;
+    out->location.type = LOCATION_DEVICE;
+    out->location.id = physical->device;
+    return leave(SUCCESS);
+}
+
+/* The descriptor is the caller's, to pass on and to close. */
+SIM_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                                              unsigned long long flags)
+{
+    BEGIN(cuMemExportToShareableHandle);
+    sim_physical *physical = physical_get(handle);
+    REQUIRE(out && physical && !flags && (int)type == HANDLE_FILE && physical->types & HANDLE_FILE, ERROR_INVALID_VALUE);
+    int file = fcntl(physical->file, F_DUPFD_CLOEXEC, 0);
+    REQUIRE(file >= 0, ERROR_OPERATING_SYSTEM);
+    *(int *)out = file;
+    return leave(SUCCESS);
+}
+
+/* Only a file that can no longer change its size may be trusted with a mapping: a shorter one would kill the reader. */
+static int read_mark(int file, sim_mark *mark)
+{
+    struct stat facts;
+    int seals = fcntl(file, F_GET_SEALS);
+    if (seals < 0 || (seals & MEMORY_SEALS) != MEMORY_SEALS || fstat(file, &facts) || facts.st_size <= (off_t)page)
+        return 0;
+    off_t size = facts.st_size - (off_t)page;
+    return pread(file, mark, sizeof *mark, size) == sizeof *mark && !memcmp(mark->magic, memory_magic, sizeof mark->magic) &&
+           mark->size == (uint64_t)size && is_multiple(mark->size) && mark->device < MAX_DEVICES && mark->types & HANDLE_FILE;
+}
+
+/* The descriptor stays the caller's. Every import has to be released for itself. */
+SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *handle, CUmemAllocationHandleType type)
+{
+    sim_mark mark;
+    BEGIN(cuMemImportFromShareableHandle);
+    intptr_t given = (intptr_t)handle;
+    REQUIRE(out && (int)type == HANDLE_FILE && given >= 0 && given <= 0x7FFFFFFF, ERROR_INVALID_VALUE);
+    int file = fcntl((int)given, F_DUPFD_CLOEXEC, 0);
+    REQUIRE(file >= 0, ERROR_INVALID_VALUE);
+    if (!read_mark(file, &mark))
+        return close(file), leave(ERROR_INVALID_VALUE);
+    return leave(physical_new(out, file, &mark, NULL));
+}
+
+/* Addresses that nothing else uses, with a gap behind them. */
+static uintptr_t reserve(uintptr_t wish, size_t size, size_t alignment)
+{
+    size_t span = size + page, slack = alignment > page ? alignment : 0;
+    enum { FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
+    void *exact = wish ? mmap((void *)wish, span, PROT_NONE, FLAGS | MAP_FIXED_NOREPLACE, -1, 0) : MAP_FAILED;
+    if (exact == (void *)wish)
+        return wish;
+    if (exact != MAP_FAILED)
+        munmap(exact, span);
+    void *base = mmap(NULL, span + slack, PROT_NONE, FLAGS, -1, 0);
+    if (base == MAP_FAILED)
+        return 0;
+    uintptr_t start = round_up((uintptr_t)base, alignment), end = (uintptr_t)base + span + slack;
+    if (start > (uintptr_t)base)
+        munmap(base, start - (uintptr_t)base);
+    if (end > start + span)
+        munmap((void *)(start + span), end - start - span);
+    return start;
+}
+
+SIM_API CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags)
+{
+    BEGIN(cuMemAddressReserve);
+    REQUIRE(out && !flags && is_multiple(size) && !(alignment & (alignment - 1)), ERROR_INVALID_VALUE);
+    REQUIRE(size < (size_t)1 << 46 && alignment < (size_t)1 << 46, ERROR_OUT_OF_MEMORY);
+    if (alignment < granularity)
+        alignment = granularity;
+    sim_reservation *reservation = calloc(1, sizeof *reservation);
+    REQUIRE(reservation, ERROR_OUT_OF_MEMORY);
+    reservation->size = size;
+    reservation->start = reserve(wish % alignment ? 0 : (uintptr_t)wish, size, alignment);
+    if (!reservation->start)
+        return free(reservation), leave(ERROR_OUT_OF_MEMORY);
+    reservation->next = sim.reservations;
+    sim.reservations = reservation;
+    *out = reservation->start;
+    return leave(SUCCESS);
+}
+
+/* Does any mapped range lie in these addresses? */
+static int any_mapped(uintptr_t start, size_t size)
+{
+    size_t next = range_after(start);
+    return range_at(start) || (next < sim.range_count && sim.ranges[next]->start - start < size);
+}
+
+SIM_API CUresult cuMemAddressFree(CUdeviceptr start, size_t size)
+{
+    BEGIN(cuMemAddressFree);
+    sim_reservation **link = &sim.reservations, *reservation;
+    while (*link && (*link)->start != start)
+        link = &(*link)->next;
+    reservation = *link;
+    REQUIRE(reservation && reservation->size == size && !any_mapped((uintptr_t)start, size), ERROR_INVALID_VALUE);
+    *link = reservation->next;
+    munmap((void *)reservation->start, size + page);
+    free(reservation);
+    return leave(SUCCESS);
+}
+
+/* Nobody may touch it before cuMemSetAccess. */
+SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    BEGIN(cuMemMap);
+    uintptr_t start = (uintptr_t)address;
+    sim_physical *physical = physical_get(handle);
+    sim_reservation *reservation = reservation_at(start);
+    REQUIRE(physical && reservation && !flags && !offset && size == physical->size && !(start % granularity), ERROR_INVALID_VALUE);
+    REQUIRE(size <= reservation->size - (start - reservation->start) && !any_mapped(start, size), ERROR_INVALID_VALUE);
+    sim_range *range = range_new(start, size, RANGE_MAPPED, &sim.contexts[physical->device < 0 ? 0 : physical->device]);
+    REQUIRE(range, ERROR_OUT_OF_MEMORY);
+    if (mmap((void *)start, size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, physical->file, 0) == MAP_FAILED)
+        return range_delete(range), leave(ERROR_OUT_OF_MEMORY);
+    range->physical = physical;
+    physical->mappings++;
+    return leave(SUCCESS);
+}
+
+/* Are these the addresses of whole mappings, one behind the other? */
+static int whole_mappings(uintptr_t start, size_t size)
+{
+    while (size) {
+        sim_range *range = range_starting(start, RANGE_MAPPED);
+        if (!range || range->size > size)
+            return 0;
+        start += range->size;
+        size -= range->size;
+    }
+    return 1;
+}
+
+/* Waits for nothing: who unmaps memory in use gets faults, as from the real one. */
+SIM_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+{
+    BEGIN(cuMemUnmap);
+    uintptr_t start = (uintptr_t)address, end = start + size;
+    REQUIRE(size && whole_mappings(start, size), ERROR_INVALID_VALUE);
+    while (start < end) {
+        sim_range *range = range_starting(start, RANGE_MAPPED);
+        sim_physical *physical = range->physical;
+        mmap((void *)start, range->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        start += range->size;
+        range_delete(range);
+        physical->mappings--;
+        physical_release(physical);
+    }
+    return leave(SUCCESS);
+}
+
+/* The devices share the process's mapping: it allows what any of them may do. */
+static int range_protect(const sim_range *range)
+{
+    int can_read = range_allows(range, EVERY_DEVICE, ACCESS_READ), can_write = range_allows(range, EVERY_DEVICE, ACCESS_WRITE);
+    return !mprotect((void *)range->start, range->size, (can_read ? PROT_READ : 0) | (can_write ? PROT_WRITE : 0));
+}
+
+static int check_access(const CUmemAccessDesc *wanted, uintptr_t start, size_t size)
+{
+    int flags = (int)wanted->flags, device = wanted->location.id;
+    if ((int)wanted->location.type != LOCATION_DEVICE)
+        return ERROR_NOT_SUPPORTED;
+    if (flags != 0 && flags != ACCESS_READ && flags != ACCESS_BOTH)
+        return ERROR_INVALID_VALUE;
+    if (!is_device(device))
+        return ERROR_INVALID_DEVICE;
+    for (uintptr_t at = start; at < start + size; at += range_at(at)->size) {
+        int owner = range_at(at)->physical->device;
+        if (owner >= 0 && owner != device && !devices_reach(sim.contexts[owner].number, sim.contexts[device].number))
+            return ERROR_INVALID_DEVICE;
+    }
+    return SUCCESS;
+}
+
+SIM_API CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *wanted, size_t count)
+{
+    BEGIN(cuMemSetAccess);
+    uintptr_t start = (uintptr_t)address;
+    REQUIRE(wanted && count && size && whole_mappings(start, size), ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < count; i++) {
+        int code = check_access(&wanted[i], start, size);
+        REQUIRE(!code, code);
+    }
+    for (uintptr_t at = start; at < start + size;) {
+        sim_range *range = range_at(at);
+        for (size_t i = 0; i < count; i++)
+            range->access[wanted[i].location.id] = (unsigned char)wanted[i].flags;
+        REQUIRE(range_protect(range), ERROR_OUT_OF_MEMORY);
+        at += range->size;
+    }
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+{
+    BEGIN(cuMemGetAccess);
+    sim_range *range = range_at((uintptr_t)address);
+    REQUIRE(flags && location && range && range->kind == RANGE_MAPPED, ERROR_INVALID_VALUE);
+    REQUIRE((int)location->type == LOCATION_DEVICE, ERROR_NOT_SUPPORTED);
+    REQUIRE(is_device(location->id), ERROR_INVALID_DEVICE);
+    *flags = range->access[location->id];
     return leave(SUCCESS);
 }
 
@@ -2318,11 +2828,12 @@ static int submit_fill(CUdeviceptr dst, unsigned value, unsigned size, size_t co
         return code;
     if (dst % size || count > SIZE_MAX / size)
         return ERROR_INVALID_VALUE;
-    code = check_span((void *)(uintptr_t)dst, count * size, SIDE_DEVICE, &range);
+    int device = stream->context->device;
+    code = check_span((void *)(uintptr_t)dst, count * size, SIDE_DEVICE, device, ACCESS_WRITE, &range);
     if (code)
         return code;
     sim_work work = {.kind = WORK_FILL};
-    work.fill = (sim_fill){.dst = (void *)(uintptr_t)dst, .count = count, .value = value, .size = size};
+    work.fill = (sim_fill){.dst = (void *)(uintptr_t)dst, .count = count, .value = value, .size = size, .device = device};
     return submit(stream, work, NULL, NULL);
 }
 
@@ -2367,9 +2878,11 @@ static int submit_copy(sim_copy copy, CUstream handle, int synchronous)
     int code = stream_find(handle, &stream);
     if (code || !copy.width || !copy.height)
         return code;
-    code = check_span(copy.dst, extent(copy.dst_pitch, copy.width, copy.height), copy.dst_side, &to);
+    if (copy.device != EVERY_DEVICE)
+        copy.device = stream->context->device;
+    code = check_span(copy.dst, extent(copy.dst_pitch, copy.width, copy.height), copy.dst_side, copy.device, ACCESS_WRITE, &to);
     if (!code)
-        code = check_span(copy.src, extent(copy.src_pitch, copy.width, copy.height), copy.src_side, &from);
+        code = check_span(copy.src, extent(copy.src_pitch, copy.width, copy.height), copy.src_side, copy.device, ACCESS_READ, &from);
     if (code)
         return code;
     sim_work work = {.kind = WORK_COPY, .copy = copy};
@@ -2429,7 +2942,9 @@ SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdev
     BEGIN(cuMemcpyPeerAsync);
     REQUIRE(handle_get(OBJECT_CONTEXT, dst_context) && handle_get(OBJECT_CONTEXT, src_context), ERROR_INVALID_CONTEXT);
     REQUIRE(!bytes || (owned_by(dst, dst_context) && owned_by(src, src_context)), ERROR_INVALID_VALUE);
-    return leave(submit_copy(plain_copy(dst, SIDE_DEVICE, src, SIDE_DEVICE, bytes), stream, 0));
+    sim_copy copy = plain_copy(dst, SIDE_DEVICE, src, SIDE_DEVICE, bytes);
+    copy.device = EVERY_DEVICE;
+    return leave(submit_copy(copy, stream, 0));
 }
 
 SIM_API CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes)
@@ -3222,6 +3737,14 @@ static void describe(uintptr_t address, char *what, size_t size)
 {
     size_t after = range_after(address);
     sim_range *range = after ? sim.ranges[after - 1] : NULL;
+    if (reservation_at(address)) {
+        range = range_at(address);
+        snprintf(what, size,
+                 range ? "%zu bytes into a mapping without the access that was tried"
+                       : "%zu bytes into reserved addresses, where nothing is mapped",
+                 (size_t)(address - (range ? range->start : reservation_at(address)->start)));
+        return;
+    }
     snprintf(what, size, "device memory that belongs to no block");
     describe_freed(address, what, size);
     if (!range || !range->arena || address - range->start >= range->span)
@@ -3242,7 +3765,7 @@ int sim_address_describe(const void *address, char *what, size_t what_size)
         if (!locked)
             usleep(100);
     }
-    int inside = arena_at((uintptr_t)address) != NULL;
+    int inside = arena_at((uintptr_t)address) || (locked && reservation_at((uintptr_t)address));
     if (locked) {
         if (inside)
             describe((uintptr_t)address, what, what_size);
@@ -3273,6 +3796,14 @@ static long live_ranges(sim_range_kind kind, int bytes)
     return sum;
 }
 
+static long live_reservations(void)
+{
+    long count = 0;
+    for (const sim_reservation *reservation = sim.reservations; reservation; reservation = reservation->next)
+        count++;
+    return count;
+}
+
 static long live_count(const char *kind)
 {
     long references = 0;
@@ -3294,10 +3825,19 @@ static long live_count(const char *kind)
         return count_objects(OBJECT_MODULE);
     if (!strcmp(kind, "graph"))
         return count_objects(OBJECT_GRAPH) + count_objects(OBJECT_GRAPH_EXEC);
+    if (!strcmp(kind, "handle"))
+        return sim.physicals;
+    if (!strcmp(kind, "import"))
+        return sim.imports;
+    if (!strcmp(kind, "mapping"))
+        return live_ranges(RANGE_MAPPED, 0);
+    if (!strcmp(kind, "reservation"))
+        return live_reservations();
     return -1;
 }
 
-/* How many of a kind are alive: context (references), malloc, bytes, hostalloc, stream, event, module, graph. -1: no such kind. */
+/* How many of a kind are alive: context (references), malloc, bytes, hostalloc, stream, event, module, graph; handle (physical
+   memory), import (of it, or of a block), mapping, reservation. -1: no such kind. */
 SIM_API long ignis_sim_live(const char *kind)
 {
     pthread_mutex_lock(&sim.lock);

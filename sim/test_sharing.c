@@ -1,0 +1,624 @@
+/*  test_sharing.c - checks of memory and events that several devices or processes share
+
+    Every test is a child process for each way to run streams, so that each sees a fresh simulator, and some start another
+    process, with which they talk over a socket. Kernels need libnvrtc.so beside libcuda.so.1.
+
+        test_sharing [folder of the libraries [word in the names of the tests to run]]     default: ../build/sim
+*/
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef unsigned long long ptr;
+typedef void *handle;
+
+typedef struct location {
+    int type, id;
+} location;
+
+typedef struct properties {
+    int type, types;
+    location where;
+    void *metadata;
+    unsigned char flags[8];
+} properties;
+
+typedef struct access {
+    location where;
+    int flags;
+} access_of;
+
+/* clang-format off */
+#define FUNCTIONS(X) \
+    X(cuInit, (unsigned)) X(cuDeviceGetAttribute, (int *, int, int)) \
+    X(cuDevicePrimaryCtxRetain, (handle *, int)) X(cuDevicePrimaryCtxRelease_v2, (int)) X(cuCtxSetCurrent, (handle)) \
+    X(cuCtxSynchronize, (void)) X(cuMemAlloc_v2, (ptr *, size_t)) X(cuMemFree_v2, (ptr)) X(cuMemGetInfo_v2, (size_t *, size_t *)) \
+    X(cuMemGetAddressRange_v2, (ptr *, size_t *, ptr)) X(cuPointerGetAttribute, (void *, int, ptr)) \
+    X(cuMemsetD8Async, (ptr, unsigned char, size_t, handle)) X(cuMemsetD32Async, (ptr, unsigned, size_t, handle)) \
+    X(cuMemcpyHtoD_v2, (ptr, const void *, size_t)) X(cuMemcpyDtoH_v2, (void *, ptr, size_t)) \
+    X(cuMemcpyDtoDAsync_v2, (ptr, ptr, size_t, handle)) X(cuMemcpyPeerAsync, (ptr, handle, ptr, handle, size_t, handle)) \
+    X(cuStreamCreate, (handle *, unsigned)) X(cuStreamDestroy_v2, (handle)) X(cuStreamSynchronize, (handle)) \
+    X(cuModuleLoadData, (handle *, const void *)) X(cuModuleGetFunction, (handle *, handle, const char *)) \
+    X(cuLaunchKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **)) \
+    X(cuMemGetAllocationGranularity, (size_t *, const properties *, int)) \
+    X(cuMemCreate, (ptr *, size_t, const properties *, unsigned long long)) X(cuMemRelease, (ptr)) \
+    X(cuMemAddressReserve, (ptr *, size_t, size_t, ptr, unsigned long long)) X(cuMemAddressFree, (ptr, size_t)) \
+    X(cuMemMap, (ptr, size_t, size_t, ptr, unsigned long long)) X(cuMemUnmap, (ptr, size_t)) \
+    X(cuMemSetAccess, (ptr, size_t, const access_of *, size_t)) X(cuMemGetAccess, (unsigned long long *, const location *, ptr)) \
+    X(cuMemExportToShareableHandle, (void *, ptr, int, unsigned long long)) \
+    X(cuMemImportFromShareableHandle, (ptr *, void *, int)) X(cuMemGetAllocationPropertiesFromHandle, (properties *, ptr)) \
+    X(cuMemRetainAllocationHandle, (ptr *, void *)) X(ignis_sim_fail, (const char *))
+/* clang-format on */
+
+#define X(name, arguments) static int(*name) arguments;
+FUNCTIONS(X)
+#undef X
+static long (*ignis_sim_live)(const char *);
+
+enum { CHUNK = 2 << 20 };
+
+static const char *folder = "../build/sim";
+static const char *lane, *test_name;
+static int passed, failed;
+
+#define CHECK(condition) check(condition, #condition, __LINE__)
+#define CODE(expected, call) check_code(expected, call, #call, __LINE__)
+#define OK(call) CODE(0, call)
+
+static void check(int condition, const char *what, int line)
+{
+    if (condition)
+        passed++;
+    else
+        failed++, printf("test_sharing.c:%d: [%s, %s] %s\n", line, lane, test_name, what);
+}
+
+static void check_code(int expected, int code, const char *what, int line)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s: %d, expected %d", what, code, expected);
+    check(code == expected, text, line);
+}
+
+static void *open_library(const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void start_driver(void)
+{
+    void *library = open_library("libcuda.so.1");
+    if (!library)
+        fprintf(stderr, "%s\n", dlerror()), exit(2);
+#define X(name, arguments)                          \
+    if (!(*(void **)&name = dlsym(library, #name))) \
+        fprintf(stderr, "no %s\n", #name), exit(2);
+    FUNCTIONS(X)
+#undef X
+    *(void **)&ignis_sim_live = dlsym(library, "ignis_sim_live");
+    OK(cuInit(0));
+}
+
+static handle context_of(int device)
+{
+    handle context = NULL;
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
+    return context;
+}
+
+static handle new_stream(void)
+{
+    handle stream = NULL;
+    OK(cuStreamCreate(&stream, 1));
+    return stream;
+}
+
+static int is_sanitized(void) { return dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init"); }
+
+/* >>kernels */
+
+static const char *const kernel_text = "extern \"C\" {\n"
+                                       "__global__ void store(int *out, int value) { out[threadIdx.x] = value; }\n"
+                                       "}\n";
+
+static handle load_kernels(void)
+{
+    int (*create)(handle *, const char *, const char *, int, const char *const *, const char *const *);
+    int (*compile)(handle, int, const char *const *), (*get_size)(handle, size_t *), (*get)(handle, char *);
+    void *library = open_library("libnvrtc.so");
+    handle program, module = NULL;
+    size_t size = 0;
+    if (!library)
+        return NULL;
+    *(void **)&create = dlsym(library, "nvrtcCreateProgram");
+    *(void **)&compile = dlsym(library, "nvrtcCompileProgram");
+    *(void **)&get_size = dlsym(library, "nvrtcGetCUBINSize");
+    *(void **)&get = dlsym(library, "nvrtcGetCUBIN");
+    const char *options[] = {"--gpu-architecture=sm_90"};
+    OK(create(&program, kernel_text, "sharing.cu", 0, NULL, NULL));
+    OK(compile(program, 1, options));
+    OK(get_size(program, &size));
+    char *image = malloc(size);
+    OK(get(program, image));
+    OK(cuModuleLoadData(&module, image));
+    free(image);
+    return module;
+}
+
+static handle function_of(handle module, const char *name)
+{
+    handle function = NULL;
+    OK(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+/* >>processes */
+
+/* A second process that runs `role` with its end of a socket; the caller gets the other end. Before the driver starts. */
+static pid_t start_peer(void (*role)(int), int *socket_out)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+        exit(2);
+    fflush(stdout);
+    pid_t child = fork();
+    if (!child) {
+        close(ends[0]);
+        passed = failed = 0;
+        role(ends[1]);
+        fflush(stdout);
+        _exit(failed != 0);
+    }
+    close(ends[1]);
+    *socket_out = ends[0];
+    return child;
+}
+
+static void end_peer(pid_t child, int socket)
+{
+    int status = 0;
+    close(socket);
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+}
+
+static void send_bytes(int socket, const void *data, size_t size) { CHECK(write(socket, data, size) == (ssize_t)size); }
+static void receive_bytes(int socket, void *data, size_t size) { CHECK(read(socket, data, size) == (ssize_t)size); }
+static void signal_peer(int socket) { send_bytes(socket, "x", 1); }
+static void await_peer(int socket) { receive_bytes(socket, (char[1]){0}, 1); }
+
+static void send_file(int socket, int file)
+{
+    char byte = 0, space[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    struct cmsghdr *control = CMSG_FIRSTHDR(&message);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(control), &file, sizeof file);
+    CHECK(sendmsg(socket, &message, 0) == 1);
+}
+
+static int receive_file(int socket)
+{
+    int file = -1;
+    char byte, space[CMSG_SPACE(sizeof(int))];
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    CHECK(recvmsg(socket, &message, MSG_CMSG_CLOEXEC) == 1);
+    struct cmsghdr *control = CMSG_FIRSTHDR(&message);
+    if (control)
+        memcpy(&file, CMSG_DATA(control), sizeof file);
+    return file;
+}
+
+/* >>virtual memory */
+
+static properties on_device(int device) { return (properties){.type = 1, .types = 1, .where = {1, device}}; }
+static access_of for_device(int device, int flags) { return (access_of){{1, device}, flags}; }
+
+static ptr create(int device, size_t size)
+{
+    ptr memory = 0;
+    properties p = on_device(device);
+    OK(cuMemCreate(&memory, size, &p, 0));
+    return memory;
+}
+
+static ptr reserve(size_t size)
+{
+    ptr address = 0;
+    OK(cuMemAddressReserve(&address, size, 0, 0, 0));
+    CHECK(address % CHUNK == 0);
+    return address;
+}
+
+static void allow(ptr address, size_t size, int device)
+{
+    access_of a = for_device(device, 3);
+    OK(cuMemSetAccess(address, size, &a, 1));
+}
+
+static ptr map_all(ptr memory, size_t size, int device)
+{
+    ptr address = reserve(size);
+    OK(cuMemMap(address, size, 0, memory, 0));
+    allow(address, size, device);
+    return address;
+}
+
+static void unmap_all(ptr address, size_t size)
+{
+    OK(cuMemUnmap(address, size));
+    OK(cuMemAddressFree(address, size));
+}
+
+static void test_create(void)
+{
+    start_driver();
+    context_of(0);
+    properties p = on_device(0), wrong, read;
+    size_t size = 0, before = 0, after = 0, total;
+    ptr memory = 0, second = 0;
+    OK(cuMemGetAllocationGranularity(&size, &p, 0));
+    CHECK(size == CHUNK);
+    OK(cuMemGetInfo_v2(&before, &total));
+    OK(cuMemCreate(&memory, 2 * CHUNK, &p, 0));
+    OK(cuMemGetInfo_v2(&after, &total));
+    CHECK(before - after == 2 * CHUNK);
+    OK(cuMemGetAllocationPropertiesFromHandle(&read, memory));
+    CHECK(!memcmp(&read, &p, sizeof p));
+    CODE(1, cuMemCreate(&second, CHUNK + 4096, &p, 0));
+    CODE(1, cuMemCreate(&second, 0, &p, 0));
+    CODE(1, cuMemCreate(&second, CHUNK, &p, 1));
+    CODE(2, cuMemCreate(&second, (size_t)1 << 42, &p, 0));
+    wrong = p, wrong.type = 0;
+    CODE(1, cuMemCreate(&second, CHUNK, &wrong, 0));
+    wrong = p, wrong.where.id = 99;
+    CODE(101, cuMemCreate(&second, CHUNK, &wrong, 0));
+    wrong = p, wrong.types = 8;
+    CODE(801, cuMemCreate(&second, CHUNK, &wrong, 0));
+    wrong = p, wrong.where.type = 2;
+    CODE(801, cuMemCreate(&second, CHUNK, &wrong, 0));
+    OK(cuMemRelease(memory));
+    CODE(1, cuMemRelease(memory));
+    CODE(1, cuMemGetAllocationPropertiesFromHandle(&read, memory));
+    OK(cuMemGetInfo_v2(&after, &total));
+    CHECK(before == after && ignis_sim_live("handle") == 0);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void test_map(void)
+{
+    start_driver();
+    handle zero = context_of(0);
+    ptr first = create(0, CHUNK), second = create(0, 2 * CHUNK), address = reserve(4 * CHUNK), base = 0, again = 0;
+    size_t size = 0;
+    int value = 7, out = 0, mapped = -1;
+    unsigned long long flags = 9;
+    access_of both[] = {for_device(0, 3), for_device(1, 1)};
+    location zero_at = {1, 0}, one_at = {1, 1};
+    OK(cuPointerGetAttribute(&mapped, 13, address));
+    CHECK(mapped == 0);
+    CODE(1, cuPointerGetAttribute(&value, 2, address));
+    CODE(1, cuMemMap(address, CHUNK, CHUNK, first, 0));
+    CODE(1, cuMemMap(address, CHUNK, 0, second, 0));
+    CODE(1, cuMemMap(address + 4096, CHUNK, 0, first, 0));
+    CODE(1, cuMemMap(address + 3 * CHUNK, 2 * CHUNK, 0, second, 0));
+    OK(cuMemMap(address, CHUNK, 0, first, 0));
+    CODE(1, cuMemMap(address, CHUNK, 0, first, 0));
+    OK(cuMemMap(address + CHUNK, 2 * CHUNK, 0, second, 0));
+    CODE(1, cuMemcpyHtoD_v2(address, &value, 4));
+    CODE(1, cuMemsetD8Async(address, 0, 4, NULL));
+    CODE(1, cuMemSetAccess(address, 4 * CHUNK, both, 2));
+    CODE(1, cuMemSetAccess(address, CHUNK / 2, both, 2));
+    both[1].flags = 2;
+    CODE(1, cuMemSetAccess(address, 3 * CHUNK, both, 2));
+    both[1] = for_device(9, 1);
+    CODE(101, cuMemSetAccess(address, 3 * CHUNK, both, 2));
+    OK(cuMemGetAccess(&flags, &zero_at, address));
+    CHECK(flags == 0);
+    both[1] = for_device(1, 1);
+    OK(cuMemSetAccess(address, 3 * CHUNK, both, 2));
+    OK(cuMemGetAccess(&flags, &one_at, address + CHUNK));
+    CHECK(flags == 1);
+    /* Neighbours are one stretch of memory; a device has only the access that it was given. */
+    ptr middle = address + CHUNK - 2;
+    OK(cuMemcpyHtoD_v2(middle, &value, 4));
+    OK(cuMemcpyDtoH_v2(&out, middle, 4));
+    CHECK(out == 7);
+    context_of(1);
+    OK(cuMemcpyDtoH_v2(&out, middle, 4));
+    CODE(1, cuMemcpyHtoD_v2(middle, &value, 4));
+    OK(cuCtxSetCurrent(zero));
+    CODE(1, cuMemcpyDtoH_v2(&out, address + 3 * CHUNK - 2, 4));
+    OK(cuMemGetAddressRange_v2(&base, &size, address + CHUNK + 5));
+    CHECK(base == address + CHUNK && size == 2 * CHUNK);
+    OK(cuPointerGetAttribute(&size, 12, address + CHUNK + 5));
+    CHECK(size == 4 * CHUNK);
+    OK(cuPointerGetAttribute(&size, 18, address + CHUNK + 5));
+    CHECK(size == 2 * CHUNK);
+    OK(cuPointerGetAttribute(&mapped, 13, address));
+    CHECK(mapped == 1);
+    OK(cuPointerGetAttribute(&mapped, 10, address));
+    CHECK(mapped == 0);
+    OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(address + CHUNK + 100)));
+    CHECK(again == second);
+    OK(cuMemRelease(again));
+    CODE(1, cuMemFree_v2(address));
+    CODE(1, cuMemAddressFree(address, 4 * CHUNK));
+    CODE(1, cuMemUnmap(address + CHUNK, CHUNK));
+    CODE(1, cuMemUnmap(address, 2 * CHUNK));
+    /* Memory without a handle lives as long as its mapping, and a handle can be had again. */
+    OK(cuMemRelease(first));
+    OK(cuMemcpyDtoH_v2(&out, middle, 2));
+    OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)address));
+    CHECK(again != first);
+    OK(cuMemUnmap(address, 3 * CHUNK));
+    CODE(1, cuMemcpyDtoH_v2(&out, middle, 2));
+    OK(cuMemRelease(again));
+    OK(cuMemRelease(second));
+    CODE(1, cuMemAddressFree(address, CHUNK));
+    OK(cuMemAddressFree(address, 4 * CHUNK));
+    CODE(1, cuMemAddressFree(address, 4 * CHUNK));
+    ptr block = 0;
+    OK(cuMemAlloc_v2(&block, CHUNK));
+    CODE(1, cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)block));
+    OK(cuMemFree_v2(block));
+    CHECK(!ignis_sim_live("handle") && !ignis_sim_live("mapping") && !ignis_sim_live("reservation"));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+}
+
+static void test_reserve(void)
+{
+    start_driver();
+    ptr first = 0, second = 0;
+    CODE(1, cuMemAddressReserve(&first, CHUNK + 1, 0, 0, 0));
+    CODE(1, cuMemAddressReserve(&first, CHUNK, 3, 0, 0));
+    CODE(1, cuMemAddressReserve(&first, CHUNK, 0, 0, 1));
+    OK(cuMemAddressReserve(&first, (size_t)64 << 30, (size_t)1 << 30, 0, 0));
+    CHECK(first % ((size_t)1 << 30) == 0);
+    OK(cuMemAddressReserve(&second, CHUNK, 0, first, 0));
+    CHECK(second != first);
+    OK(cuMemAddressFree(second, CHUNK));
+    OK(cuMemAddressFree(first, (size_t)64 << 30));
+    OK(cuMemAddressReserve(&second, CHUNK, 0, first, 0));
+    CHECK(second == first);
+    OK(cuMemAddressFree(second, CHUNK));
+}
+
+/* A kernel that touches mapped memory without access faults, like at any other wrong address. */
+static void test_access_fault(void)
+{
+    start_driver();
+    context_of(0);
+    handle module = is_sanitized() ? NULL : load_kernels();
+    if (module) {
+        ptr memory = create(0, CHUNK), address = reserve(CHUNK);
+        int value = 3;
+        void *arguments[] = {&address, &value};
+        handle store = function_of(module, "store");
+        OK(cuMemMap(address, CHUNK, 0, memory, 0));
+        allow(address, CHUNK, 0);
+        OK(cuLaunchKernel(store, 1, 1, 1, 4, 1, 1, 0, NULL, arguments, NULL));
+        OK(cuCtxSynchronize());
+        access_of none = for_device(0, 0);
+        OK(cuMemSetAccess(address, CHUNK, &none, 1));
+        OK(cuLaunchKernel(store, 1, 1, 1, 4, 1, 1, 0, NULL, arguments, NULL));
+        CODE(700, cuCtxSynchronize());
+        unmap_all(address, CHUNK);
+        OK(cuMemRelease(memory));
+    }
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static ptr import_file(int file)
+{
+    ptr memory = 0;
+    OK(cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)file, 1));
+    close(file);
+    return memory;
+}
+
+static void import_role(int socket)
+{
+    int file = receive_file(socket), value = 0;
+    start_driver();
+    context_of(1);
+    ptr memory = import_file(file), address = map_all(memory, CHUNK, 1);
+    properties p = {0};
+    CHECK(ignis_sim_live("import") == 1);
+    OK(cuMemGetAllocationPropertiesFromHandle(&p, memory));
+    CHECK(p.where.id == 0 && p.types == 1);
+    OK(cuMemcpyDtoH_v2(&value, address + 4096, 4));
+    CHECK(value == 1234);
+    value = 4321;
+    OK(cuMemcpyHtoD_v2(address + 8192, &value, 4));
+    signal_peer(socket);
+    await_peer(socket); /* the exporter has released, or died */
+    OK(cuMemcpyDtoH_v2(&value, address + 4096, 4));
+    CHECK(value == 1234);
+    unmap_all(address, CHUNK);
+    OK(cuMemRelease(memory));
+    CHECK(ignis_sim_live("import") == 0);
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    signal_peer(socket);
+}
+
+static void export_memory(int socket, ptr memory)
+{
+    int file = -1;
+    OK(cuMemExportToShareableHandle(&file, memory, 1, 0));
+    CHECK(fcntl(file, F_GETFD) == FD_CLOEXEC);
+    send_file(socket, file);
+    close(file);
+}
+
+static void test_import(void)
+{
+    int socket, value = 1234;
+    pid_t peer = start_peer(import_role, &socket);
+    start_driver();
+    context_of(0);
+    ptr memory = create(0, CHUNK), address = map_all(memory, CHUNK, 0);
+    OK(cuMemcpyHtoD_v2(address + 4096, &value, 4));
+    export_memory(socket, memory);
+    await_peer(socket);
+    OK(cuMemcpyDtoH_v2(&value, address + 8192, 4));
+    CHECK(value == 4321);
+    unmap_all(address, CHUNK);
+    OK(cuMemRelease(memory));
+    signal_peer(socket);
+    await_peer(socket);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    end_peer(peer, socket);
+}
+
+static void killed_role(int socket)
+{
+    int value = 1234;
+    start_driver();
+    context_of(0);
+    ptr memory = create(0, CHUNK), address = map_all(memory, CHUNK, 0);
+    OK(cuMemcpyHtoD_v2(address + 4096, &value, 4));
+    export_memory(socket, memory);
+    await_peer(socket);
+    kill(getpid(), SIGKILL);
+}
+
+static int count_entries(const char *path)
+{
+    int count = 0;
+    DIR *folder_of = opendir(path);
+    while (folder_of && readdir(folder_of))
+        count++;
+    if (folder_of)
+        closedir(folder_of);
+    return count;
+}
+
+/* An exporter that is killed leaves nothing behind, and takes nothing from who imported. */
+static void test_killed_exporter(void)
+{
+    int socket, value = 0, before = count_entries("/dev/shm");
+    pid_t peer = start_peer(killed_role, &socket);
+    int file = receive_file(socket);
+    start_driver();
+    context_of(1);
+    ptr memory = import_file(file), address = map_all(memory, CHUNK, 1);
+    signal_peer(socket);
+    waitpid(peer, NULL, 0);
+    OK(cuMemcpyDtoH_v2(&value, address + 4096, 4));
+    CHECK(value == 1234);
+    OK(cuMemsetD8Async(address, 0, CHUNK, NULL));
+    OK(cuCtxSynchronize());
+    unmap_all(address, CHUNK);
+    OK(cuMemRelease(memory));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    CHECK(count_entries("/dev/shm") == before);
+    close(socket);
+}
+
+/* Whatever descriptor comes: an error, never a mapping of something else. */
+static void test_bad_files(void)
+{
+    start_driver();
+    ptr memory = 0;
+    properties p = on_device(0);
+    int files[3], unshared = -1;
+    files[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
+    files[1] = memfd_create("ignis-sim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    CHECK(!ftruncate(files[1], CHUNK + 4096));
+    files[2] = memfd_create("ignis-sim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    CHECK(!ftruncate(files[2], CHUNK + 4096) && !fcntl(files[2], F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL));
+    for (int i = 0; i < 3; i++) {
+        CODE(1, cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)files[i], 1));
+        close(files[i]);
+    }
+    CODE(1, cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)files[0], 1));
+    CODE(1, cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)-1, 1));
+    CODE(1, cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)0, 8));
+    p.types = 0;
+    OK(cuMemCreate(&memory, CHUNK, &p, 0));
+    CODE(1, cuMemExportToShareableHandle(&unshared, memory, 1, 0));
+    CHECK(unshared == -1);
+    OK(cuMemRelease(memory));
+    CHECK(ignis_sim_fail("vmm:2") == 0);
+    OK(cuMemCreate(&memory, CHUNK, &p, 0));
+    CODE(2, cuMemAddressReserve(&memory, CHUNK, 0, 0, 0));
+    OK(cuMemRelease(memory));
+    CHECK(ignis_sim_live("handle") == 0);
+}
+
+/* >>main */
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} tests[] = {{"create", test_create},      {"map", test_map},
+             {"reserve", test_reserve},    {"access fault", test_access_fault},
+             {"import", test_import},      {"killed exporter", test_killed_exporter},
+             {"bad files", test_bad_files}};
+
+/* In a process of its own, which says how many checks passed and failed. */
+static void run_test(size_t number, const char *mode)
+{
+    int results[2], counts[2] = {0, 1}, status = 0;
+    fflush(stdout);
+    if (pipe2(results, O_CLOEXEC))
+        exit(2);
+    pid_t child = fork();
+    if (!child) {
+        lane = mode;
+        test_name = tests[number].name;
+        setenv("IGNIS_SIM_STREAMS", mode, 1);
+        alarm(120);
+        tests[number].run();
+        fflush(stdout);
+        counts[0] = passed, counts[1] = failed;
+        _exit(write(results[1], counts, sizeof counts) != sizeof counts);
+    }
+    close(results[1]);
+    if (read(results[0], counts, sizeof counts) != sizeof counts)
+        printf("[%s, %s] died\n", mode, tests[number].name);
+    close(results[0]);
+    waitpid(child, &status, 0);
+    passed += counts[0];
+    failed += counts[1];
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const modes[] = {"eager", "lazy", "thread"};
+    if (argc > 1)
+        folder = argv[1];
+    signal(SIGPIPE, SIG_IGN);
+    int total_passed = 0, total_failed = 0;
+    for (size_t mode = 0; mode < sizeof modes / sizeof *modes; mode++)
+        for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+            passed = failed = 0;
+            if (argc < 3 || strstr(tests[i].name, argv[2]))
+                run_test(i, modes[mode]);
+            total_passed += passed;
+            total_failed += failed;
+        }
+    printf("%d passed, %d failed\n", total_passed, total_failed);
+    return total_failed != 0;
+}
