@@ -4177,6 +4177,319 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
    >>nccl - NCCL, opened at run time.
    =============================================================================================================== */
 
+/*  Numbers of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
+enum {
+    IGNIS__NCCL_SUCCESS = 0,
+    IGNIS__NCCL_IN_PROGRESS = 7,
+    IGNIS__NCCL_ABORTED = -1, /* not NCCL's: ignis__nccl_abort was called */
+    IGNIS__NCCL_LATE = -2,    /* nor is this: the deadline has passed */
+    IGNIS__NCCL_VERSION_LEAST = 21900,
+    IGNIS__NCCL_UINT8 = 1,
+    IGNIS__NCCL_INT32 = 2,
+    IGNIS__NCCL_INT64 = 4,
+    IGNIS__NCCL_FLOAT16 = 6,
+    IGNIS__NCCL_FLOAT32 = 7,
+    IGNIS__NCCL_FLOAT64 = 8,
+    IGNIS__NCCL_BFLOAT16 = 9,
+    IGNIS__NCCL_SUM = 0,
+    IGNIS__NCCL_PROD = 1,
+    IGNIS__NCCL_MAX = 2,
+    IGNIS__NCCL_MIN = 3,
+    IGNIS__NCCL_AVG = 4
+};
+
+/*  By ignis_dtype, whose first is the default. */
+static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16,
+                                                          IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT64, IGNIS__NCCL_INT32,
+                                                          IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8};
+/*  By ignis_op. */
+static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX, IGNIS__NCCL_AVG};
+
+/*  ncclConfig_t as of NCCL 2.19; its version tells newer ones that fields of theirs are missing. */
+typedef struct ignis__nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cluster_size, least_blocks, most_blocks;
+    const char *net_name;
+    int split_share;
+} ignis__nccl_config;
+
+typedef enum ignis__nccl_kind {
+    IGNIS__NCCL_ALL_REDUCE,
+    IGNIS__NCCL_REDUCE,
+    IGNIS__NCCL_BROADCAST,
+    IGNIS__NCCL_ALL_GATHER,     /* count: what each rank gives */
+    IGNIS__NCCL_REDUCE_SCATTER, /* count: what each rank gets */
+    IGNIS__NCCL_ALL_TO_ALL,     /* count: what each rank gives each other */
+    IGNIS__NCCL_SEND,
+    IGNIS__NCCL_RECV,
+    IGNIS__NCCL_SEND_RECV /* to and from the same peer */
+} ignis__nccl_kind;
+
+/*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
+typedef struct ignis__nccl_comm {
+    ignis__mutex lock; /* NCCL wants one call at a time, and ignis__nccl_abort comes from other threads */
+    void *comm;        /* null: aborted */
+    ignis__device *device;
+    int64_t patience_ns; /* how long a call may be in progress */
+} ignis__nccl_comm;
+
+#define IGNIS__NCCL(name, args) IGNIS_CALL_HOOK(#name, ignis__nccl.name args)
+
+/*  NCCL, and no older than its interface here. */
+static bool ignis__nccl_open(const char *call)
+{
+    const struct ignis__loaded *loaded = &ignis__libraries[IGNIS_LIBRARY_NCCL];
+    int release;
+    if (!ignis__library_load(call, IGNIS_LIBRARY_NCCL))
+        return false;
+    release = (int)loaded->release;
+    if (release >= IGNIS__NCCL_VERSION_LEAST)
+        return true;
+    ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
+                release / 10000, release / 100 % 100, release % 100);
+    return false;
+}
+
+/*  Turns what NCCL answered into a failure of `call`. */
+static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
+{
+    const char *text = ignis__nccl.ncclGetErrorString(error), *detail = ignis__nccl.ncclGetLastError(comm);
+    return ignis__fail_because(IGNIS_DIAG_NCCL_CALL, call, error, text, NULL, "%s failed with \"%s\" (%d)%s%s", function,
+                               text ? text : "unknown error", error, detail && *detail ? ": " : "", detail ? detail : "");
+}
+
+static void ignis__nccl_pause(void)
+{
+#ifdef _WIN32
+    Sleep(1);
+#else
+    struct timespec time = IGNIS__ZERO;
+    time.tv_nsec = 20000;
+    (void)nanosleep(&time, NULL);
+#endif
+}
+
+/*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
+static int ignis__nccl_settle(ignis__nccl_comm *nccl, int64_t deadline_ns)
+{
+    for (;;) {
+        int state = IGNIS__NCCL_ABORTED, error = IGNIS__NCCL_SUCCESS;
+        ignis__mutex_lock(&nccl->lock);
+        if (nccl->comm)
+            error = IGNIS__NCCL(ncclCommGetAsyncError, (nccl->comm, &state));
+        ignis__mutex_unlock(&nccl->lock);
+        if (error != IGNIS__NCCL_SUCCESS)
+            return error;
+        if (state != IGNIS__NCCL_IN_PROGRESS)
+            return state;
+        if (ignis__monotonic_ns() >= deadline_ns)
+            return IGNIS__NCCL_LATE;
+        ignis__nccl_pause();
+    }
+}
+
+/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that mean nothing, here and not
+    for the other ranks. Any thread may call it. */
+static void ignis__nccl_abort(ignis__nccl_comm *nccl)
+{
+    ignis__binding binding;
+    void *comm;
+    bool entered;
+    ignis__mutex_lock(&nccl->lock);
+    comm = nccl->comm;
+    nccl->comm = NULL;
+    if (comm) {
+        entered = !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter("ignis_comm_abort", nccl->device, &binding);
+        (void)IGNIS__NCCL(ncclCommAbort, (comm));
+        if (entered)
+            ignis__device_leave(&binding);
+    }
+    ignis__mutex_unlock(&nccl->lock);
+}
+
+/*  The failure of a call that did not end well; the communicator is of no use any more. */
+static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
+{
+    if (error == IGNIS__NCCL_ABORTED)
+        ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted while %s was under way", function);
+    else if (error == IGNIS__NCCL_LATE)
+        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s was not through after %lld ms: other ranks did not come", function,
+                    (long long)(nccl->patience_ns / 1000000));
+    else
+        ignis__nccl_fail(call, nccl->comm, function, error);
+    ignis__nccl_abort(nccl);
+    return false;
+}
+
+/*  What one rank makes and all give to ignis__nccl_join. */
+IGNIS__MAYBE_UNUSED static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
+{
+    int error;
+    memset(id, 0, sizeof *id);
+    if (!ignis__nccl_open(call))
+        return false;
+    error = IGNIS__NCCL(ncclGetUniqueId, (id));
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail(call, NULL, "ncclGetUniqueId", error) == IGNIS_OK;
+}
+
+/*  Begins to join the other ranks; ignis__nccl_joined waits for them. A thread that drives several ranks begins with all, then waits.
+    patience_ns is for this and for every later call. Null on failure. */
+IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
+                                                               int size, int64_t patience_ns)
+{
+    ignis__nccl_config config;
+    ignis__nccl_comm *nccl;
+    ignis__binding binding;
+    int error;
+    if (!ignis__nccl_open(call))
+        return NULL;
+    nccl = (ignis__nccl_comm *)ignis__alloc(sizeof *nccl);
+    if (!nccl) {
+        ignis__fail_host_memory(call, sizeof *nccl);
+        return NULL;
+    }
+    if (!ignis__device_enter(call, device, &binding)) {
+        ignis__free(nccl);
+        return NULL;
+    }
+    memset(&config, 0, sizeof config);
+    config.size = sizeof config;
+    config.magic = 0xCAFEBEEFu;
+    config.version = IGNIS__NCCL_VERSION_LEAST;
+    config.cluster_size = config.least_blocks = config.most_blocks = config.split_share = INT_MIN; /* NCCL decides */
+    ignis__mutex_init(&nccl->lock);
+    nccl->device = device;
+    nccl->patience_ns = patience_ns;
+    error = IGNIS__NCCL(ncclCommInitRankConfig, (&nccl->comm, size, *id, rank, &config));
+    ignis__device_leave(&binding);
+    if (error == IGNIS__NCCL_SUCCESS || error == IGNIS__NCCL_IN_PROGRESS)
+        return nccl;
+    (void)ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
+    ignis__free(nccl);
+    return NULL;
+}
+
+/*  Waits until all ranks are there. On failure the communicator is aborted, and still to be left. */
+IGNIS__MAYBE_UNUSED static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
+{
+    int error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
+}
+
+/*  Gives up a rank's part; its operations are done. Null is fine. */
+IGNIS__MAYBE_UNUSED static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
+{
+    ignis__binding binding;
+    int error;
+    if (!nccl)
+        return;
+    if (nccl->comm && !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter(call, nccl->device, &binding)) {
+        error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
+        if (error == IGNIS__NCCL_IN_PROGRESS)
+            error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+        if (error == IGNIS__NCCL_SUCCESS && IGNIS__NCCL(ncclCommDestroy, (nccl->comm)) == IGNIS__NCCL_SUCCESS)
+            nccl->comm = NULL;
+        ignis__device_leave(&binding);
+    }
+    ignis__nccl_abort(nccl); /* whatever did not end well */
+    ignis__free(nccl);
+}
+
+/*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
+IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
+                                                              int size, int64_t deadline_ns)
+{
+    ignis__nccl_comm *nccl = ignis__nccl_begin(call, device, id, rank, size, deadline_ns - ignis__monotonic_ns());
+    if (nccl && !ignis__nccl_joined(call, nccl)) {
+        ignis__nccl_leave(call, nccl);
+        nccl = NULL;
+    }
+    return nccl;
+}
+
+/*  One operation of several messages: between each two of ncclGroupStart and ncclGroupEnd. */
+typedef struct ignis__nccl_group {
+    ignis__nccl_comm *nccl;
+    const char *function; /* the first that failed */
+    int error;
+} ignis__nccl_group;
+
+static void ignis__nccl_send(ignis__nccl_group *group, ignis__address from, int64_t count, int dtype, int peer, void *stream)
+{
+    int error = IGNIS__NCCL(ncclSend, ((const void *)(uintptr_t)from, (size_t)count, dtype, peer, group->nccl->comm, stream));
+    if (error != IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS && group->error == IGNIS__NCCL_SUCCESS) {
+        group->error = error;
+        group->function = "ncclSend";
+    }
+}
+
+static void ignis__nccl_recv(ignis__nccl_group *group, ignis__address to, int64_t count, int dtype, int peer, void *stream)
+{
+    int error = IGNIS__NCCL(ncclRecv, ((void *)(uintptr_t)to, (size_t)count, dtype, peer, group->nccl->comm, stream));
+    if (error != IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS && group->error == IGNIS__NCCL_SUCCESS) {
+        group->error = error;
+        group->function = "ncclRecv";
+    }
+}
+
+/*  An operation, queued on the stream when this returns. root_or_peer is the root of reduce and broadcast, and the other rank of messages; in
+    and out are of this rank. The device is entered. Failure breaks the communicator. */
+IGNIS__MAYBE_UNUSED static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, ignis__nccl_kind kind, ignis__address in,
+                                                ignis__address out, int64_t count, ignis_dtype dtype, ignis_op op, int root_or_peer,
+                                                int size, void *stream)
+{
+    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather",        "ncclReduceScatter",
+                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv",      "ncclSend and ncclRecv"};
+    const void *from = (const void *)(uintptr_t)in;
+    void *to = (void *)(uintptr_t)out, *comm;
+    size_t number = (size_t)count;
+    int type = ignis__nccl_dtypes[dtype], reduction = ignis__nccl_ops[op], error, peer;
+    int64_t bytes = count * ignis__dtypes[dtype].size;
+    ignis__nccl_group group;
+    group.nccl = nccl;
+    group.function = names[kind];
+    group.error = IGNIS__NCCL_SUCCESS;
+    ignis__mutex_lock(&nccl->lock);
+    comm = nccl->comm;
+    if (!comm) {
+        ignis__mutex_unlock(&nccl->lock);
+        ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator has failed before, or was aborted");
+        return false;
+    }
+    switch (kind) {
+    case IGNIS__NCCL_ALL_REDUCE: error = IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream)); break;
+    case IGNIS__NCCL_REDUCE: error = IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root_or_peer, comm, stream)); break;
+    case IGNIS__NCCL_BROADCAST: error = IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root_or_peer, comm, stream)); break;
+    case IGNIS__NCCL_ALL_GATHER: error = IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream)); break;
+    case IGNIS__NCCL_REDUCE_SCATTER: error = IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream)); break;
+    default:
+        (void)IGNIS__NCCL(ncclGroupStart, ());
+        for (peer = kind == IGNIS__NCCL_ALL_TO_ALL ? 0 : root_or_peer; peer < size; peer++) {
+            int64_t at = kind == IGNIS__NCCL_ALL_TO_ALL ? peer * bytes : 0;
+            if (kind != IGNIS__NCCL_RECV)
+                ignis__nccl_send(&group, in + (ignis__address)at, count, type, peer, stream);
+            if (kind != IGNIS__NCCL_SEND)
+                ignis__nccl_recv(&group, out + (ignis__address)at, count, type, peer, stream);
+            if (kind != IGNIS__NCCL_ALL_TO_ALL)
+                break;
+        }
+        error = IGNIS__NCCL(ncclGroupEnd, ());
+        error = group.error != IGNIS__NCCL_SUCCESS ? group.error : error;
+    }
+    ignis__mutex_unlock(&nccl->lock);
+    if (error == IGNIS__NCCL_IN_PROGRESS)
+        error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, group.function, error);
+}
+
+/*  What has gone wrong since with operations that are on their way, such as another host that is gone. True: nothing. */
+IGNIS__MAYBE_UNUSED static bool ignis__nccl_check(const char *call, ignis__nccl_comm *nccl)
+{
+    int error = ignis__nccl_settle(nccl, 0);
+    return error == IGNIS__NCCL_SUCCESS || error == IGNIS__NCCL_LATE || ignis__nccl_give_up(call, nccl, "an operation of NCCL", error);
+}
+
 /* ===============================================================================================================
    >>job - the processes of one program: how they meet, what they tell each other, who died.
    =============================================================================================================== */
