@@ -28,14 +28,19 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -79,6 +84,9 @@ typedef struct CUDA_MEMCPY2D {
     size_t dstPitch;
     size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
+typedef struct CUipcMemHandle {
+    char reserved[64];
+} CUipcMemHandle, CUipcEventHandle;
 typedef struct CUmemLocation {
     int type, id;
 } CUmemLocation;
@@ -158,7 +166,7 @@ enum {
    that tidies up after a failure would otherwise leak through no fault of its own. */
 #define SIM_KINDS(X) \
     X(init, ERROR_UNKNOWN) X(query, ERROR_UNKNOWN) X(context, ERROR_OUT_OF_MEMORY) \
-    X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(vmm, ERROR_OUT_OF_MEMORY) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
+    X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(vmm, ERROR_OUT_OF_MEMORY) X(ipc, ERROR_MAP_FAILED) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
     X(launch, ERROR_LAUNCH_OUT_OF_RESOURCES) X(module, ERROR_OUT_OF_MEMORY) X(stream, ERROR_OUT_OF_MEMORY) \
     X(event, ERROR_OUT_OF_MEMORY) X(sync, ERROR_UNKNOWN) X(graph, ERROR_OUT_OF_MEMORY) X(release, ERROR_UNKNOWN)
 
@@ -231,6 +239,11 @@ enum {
     X(cuMemUnmap, release, NEEDS_INIT) \
     X(cuMemSetAccess, vmm, NEEDS_INIT) \
     X(cuMemGetAccess, query, NEEDS_INIT) \
+    X(cuIpcGetMemHandle, ipc, NEEDS_HEALTHY) \
+    X(cuIpcOpenMemHandle_v2, ipc, NEEDS_HEALTHY) \
+    X(cuIpcCloseMemHandle, release, NEEDS_HEALTHY) \
+    X(cuIpcGetEventHandle, ipc, NEEDS_HEALTHY) \
+    X(cuIpcOpenEventHandle, ipc, NEEDS_HEALTHY) \
     X(cuMemsetD8Async, memset, NEEDS_HEALTHY) \
     X(cuMemsetD16Async, memset, NEEDS_HEALTHY) \
     X(cuMemsetD32Async, memset, NEEDS_HEALTHY) \
@@ -387,7 +400,24 @@ typedef struct sim_reservation {
     struct sim_reservation *next;
 } sim_reservation;
 
-typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED, RANGE_MAPPED } sim_range_kind;
+/* What an IPC handle holds, and what stands in the file that it names: there for as long as the thing itself. */
+typedef struct sim_ticket {
+    char magic[8];
+    uint64_t process, id; /* random; the exporter's count */
+    uint64_t offset, size;
+    int32_t pid, file;
+    uint32_t device, reserved; /* the device's number on the machine */
+    uint64_t check;
+} sim_ticket;
+
+/* A block of another process. */
+typedef struct sim_import {
+    sim_ticket ticket;
+    int opened; /* closes that are due */
+    size_t span;
+} sim_import;
+
+typedef enum { RANGE_DEVICE, RANGE_PINNED, RANGE_REGISTERED, RANGE_MAPPED, RANGE_IMPORTED } sim_range_kind;
 
 /* One live allocation, registered host memory, or physical memory mapped to reserved addresses. */
 typedef struct sim_range {
@@ -400,6 +430,8 @@ typedef struct sim_range {
     unsigned long long id;
     sim_physical *physical;            /* mapped ranges: what they show, and which device may do what */
     unsigned char access[MAX_DEVICES]; /* ACCESS_... bits */
+    int exported;                      /* its ticket stands in the gap behind it */
+    sim_import *import;
 } sim_range;
 
 struct sim_context {
@@ -435,7 +467,20 @@ typedef struct sim_module_object {
     sim_function *functions;
 } sim_module_object;
 
-typedef enum { WORK_NOTHING, WORK_COPY, WORK_FILL, WORK_KERNEL, WORK_CALL, WORK_GRAPH } sim_work_kind;
+typedef enum { WORK_NOTHING, WORK_COPY, WORK_FILL, WORK_KERNEL, WORK_CALL, WORK_GRAPH, WORK_SIGNAL, WORK_AWAIT } sim_work_kind;
+
+/* A page that processes share: how often an event was recorded, and how many of the records are done. */
+typedef struct sim_board {
+    sim_ticket ticket;
+    _Atomic uint32_t recorded, done; /* the second is a futex */
+    _Atomic int32_t recorder;        /* process of the last record */
+} sim_board;
+
+/* An interprocess event's page. Outlives the event while work refers to it. */
+typedef struct sim_signal {
+    int references, file;
+    sim_board *board;
+} sim_signal;
 
 typedef enum { SIDE_ANY, SIDE_HOST, SIDE_DEVICE } sim_side;
 
@@ -470,6 +515,8 @@ typedef struct sim_work {
     CUhostFn call;
     void *call_data;
     sim_plan *plan;
+    sim_signal *signal; /* to set, or to wait for, to `sequence` */
+    uint32_t sequence;
 } sim_work;
 
 /* Nodes of a graph, by number. */
@@ -500,8 +547,10 @@ struct sim_capture {
 /* Work in a stream. Alive while queued and while an event or another operation points at it. */
 struct sim_op {
     int references, done, polls;
-    int64_t time;       /* nanoseconds, when it was done */
-    sim_stream *stream; /* valid until done */
+    int spins;                 /* may wait for other devices or processes while it runs: never run by a thread of the program */
+    unsigned long long number; /* rises along the queue */
+    int64_t time;              /* nanoseconds, when it was done */
+    sim_stream *stream;        /* valid until done */
     sim_op *next;
     sim_op **waits; /* of other streams, to be done first */
     int wait_count;
@@ -515,9 +564,10 @@ struct sim_stream {
     unsigned flags;
     int priority;
     unsigned long long id;
-    int busy;   /* some thread is running the head */
-    int dead;   /* destroyed; goes when its queue is empty */
-    int worker; /* has a thread */
+    int busy;                  /* some thread is running the head */
+    int dead;                  /* destroyed; goes when its queue is empty */
+    int worker;                /* has a thread */
+    unsigned long long driven; /* the worker is to run operations up to this number */
     sim_op *head, *tail;
     sim_capture *capture; /* being captured into */
     sim_nodes last;       /* nodes that the next one comes after */
@@ -528,6 +578,8 @@ typedef struct sim_event {
     sim_context *context;
     unsigned flags;
     sim_op *op;           /* the last record, or NULL */
+    sim_signal *signal;   /* interprocess events */
+    uint32_t sequence;    /* of the last record of this process */
     sim_capture *capture; /* the last record was captured; `last` are the nodes it comes after */
     sim_nodes last;
 } sim_event;
@@ -551,8 +603,10 @@ static struct {
     sim_range **ranges;   /* sorted by address */
     size_t range_count, range_room;
     sim_reservation *reservations;
-    long physicals; /* those with a handle or a mapping */
-    long imports;   /* of those, the ones from a file descriptor */
+    uint64_t process; /* a random number that names this process in tickets */
+    long spinning;    /* operations that spin and are not done */
+    long physicals;   /* those with a handle or a mapping */
+    long imports;     /* of those, the ones from a file descriptor */
     struct {
         uintptr_t start;
         size_t size;
@@ -880,7 +934,7 @@ static sim_reservation *reservation_at(uintptr_t address)
     return reservation;
 }
 
-static int is_device_memory(const sim_range *range) { return range->kind == RANGE_DEVICE || range->kind == RANGE_MAPPED; }
+static int is_device_memory(const sim_range *range) { return range->kind == RANGE_DEVICE || range->kind >= RANGE_MAPPED; }
 
 /* May the device do that to mapped memory? For EVERY_DEVICE: may any? */
 static int range_allows(const sim_range *range, int device, int access)
@@ -922,6 +976,9 @@ static int check_span(const void *pointer, size_t bytes, sim_side side, int devi
     }
 }
 
+/* Seals of a file that others may map. */
+enum { FIXED_SIZE = F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL };
+
 /* >>blocks: memory with a gap behind each block, so that running over its end shows */
 
 static int arena_open(sim_arena *arena, const char *name, size_t at_least)
@@ -933,13 +990,14 @@ static int arena_open(sim_arena *arena, const char *name, size_t at_least)
     size_t size = ((size_t)1 << 40) / (size_t)(sim.device_count + 1 < 4 ? 4 : sim.device_count + 1) & ~(page - 1);
     if (size < at_least)
         size = at_least;
-    int file = memfd_create(name, MFD_CLOEXEC);
+    int file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     for (; file >= 0 && size >= page; size = size / 2 & ~(page - 1)) {
         if (ftruncate(file, (off_t)size))
             continue;
         void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
         if (base == MAP_FAILED)
             continue;
+        fcntl(file, F_ADD_SEALS, FIXED_SIZE); /* so that other processes may rely on what they map of it */
         *arena = (sim_arena){.base = (uintptr_t)base, .size = size, .file = file};
         return 1;
     }
@@ -1019,6 +1077,9 @@ static size_t block_overrun(const sim_range *range, size_t *first)
 static void block_close(const sim_range *range)
 {
     size_t usable = range->span - page;
+    if (range->exported)
+        fallocate(range->arena->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(range->start - range->arena->base + usable),
+                  (off_t)page);
     poison(range->start, usable < 16 * page ? usable : 16 * page);
     madvise((void *)range->start, usable, MADV_REMOVE);
     mprotect((void *)range->start, usable, PROT_NONE);
@@ -1105,8 +1166,18 @@ static void module_release(sim_module_object *module)
     free(module);
 }
 
+static void signal_release(sim_signal *signal)
+{
+    if (!signal || --signal->references)
+        return;
+    munmap(signal->board, page);
+    close(signal->file);
+    free(signal);
+}
+
 static void work_release(sim_work *work)
 {
+    signal_release(work->signal);
     free(work->storage);
     module_release(work->module);
     plan_release(work->plan);
@@ -1213,6 +1284,47 @@ static int work_check(const sim_work *work, char *text, size_t text_size)
 
 static int plan_run(const sim_plan *plan, char *text, size_t text_size);
 
+static void signal_set(sim_signal *signal, uint32_t sequence)
+{
+    uint32_t done = atomic_load(&signal->board->done);
+    while ((int32_t)(sequence - done) > 0 && !atomic_compare_exchange_weak(&signal->board->done, &done, sequence))
+        ;
+    syscall(SYS_futex, &signal->board->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* A process that was killed may still be there, for its parent to ask after. */
+static int is_running(pid_t pid)
+{
+    char path[64], text[512], state = 'X';
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    text[size > 0 ? size : 0] = 0;
+    const char *end = strrchr(text, ')');
+    if (end && end[1])
+        state = end[2];
+    return state != 'Z' && state != 'X' && state != 'x';
+}
+
+/* Is that record done? Never will be what a dead process had queued: that counts as done, so that nobody waits for ever. */
+static int signal_is_set(sim_signal *signal, uint32_t sequence)
+{
+    return (int32_t)(atomic_load(&signal->board->done) - sequence) >= 0 || !is_running(atomic_load(&signal->board->recorder));
+}
+
+/* Called without the lock. */
+static void signal_wait(sim_signal *signal, uint32_t sequence)
+{
+    while (!signal_is_set(signal, sequence)) {
+        uint32_t done = atomic_load(&signal->board->done);
+        struct timespec patience = {.tv_nsec = 100000000};
+        if ((int32_t)(done - sequence) < 0)
+            syscall(SYS_futex, &signal->board->done, FUTEX_WAIT, done, &patience, NULL, 0);
+    }
+}
+
 /* Called without the lock. */
 static int work_run(const sim_work *work, char *text, size_t text_size)
 {
@@ -1220,6 +1332,8 @@ static int work_run(const sim_work *work, char *text, size_t text_size)
     case WORK_NOTHING: break;
     case WORK_COPY: do_copy(&work->copy); break;
     case WORK_FILL: do_fill(&work->fill); break;
+    case WORK_SIGNAL: signal_set(work->signal, work->sequence); break;
+    case WORK_AWAIT: signal_wait(work->signal, work->sequence); break;
     case WORK_GRAPH: return plan_run(work->plan, text, text_size);
     case WORK_KERNEL: return sim_execute(work->kernel, &work->launch, work->storage, text, text_size);
     case WORK_CALL:
@@ -1276,10 +1390,17 @@ static void stream_step(sim_stream *stream)
         stream->tail = NULL;
     op->time = now();
     op->done = 1;
+    sim.spinning -= op->spins;
     op_release(op);
     if (stream->dead && !stream->head && !stream->worker)
         stream_free(stream);
     pthread_cond_broadcast(&sim.moved);
+}
+
+/* Will its worker run the head of the queue? */
+static int is_driven(const sim_stream *stream)
+{
+    return stream->worker && stream->head && (sim.streams == STREAMS_THREAD || stream->head->number <= stream->driven);
 }
 
 static void *stream_worker(void *argument)
@@ -1287,7 +1408,7 @@ static void *stream_worker(void *argument)
     sim_stream *stream = argument;
     pthread_mutex_lock(&sim.lock);
     for (;;) {
-        if (stream->head && !op_blocker(stream->head))
+        if (is_driven(stream) && !stream->busy && !op_blocker(stream->head))
             stream_step(stream);
         else if (stream->dead && !stream->head)
             break;
@@ -1299,21 +1420,96 @@ static void *stream_worker(void *argument)
     return NULL;
 }
 
-/* Return once `op` is done; without worker threads, by running what it needs, in order. */
+static int stream_start_worker(sim_stream *stream)
+{
+    pthread_t id;
+    pthread_attr_t attributes;
+    if (stream->worker)
+        return SUCCESS;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    stream->worker = !pthread_create(&id, &attributes, stream_worker, stream);
+    pthread_attr_destroy(&attributes);
+    return stream->worker ? SUCCESS : ERROR_OPERATING_SYSTEM;
+}
+
+/* Let workers run the operation, and all that it needs. */
+static int op_drive(sim_op *op)
+{
+    sim_stream *stream = op->stream;
+    if (op->done || (stream->worker && op->number <= stream->driven))
+        return SUCCESS;
+    int code = stream_start_worker(stream);
+    sim_op *before = stream->head;
+    stream->driven = op->number;
+    for (; before && before->number <= op->number && !code; before = before->next)
+        for (int i = 0; i < before->wait_count && !code; i++)
+            if (!before->waits[i]->done)
+                code = op_drive(before->waits[i]);
+    pthread_cond_broadcast(&sim.moved);
+    return code;
+}
+
+/* Operations that wait for each other have to run at the same time: once anything is waited for, all of them. */
+static void drive_spinning(void)
+{
+    for (int i = 0; i < sim.device_count && sim.spinning; i++)
+        for (sim_stream *stream = sim.contexts[i].streams; stream; stream = stream->next) {
+            sim_op *last = NULL;
+            for (sim_op *op = stream->head; op; op = op->next)
+                last = op->spins ? op : last;
+            if (last)
+                op_drive(last);
+        }
+}
+
+/* Return once `op` is done; what no worker runs, by running what it needs, in order. */
 static void op_finish(sim_op *op)
 {
     op->references++;
+    drive_spinning();
     while (!op->done) {
         sim_stream *stream = op->stream;
         sim_op *blocker;
-        while (!stream->busy && (blocker = op_blocker(stream->head)))
+        while (!stream->busy && !is_driven(stream) && (blocker = op_blocker(stream->head)))
             stream = blocker->stream;
-        if (stream->busy || sim.streams == STREAMS_THREAD)
+        if (stream->busy || is_driven(stream))
             pthread_cond_wait(&sim.moved, &sim.lock);
         else
             stream_step(stream);
     }
     op_release(op);
+}
+
+/* Eager streams: does work in this stream, or in any that it may have to wait for, come after work of a worker? */
+static int is_behind_worker(const sim_op *op)
+{
+    if (is_driven(op->stream))
+        return 1;
+    for (int i = 0; i < op->wait_count; i++)
+        if (!op->waits[i]->done && is_driven(op->waits[i]->stream))
+            return 1;
+    return 0;
+}
+
+static int any_driven(void)
+{
+    for (int i = 0; i < sim.device_count; i++)
+        for (sim_stream *stream = sim.contexts[i].streams; stream; stream = stream->next)
+            if (is_driven(stream))
+                return 1;
+    return 0;
+}
+
+static int work_spins(const sim_work *work)
+{
+    if (work->kind == WORK_GRAPH) {
+        for (int i = 0; i < work->plan->count; i++)
+            if (work_spins(&work->plan->nodes[i].work))
+                return 1;
+        return 0;
+    }
+    return work->kind == WORK_AWAIT || (work->kind == WORK_KERNEL && work->kernel->spins);
 }
 
 /* The legacy rule: work in the NULL stream comes after all earlier work of blocking streams, and theirs after its. */
@@ -1329,19 +1525,6 @@ static int op_wait_legacy(sim_op *op, sim_stream *stream)
         if (other != stream && !(other->flags & 1))
             code = op_wait_for(op, other->tail);
     return code;
-}
-
-static int stream_start_worker(sim_stream *stream)
-{
-    pthread_t id;
-    pthread_attr_t attributes;
-    if (sim.streams != STREAMS_THREAD || stream->worker)
-        return SUCCESS;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    stream->worker = !pthread_create(&id, &attributes, stream_worker, stream);
-    pthread_attr_destroy(&attributes);
-    return stream->worker ? SUCCESS : ERROR_OPERATING_SYSTEM;
 }
 
 static int capture_check(sim_stream *stream);
@@ -1364,10 +1547,12 @@ static int submit(sim_stream *stream, sim_work work, sim_op *after, sim_op **out
     op->references = 1;
     op->stream = stream;
     op->work = work;
+    op->spins = work_spins(&work);
+    op->number = ++sim.next_id;
     code = op_wait_legacy(op, stream);
     if (!code)
         code = op_wait_for(op, after);
-    if (!code)
+    if (!code && (sim.streams == STREAMS_THREAD || (sim.streams == STREAMS_EAGER && op->spins)))
         code = stream_start_worker(stream);
     if (code) {
         op_release(op);
@@ -1381,9 +1566,13 @@ static int submit(sim_stream *stream, sim_work work, sim_op *after, sim_op **out
     op->references += out != NULL;
     if (out)
         *out = op;
+    sim.spinning += op->spins;
     pthread_cond_broadcast(&sim.moved);
-    if (sim.streams == STREAMS_EAGER)
-        op_finish(op);
+    if (sim.streams != STREAMS_EAGER)
+        return SUCCESS;
+    if (op->spins || is_behind_worker(op))
+        return op_drive(op);
+    op_finish(op);
     return SUCCESS;
 }
 
@@ -1480,6 +1669,11 @@ static int op_query(sim_op *op)
     if (sim.streams != STREAMS_LAZY || ++op->polls <= LAZY_POLLS)
         return ERROR_NOT_READY;
     sim_context *context = op->stream->context;
+    if (sim.spinning) { /* it may wait for what this thread has yet to submit */
+        drive_spinning();
+        int code = op_drive(op);
+        return code ? code : op->done ? context->error : ERROR_NOT_READY;
+    }
     op_finish(op);
     return context->error;
 }
@@ -1734,6 +1928,7 @@ static void event_delete(sim_event *event)
 {
     handle_drop(event->handle);
     event_forget(event);
+    signal_release(event->signal);
     free(event);
 }
 
@@ -1765,6 +1960,8 @@ static void context_drop_objects(sim_context *context)
     }
 }
 
+static void import_delete(sim_range *range);
+
 /* Everything made in the context goes, as when its last user releases it. */
 static void context_close(sim_context *context)
 {
@@ -1779,6 +1976,8 @@ static void context_close(sim_context *context)
             continue;
         if (range->arena)
             block_delete(range);
+        else if (range->import)
+            import_delete(range);
         else
             range_delete(range);
     }
@@ -1926,6 +2125,8 @@ SIM_API CUresult cuInit(unsigned int flags)
     if (!strcmp(knob("IGNIS_SIM_LEAKS", "0"), "1"))
         atexit(report_leaks);
     introduce();
+    if (getrandom(&sim.process, sizeof sim.process, 0) != sizeof sim.process)
+        sim.process = (uint64_t)now() << 20 ^ (uint64_t)getpid();
     sim.ready = 1;
     return leave(sim.device_count ? SUCCESS : ERROR_NO_DEVICE);
 }
@@ -2054,7 +2255,7 @@ static const struct { int first, last, value; } attributes[] = {
     {92, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},   /* stream memory operations, cooperative launch; shared memory */
     {99, 99, 1}, {100, 101, 0}, {102, 103, 1}, {104, 105, 0}, {106, 106, BLOCKS_PER_SM}, /* host registration; virtual memory; blocks of an SM */
     {107, 110, 0}, {111, 111, SHARED_RESERVED},         /* compression, L2 policy, RDMA; reserved shared memory */
-    {112, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
+    {112, 124, 0}, {125, 125, 1}, {126, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
 };
 /* clang-format on */
 
@@ -2474,7 +2675,6 @@ typedef struct sim_mark {
 } sim_mark;
 
 static const char memory_magic[24] = "ignis-sim-memory-1";
-enum { MEMORY_SEALS = F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL };
 
 static int check_properties(const CUmemAllocationProp *properties)
 {
@@ -2496,7 +2696,7 @@ static int memory_file(size_t size, const sim_mark *mark)
         return -1;
     size_t filled = size < fill_limit ? size : fill_limit;
     void *data = ftruncate(file, (off_t)(size + page)) ? MAP_FAILED : mmap(NULL, filled, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (data == MAP_FAILED || pwrite(file, mark, sizeof *mark, (off_t)size) != sizeof *mark || fcntl(file, F_ADD_SEALS, MEMORY_SEALS)) {
+    if (data == MAP_FAILED || pwrite(file, mark, sizeof *mark, (off_t)size) != sizeof *mark || fcntl(file, F_ADD_SEALS, FIXED_SIZE)) {
         close(file);
         return -1;
     }
@@ -2632,7 +2832,7 @@ static int read_mark(int file, sim_mark *mark)
 {
     struct stat facts;
     int seals = fcntl(file, F_GET_SEALS);
-    if (seals < 0 || (seals & MEMORY_SEALS) != MEMORY_SEALS || fstat(file, &facts) || facts.st_size <= (off_t)page)
+    if (seals < 0 || (seals & FIXED_SIZE) != FIXED_SIZE || fstat(file, &facts) || facts.st_size <= (off_t)page)
         return 0;
     off_t size = facts.st_size - (off_t)page;
     return pread(file, mark, sizeof *mark, size) == sizeof *mark && !memcmp(mark->magic, memory_magic, sizeof mark->magic) &&
@@ -2817,6 +3017,152 @@ SIM_API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
     return leave(SUCCESS);
 }
 
+/* >>handles for other processes: the open file that holds a thing, and the ticket that has to stand there */
+
+static uint64_t ticket_check(const sim_ticket *ticket)
+{
+    uint64_t sum = 0xCBF29CE484222325u;
+    const unsigned char *bytes = (const unsigned char *)ticket;
+    for (size_t i = 0; i < offsetof(sim_ticket, check); i++)
+        sum = (sum ^ bytes[i]) * 0x100000001B3u;
+    return sum;
+}
+
+static const char ticket_magic[8] = "ignisim1";
+
+static sim_ticket ticket_new(int file, size_t offset, size_t size, int device)
+{
+    sim_ticket ticket = {.process = sim.process,
+                         .id = ++sim.next_id,
+                         .offset = offset,
+                         .size = size,
+                         .pid = (int32_t)getpid(),
+                         .file = file,
+                         .device = (uint32_t)device};
+    memcpy(ticket.magic, ticket_magic, sizeof ticket.magic);
+    ticket.check = ticket_check(&ticket);
+    return ticket;
+}
+
+/* Open the file that a handle names, if it is one, and of another process. What it holds is still to be looked at. */
+static int ticket_open(const void *handle, sim_ticket *ticket, const char *name, int *file)
+{
+    char path[64], target[128], wanted[64];
+    struct stat facts;
+    memcpy(ticket, handle, sizeof *ticket);
+    if (memcmp(ticket->magic, ticket_magic, sizeof ticket->magic) || ticket->check != ticket_check(ticket))
+        return ERROR_INVALID_VALUE;
+    if (ticket->process == sim.process)
+        return ERROR_INVALID_CONTEXT;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)ticket->pid, (int)ticket->file);
+    snprintf(wanted, sizeof wanted, "/memfd:%s", name);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length < 0 || (size_t)length < strlen(wanted) || memcmp(target, wanted, strlen(wanted)))
+        return ERROR_MAP_FAILED;
+    *file = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (*file < 0)
+        return ERROR_MAP_FAILED;
+    int seals = fcntl(*file, F_GET_SEALS);
+    int fixed = seals >= 0 && (seals & FIXED_SIZE) == FIXED_SIZE && !fstat(*file, &facts);
+    if (fixed && ticket->offset <= (uint64_t)facts.st_size && ticket->size <= (uint64_t)facts.st_size - ticket->offset)
+        return SUCCESS;
+    close(*file);
+    return ERROR_MAP_FAILED;
+}
+
+static int ticket_stands(const sim_ticket *ticket, int file, size_t offset)
+{
+    sim_ticket found;
+    return pread(file, &found, sizeof found, (off_t)offset) == sizeof found && !memcmp(&found, ticket, sizeof found);
+}
+
+/* Always of the whole block. The ticket stands in the gap behind it, in the file only, and goes with the block. */
+SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
+{
+    BEGIN(cuIpcGetMemHandle);
+    sim_range *range = range_at((uintptr_t)address);
+    REQUIRE(out && range && range->kind == RANGE_DEVICE, ERROR_INVALID_VALUE);
+    size_t offset = range->start - range->arena->base, gap = offset + range->span - page;
+    sim_ticket ticket;
+    if (!range->exported) {
+        ticket = ticket_new(range->arena->file, offset, range->size, range->context->number);
+        REQUIRE(pwrite(range->arena->file, &ticket, sizeof ticket, (off_t)gap) == sizeof ticket, ERROR_OUT_OF_MEMORY);
+        range->exported = 1;
+    }
+    REQUIRE(pread(range->arena->file, &ticket, sizeof ticket, (off_t)gap) == sizeof ticket, ERROR_MAP_FAILED);
+    memcpy(out, &ticket, sizeof *out);
+    return leave(SUCCESS);
+}
+
+static sim_range *import_find(const sim_ticket *ticket)
+{
+    for (size_t i = 0; i < sim.range_count; i++)
+        if (sim.ranges[i]->import && sim.ranges[i]->context == current() && !memcmp(&sim.ranges[i]->import->ticket, ticket, sizeof *ticket))
+            return sim.ranges[i];
+    return NULL;
+}
+
+/* Map the block, with a gap behind it. */
+static sim_range *import_map(const sim_ticket *ticket, int file)
+{
+    size_t size = (size_t)ticket->size, usable = round_up(size, page);
+    sim_import *import = calloc(1, sizeof *import);
+    uintptr_t start = import ? reserve(0, usable, page) : 0;
+    sim_range *range = start ? range_new(start, size, RANGE_IMPORTED, current()) : NULL;
+    if (range && mmap((void *)start, usable, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, (off_t)ticket->offset) !=
+                     MAP_FAILED) {
+        *import = (sim_import){.ticket = *ticket, .span = usable + page};
+        range->import = import;
+        return range;
+    }
+    if (range)
+        range_delete(range);
+    if (start)
+        munmap((void *)start, usable + page);
+    free(import);
+    return NULL;
+}
+
+SIM_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+{
+    BEGIN(cuIpcOpenMemHandle_v2);
+    sim_ticket ticket;
+    int file = -1;
+    REQUIRE(out && flags == 1, ERROR_INVALID_VALUE); /* 1: enable peer access as needed */
+    int code = ticket_open(&handle, &ticket, "ignis-sim-device", &file);
+    REQUIRE(!code, code);
+    sim_range *range = NULL;
+    if (ticket.offset % page || !ticket_stands(&ticket, file, (size_t)(ticket.offset + round_up((size_t)ticket.size, page))))
+        code = ERROR_MAP_FAILED; /* freed meanwhile */
+    else if (!devices_reach(current()->number, (int)ticket.device))
+        code = ERROR_PEER_ACCESS_UNSUPPORTED;
+    else if (!(range = import_find(&ticket)) && !(range = import_map(&ticket, file)))
+        code = ERROR_OUT_OF_MEMORY;
+    close(file);
+    REQUIRE(!code, code);
+    range->import->opened++;
+    *out = range->start;
+    return leave(SUCCESS);
+}
+
+static void import_delete(sim_range *range)
+{
+    munmap((void *)range->start, range->import->span);
+    free(range->import);
+    range_delete(range);
+}
+
+/* Waits for nothing, like cuMemUnmap. */
+SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr address)
+{
+    BEGIN(cuIpcCloseMemHandle);
+    sim_range *range = range_starting(address, RANGE_IMPORTED);
+    REQUIRE(range, ERROR_INVALID_VALUE);
+    if (!--range->import->opened)
+        import_delete(range);
+    return leave(SUCCESS);
+}
+
 /* >>copies and fills */
 
 static int submit_fill(CUdeviceptr dst, unsigned value, unsigned size, size_t count, CUstream handle)
@@ -2890,7 +3236,7 @@ static int submit_copy(sim_copy copy, CUstream handle, int synchronous)
         return submit(stream, work, NULL, NULL); /* a graph reads and writes when it runs */
     if (synchronous || !to)
         return submit_and_wait(stream, work);
-    if (!from && sim.streams != STREAMS_EAGER)
+    if (!from && (sim.streams != STREAMS_EAGER || any_driven()))
         code = stage(&work);
     return code ? code : submit(stream, work, NULL, NULL);
 }
@@ -3113,22 +3459,89 @@ SIM_API CUresult cuLaunchHostFunc(CUstream handle, CUhostFn call, void *data)
 
 /* >>events */
 
-enum { EVENT_DISABLE_TIMING = 2 };
+enum { EVENT_DISABLE_TIMING = 2, EVENT_INTERPROCESS = 4 };
+
+static int event_new(CUevent *out, unsigned flags, sim_signal *signal)
+{
+    sim_event *event = calloc(1, sizeof *event);
+    if (!event)
+        return ERROR_OUT_OF_MEMORY;
+    event->context = current();
+    event->flags = flags;
+    event->handle = handle_new(OBJECT_EVENT, event, event->context);
+    if (!event->handle)
+        return free(event), ERROR_OUT_OF_MEMORY;
+    event->signal = signal;
+    *out = event->handle;
+    return SUCCESS;
+}
+
+/* Takes over the file. */
+static sim_signal *signal_new(int file)
+{
+    sim_signal *signal = calloc(1, sizeof *signal);
+    void *board = signal ? mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (board == MAP_FAILED)
+        return free(signal), close(file), NULL;
+    *signal = (sim_signal){.references = 1, .file = file, .board = board};
+    return signal;
+}
+
+static sim_signal *signal_create(void)
+{
+    int file = memfd_create("ignis-sim-event", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0)
+        return NULL;
+    if (ftruncate(file, (off_t)page) || fcntl(file, F_ADD_SEALS, FIXED_SIZE))
+        return close(file), NULL;
+    sim_signal *signal = signal_new(file);
+    if (signal)
+        signal->board->ticket = ticket_new(file, 0, page, current()->number);
+    return signal;
+}
 
 SIM_API CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
     BEGIN(cuEventCreate);
     REQUIRE(out && flags < 8, ERROR_INVALID_VALUE);
-    REQUIRE(!(flags & 4) || flags & EVENT_DISABLE_TIMING, ERROR_INVALID_VALUE); /* events between processes have no time */
-    sim_event *event = calloc(1, sizeof *event);
-    REQUIRE(event, ERROR_OUT_OF_MEMORY);
-    event->context = current();
-    event->flags = flags;
-    event->handle = handle_new(OBJECT_EVENT, event, event->context);
-    if (!event->handle)
-        return free(event), leave(ERROR_OUT_OF_MEMORY);
-    *out = event->handle;
+    REQUIRE(!(flags & EVENT_INTERPROCESS) || flags & EVENT_DISABLE_TIMING, ERROR_INVALID_VALUE);
+    sim_signal *signal = flags & EVENT_INTERPROCESS ? signal_create() : NULL;
+    REQUIRE(signal || !(flags & EVENT_INTERPROCESS), ERROR_OUT_OF_MEMORY);
+    int code = event_new(out, flags, signal);
+    if (code)
+        signal_release(signal);
+    return leave(code);
+}
+
+SIM_API CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent handle)
+{
+    BEGIN(cuIpcGetEventHandle);
+    sim_event *event = handle_get(OBJECT_EVENT, handle);
+    REQUIRE(event, ERROR_INVALID_HANDLE);
+    REQUIRE(out && event->signal && event->signal->board->ticket.process == sim.process, ERROR_INVALID_VALUE);
+    memcpy(out, &event->signal->board->ticket, sizeof *out);
     return leave(SUCCESS);
+}
+
+SIM_API CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
+{
+    BEGIN(cuIpcOpenEventHandle);
+    sim_ticket ticket;
+    int file = -1;
+    int code = out ? ticket_open(&handle, &ticket, "ignis-sim-event", &file) : ERROR_INVALID_VALUE;
+    REQUIRE(!code, code);
+    sim_signal *signal = ticket_stands(&ticket, file, 0) ? signal_new(file) : (close(file), NULL);
+    REQUIRE(signal, ERROR_MAP_FAILED);
+    code = event_new(out, EVENT_INTERPROCESS | EVENT_DISABLE_TIMING, signal);
+    if (code)
+        signal_release(signal);
+    return leave(code);
+}
+
+/* Was the event last recorded by another process? */
+static int is_remote(const sim_event *event)
+{
+    return event->signal && (!event->op || atomic_load(&event->signal->board->recorded) != event->sequence);
 }
 
 SIM_API CUresult cuEventDestroy_v2(CUevent handle)
@@ -3152,15 +3565,24 @@ static int event_record(CUevent handle, CUstream stream_handle)
         return ERROR_INVALID_HANDLE;
     if (stream->capture)
         return capture_record(stream, event);
-    code = submit(stream, (sim_work){.kind = WORK_NOTHING}, NULL, &op);
+    sim_work work = {.kind = event->signal ? WORK_SIGNAL : WORK_NOTHING, .signal = event->signal};
+    if (work.signal) {
+        work.signal->references++;
+        work.sequence = atomic_fetch_add(&work.signal->board->recorded, 1) + 1;
+        atomic_store(&work.signal->board->recorder, (int32_t)getpid());
+    }
+    code = submit(stream, work, NULL, &op);
     if (code)
         return code;
+    if (work.signal && sim.streams == STREAMS_LAZY)
+        code = op_drive(op);                  /* the other process waits for it in a way that is not seen here */
     event = handle_get(OBJECT_EVENT, handle); /* the lock may have been given up */
     if (!event)
-        return op_release(op), SUCCESS;
+        return op_release(op), code;
     event_forget(event);
     event->op = op;
-    return SUCCESS;
+    event->sequence = work.sequence;
+    return code;
 }
 
 SIM_API CUresult cuEventRecord(CUevent event, CUstream stream)
@@ -3182,7 +3604,11 @@ SIM_API CUresult cuEventQuery(CUevent handle)
     sim_event *event = handle_get(OBJECT_EVENT, handle);
     REQUIRE(event, ERROR_INVALID_HANDLE);
     int code = capture_forbids_event(event);
-    return leave(code ? code : op_query(event->op));
+    if (!code && is_remote(event))
+        code = signal_is_set(event->signal, atomic_load(&event->signal->board->recorded)) ? SUCCESS : ERROR_NOT_READY;
+    else if (!code)
+        code = op_query(event->op);
+    return leave(code);
 }
 
 SIM_API CUresult cuEventSynchronize(CUevent handle)
@@ -3193,8 +3619,18 @@ SIM_API CUresult cuEventSynchronize(CUevent handle)
     sim_context *context = event->context;
     int code = capture_forbids_event(event);
     REQUIRE(!code, code);
-    if (event->op)
+    if (is_remote(event)) {
+        sim_signal *signal = event->signal;
+        uint32_t sequence = atomic_load(&signal->board->recorded);
+        drive_spinning(); /* the other process may be waiting for these */
+        signal->references++;
+        pthread_mutex_unlock(&sim.lock);
+        signal_wait(signal, sequence);
+        pthread_mutex_lock(&sim.lock);
+        signal_release(signal);
+    } else if (event->op) {
         op_finish(event->op);
+    }
     return leave(context->error);
 }
 
@@ -3209,8 +3645,15 @@ SIM_API CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
     REQUIRE(flags < 2, ERROR_INVALID_VALUE);
     if (event->capture)
         return leave(capture_join(stream, event));
-    if (stream->capture && event->op)
+    if (stream->capture && (event->op || event->signal))
         return leave(capture_break(stream->capture, ERROR_STREAM_CAPTURE_ISOLATION));
+    if (is_remote(event)) {
+        sim_work await = {.kind = WORK_AWAIT, .signal = event->signal, .sequence = atomic_load(&event->signal->board->recorded)};
+        if (signal_is_set(await.signal, await.sequence))
+            return leave(SUCCESS);
+        await.signal->references++;
+        return leave(submit(stream, await, NULL, NULL));
+    }
     if (!event->op || event->op->done)
         return leave(SUCCESS);
     return leave(submit(stream, (sim_work){.kind = WORK_NOTHING}, event->op, NULL));
@@ -3828,7 +4271,7 @@ static long live_count(const char *kind)
     if (!strcmp(kind, "handle"))
         return sim.physicals;
     if (!strcmp(kind, "import"))
-        return sim.imports;
+        return sim.imports + live_ranges(RANGE_IMPORTED, 0);
     if (!strcmp(kind, "mapping"))
         return live_ranges(RANGE_MAPPED, 0);
     if (!strcmp(kind, "reservation"))

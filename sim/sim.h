@@ -42,6 +42,7 @@ typedef struct sim_kernel {
     const size_t *param_offsets; /* offsets in the packed parameter buffer, as the CUDA ABI lays them out */
     int max_threads;             /* from __launch_bounds__, else 1024 */
     size_t static_shared;        /* bytes of static __shared__ memory, 0 where it is not known */
+    int spins;                   /* it may wait for what other launches, devices or processes write */
 } sim_kernel;
 
 typedef struct sim_module sim_module;

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -23,6 +24,10 @@
 
 typedef unsigned long long ptr;
 typedef void *handle;
+
+typedef struct ipc_handle {
+    char bytes[64];
+} ipc_handle;
 
 typedef struct location {
     int type, id;
@@ -59,7 +64,13 @@ typedef struct access {
     X(cuMemSetAccess, (ptr, size_t, const access_of *, size_t)) X(cuMemGetAccess, (unsigned long long *, const location *, ptr)) \
     X(cuMemExportToShareableHandle, (void *, ptr, int, unsigned long long)) \
     X(cuMemImportFromShareableHandle, (ptr *, void *, int)) X(cuMemGetAllocationPropertiesFromHandle, (properties *, ptr)) \
-    X(cuMemRetainAllocationHandle, (ptr *, void *)) X(ignis_sim_fail, (const char *))
+    X(cuMemRetainAllocationHandle, (ptr *, void *)) X(cuIpcGetMemHandle, (ipc_handle *, ptr)) \
+    X(cuIpcOpenMemHandle_v2, (ptr *, ipc_handle, unsigned)) X(cuIpcCloseMemHandle, (ptr)) \
+    X(cuIpcGetEventHandle, (ipc_handle *, handle)) X(cuIpcOpenEventHandle, (handle *, ipc_handle)) \
+    X(cuEventCreate, (handle *, unsigned)) X(cuEventDestroy_v2, (handle)) X(cuEventRecord, (handle, handle)) \
+    X(cuEventQuery, (handle)) X(cuEventSynchronize, (handle)) X(cuStreamWaitEvent, (handle, handle, unsigned)) \
+    X(cuLaunchHostFunc, (handle, void (*)(void *), void *)) X(cuMemHostAlloc, (void **, size_t, unsigned)) X(cuMemFreeHost, (void *)) \
+    X(cuMemcpyDtoHAsync_v2, (void *, ptr, size_t, handle)) X(cuStreamQuery, (handle)) X(ignis_sim_fail, (const char *))
 /* clang-format on */
 
 #define X(name, arguments) static int(*name) arguments;
@@ -178,6 +189,7 @@ static pid_t start_peer(void (*role)(int), int *socket_out)
     fflush(stdout);
     pid_t child = fork();
     if (!child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
         passed = failed = 0;
         role(ends[1]);
@@ -567,15 +579,265 @@ static void test_bad_files(void)
     CHECK(ignis_sim_live("handle") == 0);
 }
 
+/* >>blocks and events of other processes */
+
+static ptr new_block(size_t bytes)
+{
+    ptr block = 0;
+    OK(cuMemAlloc_v2(&block, bytes));
+    return block;
+}
+
+static void block_role(int socket)
+{
+    ipc_handle a, b, damaged;
+    ptr first = 0, again = 0, base = 0;
+    size_t size = 0;
+    int value = 0, number = -1;
+    receive_bytes(socket, &a, sizeof a);
+    receive_bytes(socket, &b, sizeof b);
+    start_driver();
+    context_of(1);
+    CODE(1, cuIpcOpenMemHandle_v2(&first, a, 0));
+    OK(cuIpcOpenMemHandle_v2(&first, a, 1));
+    OK(cuIpcOpenMemHandle_v2(&again, a, 1));
+    CHECK(first == again && ignis_sim_live("import") == 1);
+    OK(cuMemGetAddressRange_v2(&base, &size, first + 100));
+    CHECK(base == first && size == 10000);
+    OK(cuPointerGetAttribute(&number, 10, first));
+    CHECK(number == 0);
+    CODE(1, cuIpcGetMemHandle(&damaged, first));
+    CODE(1, cuMemFree_v2(first));
+    OK(cuMemcpyDtoH_v2(&value, first + 400, 4));
+    CHECK(value == 55);
+    CODE(1, cuMemcpyDtoH_v2(&value, first + 9998, 4));
+    value = 66;
+    OK(cuMemcpyHtoD_v2(first + 404, &value, 4));
+    for (size_t i = 0; i < sizeof a; i++) { /* a handle with any byte changed is an error */
+        damaged = a;
+        damaged.bytes[i] ^= 0x40;
+        CHECK(cuIpcOpenMemHandle_v2(&again, damaged, 1) != 0);
+    }
+    memset(&damaged, 0xA5, sizeof damaged);
+    CODE(1, cuIpcOpenMemHandle_v2(&again, damaged, 1));
+    CODE(1, cuIpcOpenEventHandle(&(handle){0}, damaged));
+    OK(cuIpcCloseMemHandle(first));
+    OK(cuMemcpyDtoH_v2(&value, first + 404, 4));
+    OK(cuIpcCloseMemHandle(first));
+    CODE(1, cuIpcCloseMemHandle(first));
+    CODE(1, cuMemcpyDtoH_v2(&value, first + 404, 4));
+    CODE(205, cuIpcOpenMemHandle_v2(&again, b, 1)); /* freed */
+    OK(cuIpcOpenMemHandle_v2(&first, a, 1));
+    signal_peer(socket);
+    await_peer(socket);
+    usleep(100000); /* the exporter has been killed */
+    OK(cuMemcpyDtoH_v2(&value, first + 400, 4));
+    CHECK(value == 55);
+    CODE(205, cuIpcOpenMemHandle_v2(&again, a, 1));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    CHECK(ignis_sim_live("import") == 0);
+    signal_peer(socket);
+}
+
+static void block_exporter_role(int socket)
+{
+    ipc_handle a, again, b;
+    ptr other = 0;
+    int value = 55, capable = 0;
+    start_driver();
+    context_of(0);
+    ptr first = new_block(10000), second = new_block(8);
+    void *pinned = NULL;
+    OK(cuMemcpyHtoD_v2(first + 400, &value, 4));
+    OK(cuIpcGetMemHandle(&a, first));
+    OK(cuIpcGetMemHandle(&again, first + 400));
+    CHECK(!memcmp(&a, &again, sizeof a));
+    CODE(201, cuIpcOpenMemHandle_v2(&other, a, 1));
+    OK(cuIpcGetMemHandle(&b, second));
+    OK(cuMemFree_v2(second));
+    OK(cuPointerGetAttribute(&capable, 10, first));
+    CHECK(capable == 1);
+    OK(cuMemHostAlloc(&pinned, 64, 0));
+    CODE(1, cuIpcGetMemHandle(&again, (ptr)(uintptr_t)pinned));
+    CODE(1, cuIpcGetMemHandle(&again, 4096));
+    ptr memory = create(0, CHUNK), mapped = map_all(memory, CHUNK, 0);
+    CODE(1, cuIpcGetMemHandle(&again, mapped));
+    send_bytes(socket, &a, sizeof a);
+    send_bytes(socket, &b, sizeof b);
+    await_peer(socket);
+    OK(cuMemcpyDtoH_v2(&value, first + 404, 4));
+    CHECK(value == 66);
+    CHECK(ignis_sim_fail("ipc:1") == 0);
+    CODE(205, cuIpcGetMemHandle(&again, first));
+    signal_peer(socket);
+    printf("%s", failed ? "block exporter failed\n" : "");
+    fflush(stdout);
+    kill(getpid(), failed ? SIGABRT : SIGKILL);
+}
+
+/* Two children: the exporter is killed while the importer has its block open. */
+static void test_blocks(void)
+{
+    int status = 0, sockets[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
+        exit(2);
+    pid_t exporter = fork();
+    if (!exporter)
+        prctl(PR_SET_PDEATHSIG, SIGKILL), block_exporter_role(sockets[1]), _exit(1);
+    pid_t importer = fork();
+    if (!importer) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        block_role(sockets[0]);
+        fflush(stdout);
+        _exit(failed != 0);
+    }
+    waitpid(exporter, &status, 0);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    waitpid(importer, &status, 0);
+    CHECK(status == 0);
+}
+
+static void pause_a_while(void *unused)
+{
+    (void)unused;
+    usleep(200000);
+}
+
+static handle shared_event(void)
+{
+    handle event = NULL;
+    OK(cuEventCreate(&event, 6));
+    return event;
+}
+
+static void event_role(int socket)
+{
+    ipc_handle block_handle, event_handle;
+    handle event = NULL;
+    ptr block = 0;
+    int *value = NULL;
+    start_driver();
+    context_of(1);
+    handle stream = new_stream();
+    OK(cuMemHostAlloc((void **)&value, 4, 0));
+    receive_bytes(socket, &block_handle, sizeof block_handle);
+    receive_bytes(socket, &event_handle, sizeof event_handle);
+    OK(cuIpcOpenMemHandle_v2(&block, block_handle, 1));
+    OK(cuIpcOpenEventHandle(&event, event_handle));
+    OK(cuEventQuery(event)); /* not recorded yet */
+    signal_peer(socket);
+    await_peer(socket);
+    OK(cuStreamWaitEvent(stream, event, 0));
+    OK(cuMemcpyDtoHAsync_v2(value, block, 4, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(*value == 0x01010101);
+    OK(cuEventSynchronize(event));
+    OK(cuEventQuery(event));
+    /* Back: recorded here, waited for there. */
+    OK(cuLaunchHostFunc(stream, pause_a_while, NULL));
+    OK(cuMemsetD8Async(block, 2, 4, stream));
+    OK(cuEventRecord(event, stream));
+    signal_peer(socket);
+    await_peer(socket);
+    OK(cuEventDestroy_v2(event));
+    OK(cuIpcCloseMemHandle(block));
+    OK(cuMemFreeHost(value));
+    OK(cuStreamDestroy_v2(stream));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+}
+
+static void test_events(void)
+{
+    int socket, value = 0;
+    ipc_handle block_handle, event_handle;
+    pid_t peer = start_peer(event_role, &socket);
+    start_driver();
+    context_of(0);
+    ptr block = new_block(4);
+    handle stream = new_stream(), event = shared_event(), other = NULL, plain = NULL;
+    CODE(1, cuEventCreate(&other, 4));
+    OK(cuEventCreate(&plain, 2));
+    CODE(1, cuIpcGetEventHandle(&event_handle, plain));
+    OK(cuIpcGetMemHandle(&block_handle, block));
+    OK(cuIpcGetEventHandle(&event_handle, event));
+    CODE(201, cuIpcOpenEventHandle(&other, event_handle));
+    send_bytes(socket, &block_handle, sizeof block_handle);
+    send_bytes(socket, &event_handle, sizeof event_handle);
+    await_peer(socket);
+    OK(cuLaunchHostFunc(stream, pause_a_while, NULL));
+    OK(cuMemsetD8Async(block, 1, 4, stream));
+    OK(cuEventRecord(event, stream));
+    signal_peer(socket);
+    await_peer(socket);
+    OK(cuEventSynchronize(event));
+    OK(cuMemcpyDtoH_v2(&value, block, 4));
+    CHECK(value == 0x02020202);
+    signal_peer(socket);
+    end_peer(peer, socket);
+    OK(cuEventDestroy_v2(event));
+    OK(cuEventDestroy_v2(plain));
+    OK(cuStreamDestroy_v2(stream));
+    OK(cuMemFree_v2(block));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void pause_for_ever(void *unused)
+{
+    (void)unused;
+    pause();
+}
+
+static void killed_recorder_role(int socket)
+{
+    ipc_handle event_handle;
+    start_driver();
+    context_of(0);
+    handle stream = new_stream(), event = shared_event();
+    OK(cuIpcGetEventHandle(&event_handle, event));
+    OK(cuLaunchHostFunc(stream, pause_for_ever, NULL));
+    send_bytes(socket, &event_handle, sizeof event_handle);
+    OK(cuEventRecord(event, stream));
+    signal_peer(socket);
+    pause();
+}
+
+/* Nobody waits for ever for an event of a process that was killed. */
+static void test_killed_recorder(void)
+{
+    int socket;
+    ipc_handle event_handle;
+    handle event = NULL;
+    if (!strcmp(lane, "eager"))
+        return; /* there the host function would keep the recording thread */
+    pid_t peer = start_peer(killed_recorder_role, &socket);
+    start_driver();
+    context_of(1);
+    handle stream = new_stream();
+    receive_bytes(socket, &event_handle, sizeof event_handle);
+    OK(cuIpcOpenEventHandle(&event, event_handle));
+    await_peer(socket);
+    CODE(600, cuEventQuery(event));
+    OK(cuStreamWaitEvent(stream, event, 0));
+    kill(peer, SIGKILL);
+    OK(cuStreamSynchronize(stream));
+    OK(cuEventSynchronize(event));
+    waitpid(peer, NULL, 0);
+    OK(cuEventDestroy_v2(event));
+    OK(cuStreamDestroy_v2(stream));
+    OK(cuDevicePrimaryCtxRelease_v2(1));
+    close(socket);
+}
+
 /* >>main */
 
 static const struct {
     const char *name;
     void (*run)(void);
-} tests[] = {{"create", test_create},      {"map", test_map},
-             {"reserve", test_reserve},    {"access fault", test_access_fault},
-             {"import", test_import},      {"killed exporter", test_killed_exporter},
-             {"bad files", test_bad_files}};
+} tests[] = {{"create", test_create},       {"map", test_map},
+             {"reserve", test_reserve},     {"access fault", test_access_fault},
+             {"import", test_import},       {"killed exporter", test_killed_exporter},
+             {"bad files", test_bad_files}, {"blocks", test_blocks},
+             {"events", test_events},       {"killed recorder", test_killed_recorder}};
 
 /* In a process of its own, which says how many checks passed and failed. */
 static void run_test(size_t number, const char *mode)
@@ -589,7 +851,7 @@ static void run_test(size_t number, const char *mode)
         lane = mode;
         test_name = tests[number].name;
         setenv("IGNIS_SIM_STREAMS", mode, 1);
-        alarm(120);
+        alarm(60);
         tests[number].run();
         fflush(stdout);
         counts[0] = passed, counts[1] = failed;
