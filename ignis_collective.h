@@ -23,9 +23,579 @@ extern "C" {
 
 /* >>vmm --------------------------------------------------------------------------------------------------------- */
 
+/*  Physical memory, and a range of addresses that it can be mapped into. */
+typedef struct ignis_vmm {
+    uint64_t id;
+} ignis_vmm;
+
+typedef struct ignis_vmm_range {
+    uint64_t id;
+} ignis_vmm_range;
+
+/*  How physical memory can be handed to another process. The numbers are the driver's (CUmemAllocationHandleType), but for DEFAULT,
+    and for NONE, which is 0 there. */
+typedef enum ignis_vmm_handle_type {
+    IGNIS_VMM_HANDLE_NONE = -1,     /* not at all */
+    IGNIS_VMM_HANDLE_DEFAULT = 0,   /* what the system has: POSIX_FD, on Windows WIN32 */
+    IGNIS_VMM_HANDLE_POSIX_FD = 1,  /* a file descriptor */
+    IGNIS_VMM_HANDLE_WIN32 = 2,     /* an NT handle */
+    IGNIS_VMM_HANDLE_WIN32_KMT = 4, /* a global share handle of Windows; Ignis makes none, as anybody could open it */
+    IGNIS_VMM_HANDLE_MAX = 0x7FFFFFFF
+} ignis_vmm_handle_type;
+
+/*  CUmemAllocationType */
+typedef enum ignis_vmm_allocation_type {
+    IGNIS_VMM_ALLOCATION_INVALID = 0,
+    IGNIS_VMM_ALLOCATION_PINNED = 1, /* the memory stays where it is, as long as it lives; the one that is made */
+    IGNIS_VMM_ALLOCATION_MAX = 0x7FFFFFFF
+} ignis_vmm_allocation_type;
+
+/*  CUmemLocationType */
+typedef enum ignis_vmm_location_type {
+    IGNIS_VMM_LOCATION_INVALID = 0,
+    IGNIS_VMM_LOCATION_DEVICE = 1, /* the one that is made */
+    IGNIS_VMM_LOCATION_HOST = 2,
+    IGNIS_VMM_LOCATION_HOST_NUMA = 3,
+    IGNIS_VMM_LOCATION_HOST_NUMA_CURRENT = 4,
+    IGNIS_VMM_LOCATION_MAX = 0x7FFFFFFF
+} ignis_vmm_location_type;
+
+/*  What a device may do with mapped memory: CUmemAccess_flags. */
+typedef enum ignis_vmm_access {
+    IGNIS_VMM_ACCESS_NONE = 0,
+    IGNIS_VMM_ACCESS_READ = 1,
+    IGNIS_VMM_ACCESS_READ_WRITE = 3,
+    IGNIS_VMM_ACCESS_MAX = 0x7FFFFFFF
+} ignis_vmm_access;
+
+/*  The driver's own structs, field by field: CUmemLocation, CUmemAllocationProp, CUmemAccessDesc. */
+typedef struct ignis_vmm_location {
+    int type; /* ignis_vmm_location_type */
+    int id;   /* of a device: its ordinal in this process */
+} ignis_vmm_location;
+
+typedef struct ignis_vmm_prop {
+    int type;         /* ignis_vmm_allocation_type */
+    int handle_types; /* 0, or IGNIS_VMM_HANDLE_POSIX_FD, _WIN32 */
+    ignis_vmm_location location;
+    void *win32_security; /* OBJECT_ATTRIBUTES *, for IGNIS_VMM_HANDLE_WIN32 */
+    struct {
+        unsigned char compression, gpu_direct_rdma;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } flags;
+} ignis_vmm_prop;
+
+typedef struct ignis_vmm_access_desc {
+    ignis_vmm_location location;
+    int access; /* ignis_vmm_access */
+} ignis_vmm_access_desc;
+
+typedef struct ignis_vmm_desc {
+    int64_t size;                      /* required: bytes; rounded up to whole granules, see ignis_vmm_info.size */
+    int device;                        /* where the memory lies (the thread's current device; IGNIS_DEVICE_0 for device 0) */
+    ignis_vmm_handle_type handle_type; /* IGNIS_VMM_HANDLE_DEFAULT: it can be exported */
+} ignis_vmm_desc;
+
+typedef struct ignis_vmm_info {
+    int64_t size;                      /* bytes, a multiple of granularity */
+    int64_t granularity;               /* bytes, the smallest of the device */
+    int device;                        /* where the memory lies */
+    ignis_vmm_handle_type handle_type; /* as which it can be exported */
+    bool imported;                     /* another process has made it */
+    int mappings;                      /* places where ignis_vmm_map has mapped it */
+    ignis_vmm_prop prop;               /* as the driver says */
+} ignis_vmm_info;
+
+typedef struct ignis_vmm_range_info {
+    void *ptr;            /* the first address */
+    int64_t size;         /* bytes, reserved */
+    int64_t mapped_bytes; /* of these */
+    int mappings;
+    int arrays; /* made by ignis_vmm_array_map, alive */
+} ignis_vmm_range_info;
+
+/*  What another process needs to have the same memory. It belongs to who holds it: ignis_vmm_handle_close. */
+typedef struct ignis_vmm_handle {
+    ignis_vmm_handle_type type;
+    int fd;      /* IGNIS_VMM_HANDLE_POSIX_FD: closed on exec */
+    void *win32; /* IGNIS_VMM_HANDLE_WIN32: a HANDLE */
+} ignis_vmm_handle;
+
+typedef struct ignis_vmm_array_desc {
+    ignis_shape shape;                 /* required: IGNIS_SHAPE(rows, columns) */
+    ignis_dtype dtype;                 /* IGNIS_F32 */
+    int device;                        /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    ignis_vmm_handle_type handle_type; /* IGNIS_VMM_HANDLE_DEFAULT: it can be shared */
+    const int *access_devices;         /* ordinals of other devices that may read and write it (none) */
+    int access_count;
+    ignis_owner owner; /* IGNIS_OWNER_IGNIS */
+    const char *tag;   /* a name for messages and audits; copied, the first 31 bytes count ("") */
+} ignis_vmm_array_desc;
+
+/*  ignis_vmm_granularity - the unit of physical memory on a device
+    Returns: bytes (2 MiB on today's devices), the smallest that works or the one that the driver recommends for speed; -1 on failure.
+    Errors: DEVICE (no such device), UNSUPPORTED (no virtual memory management), LIBRARY (the driver is too old), CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int64_t ignis_vmm_granularity(int device, bool recommended);
+
+/*  ignis_vmm_prop_of, ignis_vmm_access_of - the driver's structs for memory of a device, and for what a device may do
+    Returns: the struct, filled; a shareable one names the system's handle type.
+    Errors: none.
+    Ownership: nothing to free; win32_security is null.
+    Threads: any. */
+IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable);
+IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write);
+
+/*  ignis_vmm_check - report what a driver function of the caller's has answered as Ignis would: name, number, and what was being done
+    Returns: IGNIS_OK for 0; else CUDA, or MEMORY for CUDA_ERROR_OUT_OF_MEMORY.
+    Errors: CUDA, MEMORY.
+    Ownership: context, such as "mapping the cache", is read only.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context);
+
+/*  ignis_vmm_create - physical memory on a device, without an address
+    It is none of what ignis_memory_query counts and ignis_desc.memory_limit limits. Cached memory is given back before it fails.
+    Returns: the memory, or no handle.
+    Errors: ARGUMENT, DEVICE, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
+    Ownership: the caller frees it with ignis_vmm_free.
+    Threads: any. */
+IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc);
+
+/*  ignis_vmm_free - let go of physical memory
+    It goes back to the device when its last mapping is gone and every process that imported it has let go of it, too.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED (also for a second free).
+    Ownership: the handle is stale afterwards; mappings stay valid.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_free(ignis_vmm vmm);
+
+/*  ignis_vmm_query - facts about physical memory
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT, CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_query(ignis_vmm vmm, ignis_vmm_info *info);
+
+/*  ignis_vmm_reserve - a range of addresses, without memory
+    size is rounded up to whole granules of the current device; alignment is 0 or a power of two.
+    Returns: the range, or no handle.
+    Errors: ARGUMENT, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
+    Ownership: the caller gives it back with ignis_vmm_unreserve.
+    Threads: any. */
+IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment);
+
+/*  ignis_vmm_unreserve - give a range back
+    Returns: IGNIS_OK, or why it was left as it is.
+    Errors: FREED, ARGUMENT (memory is mapped in it).
+    Ownership: the handle is stale afterwards.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range range);
+
+/*  ignis_vmm_range_query - facts about a range
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range range, ignis_vmm_range_info *info);
+
+/*  ignis_vmm_map - put physical memory, all of it, at an offset in a range
+    No device may touch it before ignis_vmm_set_access. The same memory may be mapped at several places.
+    Units: offset in bytes, a multiple of the granularity.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (outside the range, something is mapped there, not a multiple), MEMORY, CUDA.
+    Ownership: the mapping keeps the memory until ignis_vmm_unmap.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range range, int64_t offset, ignis_vmm vmm);
+
+/*  ignis_vmm_unmap - end the mapping that begins at an offset
+    Waits for the devices that had access: work that uses the mapping is done first, if it was queued before.
+    Returns: IGNIS_OK, or why it was left as it is.
+    Errors: FREED, ARGUMENT (no mapping begins there, or arrays use it), CUDA.
+    Ownership: physical memory that was freed already goes back to the device.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range range, int64_t offset);
+
+/*  ignis_vmm_set_access, ignis_vmm_get_access - what a device may do with a mapped part of a range
+    Needed for every device that is to use it, after every map; peer access of contexts has no say in it. Ask for the access of the
+    granule at an offset.
+    Units: offset and size in bytes, multiples of the granularity.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (not mapped throughout, not a multiple, no such access), DEVICE, CUDA (the device cannot reach it).
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range range, int64_t offset, int64_t size, int device, ignis_vmm_access access);
+IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range range, int64_t offset, int device, ignis_vmm_access *access);
+
+/*  ignis_vmm_export - a handle of physical memory for another process
+    Returns: IGNIS_OK, and *handle filled.
+    Errors: FREED, ARGUMENT (made with IGNIS_VMM_HANDLE_NONE), CUDA.
+    Ownership: the caller closes the handle once it was sent: ignis_vmm_handle_close. Until then it, too, keeps the memory.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_export(ignis_vmm vmm, ignis_vmm_handle *handle);
+
+/*  ignis_vmm_import - the physical memory of a handle that another process has exported
+    Nothing that the sender says is taken on trust: the memory's kind and place are the driver's, and its size is proven by mapping it.
+    Units: size in bytes, ignis_vmm_info.size of the exporter.
+    Returns: the memory, or no handle.
+    Errors: ARGUMENT (no handle, size is not the memory's), DEVICE (it lies on another device than `device`), UNSUPPORTED, CUDA.
+    Ownership: the caller frees it with ignis_vmm_free; the handle stays the caller's.
+    Threads: any. */
+IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int device);
+
+/*  ignis_vmm_handle_close - close an exported or received handle; a second time does nothing
+    Returns: IGNIS_OK.
+    Errors: ARGUMENT (null).
+    Ownership: what the handle was becomes free; *handle is emptied.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle);
+
+/*  ignis_vmm_array - an array in physical memory of its own, that other devices and processes can be let into
+    It is an ordinary array with device memory from the start, whose content is undefined.
+    Shape: as for ignis_array_create; memory is taken in whole granules (2 MiB), so make few and large ones.
+    Returns: the array, or no handle.
+    Errors: ARGUMENT, SHAPE, DEVICE, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
+    Ownership: the caller frees it as any array; address and memory go back when its last view is gone.
+    Threads: any. */
+IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc);
+
+/*  ignis_vmm_array_map - an array over a mapped part of a range; desc as for ignis_array_create, without ptr and release_fn
+    Units: offset in bytes, a multiple of the element size.
+    Returns: the array, or no handle.
+    Errors: FREED, ARGUMENT (not mapped throughout), CONTRACT (desc.device has no access), SHAPE.
+    Ownership: the caller frees it; until then the part stays mapped, and ignis_vmm_unmap refuses.
+    Threads: any. */
+IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset, const ignis_array_desc *desc);
+
+/*  ignis_vmm_of_array - the physical memory that an array lies in
+    Units: *offset (may be null) in bytes, from the start of the memory to the array's first element.
+    Returns: the memory, or no handle.
+    Errors: FREED, ARGUMENT (the array lies in memory of another kind), CUDA.
+    Ownership: the caller frees it with ignis_vmm_free; it keeps the memory, as a mapping does.
+    Threads: any. */
+IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array array, int64_t *offset);
+
 /* >>channel ----------------------------------------------------------------------------------------------------- */
 
+#define IGNIS_CHANNEL_MAX_BYTES 65536 /* of one message */
+#define IGNIS_CHANNEL_MAX_FDS 64      /* with one message */
+#define IGNIS_CHANNEL_TOKEN_BYTES 16
+
+/*  A channel: messages, and descriptors with them, between two processes of one machine and one user. */
+typedef struct ignis_channel {
+    uint64_t id;
+} ignis_channel;
+
+typedef enum ignis_channel_method {
+    IGNIS_CHANNEL_DEFAULT = 0, /* IGNIS_CHANNEL_SOCKET; on Windows IGNIS_CHANNEL_PIPE */
+    IGNIS_CHANNEL_SOCKET,      /* a unix socket: the one that descriptors travel through; not on Windows */
+    IGNIS_CHANNEL_PIPE,        /* two FIFOs; on Windows a named pipe */
+    IGNIS_CHANNEL_SHM,         /* two rings in a shared file; not on Windows */
+    IGNIS_CHANNEL_METHOD_COUNT
+} ignis_channel_method;
+
+typedef struct ignis_channel_desc {
+    const char *name;            /* required, the same on both sides: letters, digits, '.', '_', '-', at most 63, '.' not first */
+    ignis_channel_method method; /* IGNIS_CHANNEL_DEFAULT */
+    const char
+        *directory; /* a folder of mode 0700, made if need be (IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else <tmp>/ignis-<uid>) */
+    const unsigned char *token; /* IGNIS_CHANNEL_TOKEN_BYTES that both sides know (random ones, in a file that the server makes) */
+    double timeout_s;           /* what accept, connect, send and receive wait at most, in seconds (30) */
+} ignis_channel_desc;
+
+typedef struct ignis_channel_info {
+    ignis_channel_method method;
+    bool server;      /* it listens: ignis_channel_serve made it */
+    bool alive;       /* the other side is there; of a server: it listens */
+    int64_t peer_pid; /* process of the other side; of a socket the kernel's word for it, else the peer's own; 0: unknown */
+    int64_t peer_uid; /* its user; -1: unknown */
+    int64_t refused;  /* connections that a server has turned away */
+    char path[512];   /* of the socket, FIFO or file; of the pipe on Windows */
+} ignis_channel_info;
+
+/*  ignis_channel_serve - open a channel for others to connect to
+    What a dead server of this name has left behind is replaced. Nobody but processes of this user with the token gets in.
+    Returns: a listening channel, for ignis_channel_accept, ignis_channel_query and ignis_channel_close; 0 on failure.
+    Errors: ARGUMENT (no desc, name or method, a bad timeout), UNSUPPORTED (the method, on this system), IO (a live server has the name;
+    the folder is not private; a path too long), MEMORY.
+    Ownership: ignis_channel_close gives it back, and removes its files.
+    Threads: any. */
+IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc);
+
+/*  ignis_channel_accept - wait for the next one who connects
+    Those without the token, of another user or with another protocol are turned away, counted (ignis_channel_info.refused), and the
+    first of them is logged as a warning; the wait goes on.
+    Returns: a channel to it, 0 on failure.
+    Errors: ARGUMENT (the channel does not listen), FREED, TIMEOUT (nobody came), IO, MEMORY.
+    Ownership: ignis_channel_close gives it back; it outlives the server's channel.
+    Threads: any; those who accept on one channel take turns. Waits until the deadline. */
+IGNIS_API ignis_channel ignis_channel_accept(ignis_channel server);
+
+/*  ignis_channel_connect - connect to a server of this name, which may come later, but before the deadline
+    Returns: a channel to it, 0 on failure.
+    Errors: ARGUMENT, UNSUPPORTED, TIMEOUT (no server came, or it did not accept), PEER (it turned us away), IO, MEMORY.
+    Ownership: ignis_channel_close gives it back.
+    Threads: any. Waits until the deadline. */
+IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc);
+
+/*  ignis_channel_send - send one message of 0 to IGNIS_CHANNEL_MAX_BYTES bytes, and descriptors with it
+    It arrives whole, once, in order, or not at all. fds may be null when fd_count is 0.
+    Returns: IGNIS_OK once the system has taken it; the other side need not have read it.
+    Errors: ARGUMENT (too much; a listening channel), FREED, UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: descriptors need
+    IGNIS_CHANNEL_SOCKET), PEER (the other side is gone), TIMEOUT (it does not read), IO.
+    Ownership: the descriptors stay the caller's, who may close them afterwards.
+    Threads: any; those who send on one channel take turns. Waits until the deadline. */
+IGNIS_API ignis_status ignis_channel_send(ignis_channel channel, const void *data, int64_t size, const int *fds, int fd_count);
+
+/*  ignis_channel_receive - wait for the next message
+    With too little room for it, *size and *fd_count say what is needed, and the message stays for the next call. size and fd_count may
+    be null.
+    Returns: IGNIS_OK, *size bytes in data, *fd_count descriptors in fds.
+    Errors: ARGUMENT (too little room; a listening channel), FREED, TIMEOUT (nothing came; the channel stays usable), PEER (the other
+    side is gone, or broke the protocol: the channel is of no use any more), IO.
+    Ownership: the descriptors are the caller's to close; they are closed by exec. On failure none is left open.
+    Threads: any; those who receive on one channel take turns. Waits until the deadline. */
+IGNIS_API ignis_status ignis_channel_receive(ignis_channel channel, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
+                                             int *fd_count);
+
+/*  ignis_channel_query - facts about a channel, and whether the other side is alive
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, FREED.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_channel_query(ignis_channel channel, ignis_channel_info *info);
+
+/*  ignis_channel_close - end a channel; the other side finds it gone, after what was sent to it before
+    Calls that wait on it in other threads return.
+    Returns: IGNIS_OK.
+    Errors: FREED.
+    Ownership: its descriptors and files go.
+    Threads: any. */
+IGNIS_API ignis_status ignis_channel_close(ignis_channel channel);
+
 /* >>transport --------------------------------------------------------------------------------------------------- */
+
+/*  How the content of an array gets from one device to another, or from one process to another. */
+typedef enum ignis_transport_kind {
+    IGNIS_TRANSPORT_AUTO = 0, /* the best one that a real write and read has proven */
+    IGNIS_TRANSPORT_VMM,      /* both sides map the same physical memory: no copy; arrays of ignis_vmm_array */
+    IGNIS_TRANSPORT_PEER,     /* one process copies from device to device */
+    IGNIS_TRANSPORT_IPC,      /* CUDA's older handles: no copy; arrays of ignis_ipc_array. Never chosen by itself: if the exporter dies
+                                 while others use its memory, they fault */
+    IGNIS_TRANSPORT_HOST,     /* through host memory that both sides map */
+    IGNIS_TRANSPORT_KIND_COUNT
+} ignis_transport_kind;
+
+typedef struct ignis_transport {
+    uint64_t id;
+} ignis_transport;
+
+#define IGNIS_TRANSPORT_TOKEN_BYTES 16
+
+typedef struct ignis_transport_desc {
+    ignis_transport_kind kind;     /* IGNIS_TRANSPORT_AUTO; the environment's IGNIS_TRANSPORT (vmm, peer, ipc, host) decides it, too */
+    int src_device, dst_device;    /* where arrays come from, and where they are used (0): ordinals of this process */
+    ignis_channel_method exchange; /* how handles travel, where the caller sends them (that of the channel, else the default) */
+    ignis_channel channel;         /* a connected channel that send and receive put handles into (none); it stays the caller's */
+    const unsigned char *token;    /* IGNIS_TRANSPORT_TOKEN_BYTES that both sides know (a secret of this user, in his private folder) */
+    double timeout_s;              /* what a receive waits at most for a sender of this process, in seconds (30) */
+} ignis_transport_desc;
+
+/*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
+    ignis_transport_handle_fds says which. */
+#define IGNIS_TRANSPORT_RECORD_BYTES 320
+
+typedef struct ignis_transport_handle {
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, what, where; sealed with the token */
+    ignis_vmm_handle memory;                            /* of IGNIS_TRANSPORT_VMM and _HOST */
+    bool has_lease;
+    int lease; /* a pipe: as long as somebody has this end open, the exporter knows that the array is in use */
+} ignis_transport_handle;
+
+typedef struct ignis_transport_info {
+    ignis_transport_kind kind;
+    const char *name; /* "VMM", "peer", "IPC", "host" */
+    int src_device, dst_device;
+    ignis_channel_method exchange;
+    bool ready;
+    bool zero_copy;                                       /* an imported array is the exporter's memory */
+    double estimated_bandwidth_gbs, estimated_latency_us; /* 1e9 bytes a second; microseconds */
+    double measured_bandwidth_gbs, measured_latency_us;   /* by ignis_transport_measure; 0: not measured */
+    int exported;                                         /* handles that are out */
+    int imported;                                         /* arrays that ignis_transport_import_handle has made, alive */
+    int mappings;                                         /* that these share */
+} ignis_transport_info;
+
+typedef struct ignis_transport_choice {
+    ignis_transport_kind kind;
+    char reason[1024]; /* why it, and why none of those before it */
+} ignis_transport_choice;
+
+/*  ignis_transport_available - whether two devices can reach each other that way
+    Returns: true; or false, and why not in reason, of `capacity` bytes (may be null).
+    Errors: none but NOT_SETUP, DEVICE and ARGUMENT; what makes a kind unavailable is no failure.
+    Ownership: nothing to free.
+    Threads: any. May write and read a little device memory. */
+IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src_device, int dst_device, char *reason, size_t capacity);
+
+/*  ignis_transport_select - the kind that IGNIS_TRANSPORT_AUTO stands for; same_process: both sides are this process
+    Returns: IGNIS_OK, and *choice filled.
+    Errors: ARGUMENT (also an IGNIS_TRANSPORT that names no kind), DEVICE, UNSUPPORTED (none is available).
+    Ownership: nothing to free.
+    Threads: any. May write and read a little device memory. */
+IGNIS_API ignis_status ignis_transport_select(int src_device, int dst_device, bool same_process, ignis_transport_choice *choice);
+
+/*  ignis_transport_create - a transport between two devices, or two processes
+    Without a channel, handles are the caller's to carry; the peer kind works within one process only.
+    Returns: the transport, or no handle.
+    Errors: ARGUMENT, DEVICE, FREED (the channel), UNSUPPORTED (the kind is not available), IO (the token's folder), MEMORY.
+    Ownership: the caller ends it with ignis_transport_destroy.
+    Threads: any. */
+IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc);
+
+/*  ignis_transport_initialize - open both devices, and access between them where the kind needs it; a second time does nothing
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, DEVICE, UNSUPPORTED, CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_initialize(ignis_transport transport);
+
+/*  ignis_transport_ready - whether it was initialized
+    Returns: true or false.
+    Errors: FREED.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API bool ignis_transport_ready(ignis_transport transport);
+
+/*  ignis_transport_query - facts about a transport
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT.
+    Ownership: nothing to free; info->name is a constant.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_query(ignis_transport transport, ignis_transport_info *info);
+
+/*  ignis_transport_to_string - "IPC[0->1, named_pipe]": kind, devices, exchange method
+    Returns: the length of the whole text, which is cut to capacity; -1 on failure.
+    Errors: FREED, ARGUMENT.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_transport_to_string(ignis_transport transport, char *out, size_t capacity);
+
+/*  ignis_transport_export_handle - make an array known to another process
+    The importer sees what was written before; of IGNIS_TRANSPORT_HOST a copy of it. The same array, exported again, has the same
+    record. Waits for the work on the array.
+    Returns: IGNIS_OK, and *handle filled.
+    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use instead), DEVICE (it is
+    not on src_device), CUDA, IO, MEMORY.
+    Ownership: the array is exported (ref_count, and it can be neither freed nor transferred) until the handle is closed and nobody has
+    a copy of it or an import from it, dead processes not counted. The caller closes the handle: ignis_transport_handle_close.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+
+/*  ignis_transport_handle_fds - the descriptors that have to travel with a handle's record, up to two
+    ignis_transport_handle_from_fds - puts a handle together from what came
+    Returns: how many were written to fds; or IGNIS_OK.
+    Errors: ARGUMENT (null; another number of descriptors than the record says).
+    Ownership: the descriptors stay the handle's; from_fds takes them over, also when it fails.
+    Threads: any. */
+IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, int fds[2]);
+IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record, const int *fds, int fd_count);
+
+/*  ignis_transport_handle_close - close the descriptors of a handle that was sent, or imported; a second time does nothing
+    Returns: IGNIS_OK.
+    Errors: ARGUMENT (null).
+    Ownership: *handle is emptied. What was imported stays.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle);
+
+/*  ignis_transport_release_handle - the exporter's word that nobody uses an array any more
+    Needed where the other side cannot say so: handles that travelled without their lease (through FIFOs, or shared memory).
+    Returns: IGNIS_OK; also when nothing of it is exported.
+    Errors: FREED.
+    Ownership: the array can be freed afterwards.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport transport, ignis_array array);
+
+/*  ignis_transport_import_handle - the array of a handle, on dst_device
+    ignis_transport_recv_with_handle - the same
+    A handle is checked before the driver sees it: its seal, its size, its numbers, its device. One of this process is the exporter's
+    own memory. The same handle, imported again, shares the mapping.
+    Returns: an array, or no handle.
+    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD), UNSUPPORTED (the exporter's device
+    is not visible here), CUDA, IO, MEMORY.
+    Ownership: the caller frees the array, or calls ignis_transport_close_imported_handle. The handle stays the caller's.
+    Threads: any. */
+IGNIS_API ignis_array ignis_transport_import_handle(ignis_transport transport, const ignis_transport_handle *handle);
+IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport, const ignis_transport_handle *handle);
+
+/*  ignis_transport_close_imported_handle - free an array that was imported; with the last one, and its views, the mapping goes
+    Returns: IGNIS_OK, or why the array was left as it is.
+    Errors: FREED, ARGUMENT (this transport has not imported it), CONTRACT (references).
+    Ownership: the array's handle is stale afterwards; then the exporter may free its own.
+    Threads: any. Waits for the work on it. */
+IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport, ignis_array array);
+
+/*  ignis_transport_send, ignis_transport_send_async - make an array's content available to the receiver
+    With a channel its handle goes there; else it waits in the transport for a receive of this process, and goes to *handle when that is
+    not null. The sync form waits for the work on the array; after the async one, call ignis_transport_synchronize before the receiver
+    reads, and leave the array as it is until it has.
+    Returns: IGNIS_OK, or the reason.
+    Errors: those of ignis_transport_export_handle and ignis_channel_send.
+    Ownership: as for ignis_transport_export_handle.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+
+/*  ignis_transport_recv, ignis_transport_recv_async - copy what was sent into an array, for the kinds that copy
+    The kinds that share memory have nothing to copy: ignis_transport_recv_with_handle gives the sender's array itself. The sync form
+    waits for the copy; the async one leaves it on the current stream of dst_device.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: the kind shares memory; not initialized), SHAPE, DTYPE, TIMEOUT (nothing was
+    sent), those of import and ignis_channel_receive.
+    Ownership: nothing to free.
+    Threads: any. Waits until the deadline. */
+IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array);
+IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ignis_array array);
+
+/*  ignis_transport_receive_handle - the next handle from the transport's channel
+    Returns: IGNIS_OK, and *handle filled.
+    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, FORMAT (not a handle).
+    Ownership: the caller closes the handle: ignis_transport_handle_close.
+    Threads: any. Waits until the channel's deadline. */
+IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport, ignis_transport_handle *handle);
+
+/*  ignis_transport_synchronize - wait for all work on both devices
+    Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
+    Errors: FREED, ARGUMENT (not initialized), DEVICE, CUDA.
+    Ownership: nothing to free.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport transport);
+
+/*  ignis_transport_measure - copy from src_device to dst_device the way the transport does, and note bandwidth and latency
+    Units: bytes of the larger copy (0: 64 MiB); the results are in ignis_transport_info.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT, MEMORY, CUDA.
+    Ownership: nothing to free.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_transport_measure(ignis_transport transport, int64_t bytes);
+
+/*  ignis_transport_destroy - end a transport
+    What it has exported counts as released, arrays that it has imported are freed; views of these stay valid.
+    Returns: IGNIS_OK.
+    Errors: FREED.
+    Ownership: the handle is stale afterwards. The channel stays the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_destroy(ignis_transport transport);
+
+/*  ignis_ipc_array - an array in a driver allocation of its own, of whole 2 MiB blocks, for IGNIS_TRANSPORT_IPC
+    An exported handle shows the whole allocation to the other side, so what is shared by it must not have neighbours.
+    desc as for ignis_array_create, without ptr and release_fn.
+    Returns: the array, or no handle.
+    Errors: ARGUMENT, SHAPE, DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it as any array.
+    Threads: any. */
+IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
 
 /* >>comm -------------------------------------------------------------------------------------------------------- */
 
@@ -235,6 +805,14 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
 
 #ifdef __cplusplus
 } /* extern "C" */
+
+inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
+inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
+/*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
+inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
+inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
+inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
+inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -247,9 +825,3572 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
    >>vmm - physical memory, address ranges, mappings, access; export and import.
    =============================================================================================================== */
 
+/* --- what is open in ignis_collective.h ------------------------------------------------------------------------------- */
+
+/*  A section that has something to close says so when it is first used; what was built on others is closed before them. */
+typedef enum ignis__section {
+    IGNIS__SECTION_VMM,
+    IGNIS__SECTION_CHANNEL,
+    IGNIS__SECTION_TRANSPORT,
+    IGNIS__SECTION_NCCL,
+    IGNIS__SECTION_JOB,
+    IGNIS__SECTION_COMM,
+    IGNIS__SECTION_PARALLEL,
+    IGNIS__SECTION_COUNT
+} ignis__section;
+
+static struct {
+    ignis__mutex lock;
+    void (*close[IGNIS__SECTION_COUNT])(const char *call);
+} ignis__sections = {IGNIS__MUTEX_INIT, {NULL}};
+
+static void ignis__sections_close(const char *call)
+{
+    int i;
+    for (i = IGNIS__SECTION_COUNT - 1; i >= 0; i--)
+        if (ignis__sections.close[i])
+            ignis__sections.close[i](call);
+}
+
+static void ignis__section_use(ignis__section section, void (*close)(const char *call))
+{
+    ignis__mutex_lock(&ignis__sections.lock);
+    ignis__sections.close[section] = close;
+    ignis__collective_close = ignis__sections_close;
+    ignis__mutex_unlock(&ignis__sections.lock);
+}
+
+/* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
+
+#ifdef _WIN32
+
+#include <sddl.h>
+#ifdef _MSC_VER
+#pragma comment(lib, "advapi32.lib")
+#endif
+#define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
+
+/*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone. */
+typedef struct ignis__vmm_security {
+    struct {
+        ULONG length;
+        HANDLE root;
+        void *name;
+        ULONG attributes;
+        void *descriptor;
+        void *quality;
+    } object;
+} ignis__vmm_security;
+
+static bool ignis__vmm_security_make(const char *call, ignis__vmm_security *security)
+{
+    PSECURITY_DESCRIPTOR descriptor = NULL;
+    memset(security, 0, sizeof *security);
+    if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &descriptor, NULL)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "Windows made no security descriptor for a shareable handle: error %lu", GetLastError());
+        return false;
+    }
+    security->object.length = (ULONG)sizeof security->object;
+    security->object.descriptor = descriptor;
+    return true;
+}
+static void ignis__vmm_security_drop(ignis__vmm_security *security) { LocalFree(security->object.descriptor); }
+
+static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
+{
+    if (handle->type == IGNIS_VMM_HANDLE_WIN32 && handle->win32)
+        CloseHandle((HANDLE)handle->win32);
+}
+static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
+
+#else /* POSIX */
+
+#define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
+
+typedef struct ignis__vmm_security {
+    int object;
+} ignis__vmm_security;
+static bool ignis__vmm_security_make(const char *call, ignis__vmm_security *security)
+{
+    (void)call;
+    security->object = 0;
+    return true;
+}
+static void ignis__vmm_security_drop(ignis__vmm_security *security) { (void)security; }
+
+static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
+{
+    if (handle->type == IGNIS_VMM_HANDLE_POSIX_FD && handle->fd >= 0)
+        close(handle->fd);
+}
+/*  A descriptor that a child process inherits would keep the device memory. */
+static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return fcntl(handle->fd, F_SETFD, FD_CLOEXEC) == 0; }
+
+#endif
+
+/* --- driver calls, and what they say ----------------------------------------------------------------------------------- */
+
+enum {
+    IGNIS__CU_ATTRIBUTE_VMM = 102,
+    IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD = 103,
+    IGNIS__CU_ATTRIBUTE_VMM_WIN32 = 104,
+    IGNIS__CU_GRANULARITY_MINIMUM = 0,
+    IGNIS__CU_GRANULARITY_RECOMMENDED = 1
+};
+
+/*  "2 MiB" in a struct, so that a message can hold several. */
+typedef struct ignis__bytes_text {
+    char text[32];
+} ignis__bytes_text;
+
+static ignis__bytes_text ignis__bytes_write(int64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
+    ignis__bytes_text out;
+    int unit = 0;
+    while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(out.text, sizeof out.text, "%lld %s", (long long)bytes, units[unit]);
+    return out;
+}
+
+/*  if (IGNIS__VMM_FAILED(call, device, cuMemMap, (...), "mapping %s", ...)) return false; the failure is recorded, with the step. */
+#define IGNIS__VMM_FAILED(call, device, name, args, ...) (!ignis__vmm_step(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
+
+IGNIS__PRINTF(5, 6)
+static bool ignis__vmm_step(const char *call, ignis__device *device, const char *function, int error, const char *format, ...)
+{
+    char step[256];
+    ignis__text text;
+    va_list args;
+    if (error == 0)
+        return true;
+    ignis__text_begin(&text, step, sizeof step);
+    ignis__text_add(&text, "%s, ", function);
+    va_start(args, format);
+    ignis__text_addv(&text, format, args);
+    va_end(args);
+    ignis__cuda_fail(call, device, step, error);
+    return false;
+}
+
+/*  What a device can do, read once a setup. */
+typedef struct ignis__vmm_facts {
+    uint64_t setup;
+    int vmm, shareable;
+    int64_t granularity, recommended;
+} ignis__vmm_facts;
+
+static struct {
+    ignis__mutex lock;
+    ignis__vmm_facts facts[IGNIS_MAX_DEVICES];
+} ignis__vmm_devices = {IGNIS__MUTEX_INIT, {IGNIS__ZERO}};
+
+static bool ignis__vmm_functions(const char *call)
+{
+#define IGNIS__VMM_NEEDS(name)                                                                           \
+    if (!ignis__cuda.name) {                                                                             \
+        ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call,                                                     \
+                    "the CUDA driver (%s) has no function " #name "; sharing memory needs CUDA 11.4 or " \
+                    "newer",                                                                             \
+                    ignis__libraries[IGNIS_LIBRARY_CUDA].path);                                          \
+        return false;                                                                                    \
+    }
+    IGNIS__VMM_NEEDS(cuMemGetAllocationGranularity)
+    IGNIS__VMM_NEEDS(cuMemCreate)
+    IGNIS__VMM_NEEDS(cuMemRelease)
+    IGNIS__VMM_NEEDS(cuMemAddressReserve)
+    IGNIS__VMM_NEEDS(cuMemAddressFree)
+    IGNIS__VMM_NEEDS(cuMemMap)
+    IGNIS__VMM_NEEDS(cuMemUnmap)
+    IGNIS__VMM_NEEDS(cuMemSetAccess)
+    IGNIS__VMM_NEEDS(cuMemGetAccess)
+    IGNIS__VMM_NEEDS(cuMemExportToShareableHandle)
+    IGNIS__VMM_NEEDS(cuMemImportFromShareableHandle)
+    IGNIS__VMM_NEEDS(cuMemGetAllocationPropertiesFromHandle)
+    IGNIS__VMM_NEEDS(cuMemRetainAllocationHandle)
+    IGNIS__VMM_NEEDS(cuMemGetAddressRange_v2)
+#undef IGNIS__VMM_NEEDS
+    return true;
+}
+
+IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable)
+{
+    ignis_vmm_prop prop;
+    memset(&prop, 0, sizeof prop);
+    prop.type = IGNIS_VMM_ALLOCATION_PINNED;
+    prop.handle_types = shareable ? IGNIS__VMM_HANDLE_SYSTEM : 0;
+    prop.location.type = IGNIS_VMM_LOCATION_DEVICE;
+    prop.location.id = device;
+    return prop;
+}
+
+IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write)
+{
+    ignis_vmm_access_desc desc;
+    desc.location.type = IGNIS_VMM_LOCATION_DEVICE;
+    desc.location.id = device;
+    desc.access = read_write ? IGNIS_VMM_ACCESS_READ_WRITE : IGNIS_VMM_ACCESS_READ;
+    return desc;
+}
+
+IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
+{
+    static const char call[] = "ignis_vmm_check";
+    if (driver_error == 0)
+        return IGNIS_OK;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
+}
+
+/*  The facts of an entered device; null, and reported, when it has no virtual memory management. */
+static const ignis__vmm_facts *ignis__vmm_device(const char *call, ignis__device *device)
+{
+    int ordinal = (int)(device - ignis__devices);
+    ignis__vmm_facts *facts = &ignis__vmm_devices.facts[ordinal];
+    int attribute = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
+    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
+    size_t minimum = 0, recommended = 0;
+    bool ok = true;
+    ignis__mutex_lock(&ignis__vmm_devices.lock);
+    if (facts->setup != ignis__global.setups) {
+        memset(facts, 0, sizeof *facts);
+        ok = ignis__vmm_functions(call) &&
+             !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) &&
+             !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, attribute, device->handle)) &&
+             (!facts->vmm || (!IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
+                                                 (&minimum, &prop, IGNIS__CU_GRANULARITY_MINIMUM), "device %d", ordinal) &&
+                              !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
+                                                 (&recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal)));
+        facts->granularity = (int64_t)minimum;
+        facts->recommended = (int64_t)recommended;
+        if (ok)
+            facts->setup = ignis__global.setups;
+    }
+    ignis__mutex_unlock(&ignis__vmm_devices.lock);
+    if (ok && !facts->vmm) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
+                    ordinal);
+        return NULL;
+    }
+    return ok ? facts : NULL;
+}
+
+/*  The type that DEFAULT stands for; NONE is 0 to the driver. False, and reported: this system has no such type. */
+static bool ignis__vmm_handle_type(const char *call, ignis__device *device, const ignis__vmm_facts *facts, ignis_vmm_handle_type type,
+                                   int *driver_type)
+{
+    *driver_type = type == IGNIS_VMM_HANDLE_DEFAULT ? IGNIS__VMM_HANDLE_SYSTEM : type == IGNIS_VMM_HANDLE_NONE ? 0 : (int)type;
+    if (*driver_type != 0 && *driver_type != IGNIS_VMM_HANDLE_POSIX_FD && *driver_type != IGNIS_VMM_HANDLE_WIN32 &&
+        *driver_type != IGNIS_VMM_HANDLE_WIN32_KMT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no handle type %d; see ignis_vmm_handle_type", (int)type);
+        return false;
+    }
+    if (*driver_type != 0 && *driver_type != IGNIS__VMM_HANDLE_SYSTEM) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by %s on this system, not by handles of type %d",
+                    IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? "NT handles" : "file descriptors", *driver_type);
+        return false;
+    }
+    if (*driver_type != 0 && !facts->shareable) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
+                    (int)(device - ignis__devices));
+        return false;
+    }
+    return true;
+}
+
+static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
+{
+    if (size <= 0 || size > INT64_MAX - granularity) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, it should be from 1 to 2^63 - %lld", (long long)size,
+                    (long long)granularity);
+        return false;
+    }
+    *rounded = (size + granularity - 1) / granularity * granularity;
+    return true;
+}
+
+static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t granularity)
+{
+    if (value >= 0 && value % granularity == 0)
+        return true;
+    ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
+                ignis__bytes_write(granularity).text);
+    return false;
+}
+
+/*  Physical memory of the driver's. Like any other request, it gets what the cache holds in vain before it fails. */
+static bool ignis__vmm_physical(const char *call, ignis__device *device, int64_t size, int handle_types, unsigned long long *handle)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
+    ignis__vmm_security security;
+    int error;
+    prop.handle_types = handle_types;
+    if (handle_types) {
+        if (!ignis__vmm_security_make(call, &security))
+            return false;
+        prop.win32_security = handle_types == IGNIS_VMM_HANDLE_WIN32 ? &security.object : NULL;
+    }
+    error = IGNIS__CUDA(cuMemCreate, (handle, (size_t)size, &prop, 0));
+    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+        ignis__mutex_lock(&cache->lock);
+        ignis__cache_trim(call, device, cache);
+        ignis__mutex_unlock(&cache->lock);
+        error = IGNIS__CUDA(cuMemCreate, (handle, (size_t)size, &prop, 0));
+    }
+    if (handle_types)
+        ignis__vmm_security_drop(&security);
+    return ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
+                           (int)(device - ignis__devices));
+}
+
+/*  Opens the devices that are to have access: the driver wants their contexts. */
+static bool ignis__vmm_open(const char *call, int ordinal)
+{
+    ignis__device *device = ignis__device_get(call, ordinal);
+    ignis__binding binding;
+    if (!device || !ignis__device_enter(call, device, &binding))
+        return false;
+    ignis__device_leave(&binding);
+    return true;
+}
+
+/* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
+
+typedef struct ignis__vmm_block {
+    ignis__address address;
+    int64_t size;
+    unsigned long long handle;
+    ignis__device *device; /* that uses it; imported memory may lie on another one */
+} ignis__vmm_block;
+
+/*  Ends a block's mapping and gives its addresses back, both also when one fails. What a lost device answers says nothing. */
+static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
+{
+    bool lost = ignis__atomic_load(&block->device->lost) != 0;
+    size_t size = (size_t)block->size;
+    int unmapped, given;
+    if (!block->address)
+        return true;
+    unmapped = IGNIS__CUDA(cuMemUnmap, (block->address, size));
+    given = IGNIS__CUDA(cuMemAddressFree, (block->address, size));
+    unmapped = lost || ignis__vmm_step(call, block->device, "cuMemUnmap", unmapped, "unmapping %s at 0x%llx",
+                                       ignis__bytes_write(block->size).text, block->address);
+    given = lost || ignis__vmm_step(call, block->device, "cuMemAddressFree", given, "giving %s of addresses back",
+                                    ignis__bytes_write(block->size).text);
+    block->address = 0;
+    return unmapped && given;
+}
+
+/*  Gives back whatever of the block there is; what a lost device keeps ends with the process. */
+static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
+{
+    ignis__binding binding;
+    bool lost = ignis__atomic_load(&block->device->lost) != 0;
+    bool entered = !lost && ignis__device_enter(call, block->device, &binding);
+    ignis__vmm_unplace(call, block);
+    if (block->handle) {
+        int error = IGNIS__CUDA(cuMemRelease, (block->handle));
+        if (!lost)
+            ignis__vmm_step(call, block->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(block->size).text);
+    }
+    if (entered)
+        ignis__device_leave(&binding);
+    memset(block, 0, sizeof *block);
+}
+
+/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in. The block's device is entered. On failure
+    the block has no address; its memory remains. */
+static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const int *access_devices, int access_count)
+{
+    ignis_vmm_access_desc access[IGNIS_MAX_DEVICES + 1];
+    ignis__device *device = block->device;
+    ignis__address address = 0;
+    int i, count = 1;
+    access[0] = ignis_vmm_access_of(device->handle, true);
+    for (i = 0; i < access_count; i++) {
+        if (access_devices[i] == (int)(device - ignis__devices))
+            continue;
+        if (count > IGNIS_MAX_DEVICES) {
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count, ignis__device_total);
+            return false;
+        }
+        if (!ignis__vmm_open(call, access_devices[i]))
+            return false;
+        access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
+    }
+    if (IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)block->size, 0, 0, 0), "reserving %s of addresses",
+                          ignis__bytes_write(block->size).text))
+        return false;
+    if (!IGNIS__VMM_FAILED(call, device, cuMemMap, (address, (size_t)block->size, 0, block->handle, 0), "mapping %s at 0x%llx",
+                           ignis__bytes_write(block->size).text, address)) {
+        if (!IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, (size_t)block->size, access, (size_t)count),
+                               "letting %d device%s into %s at 0x%llx", count, count == 1 ? "" : "s", ignis__bytes_write(block->size).text,
+                               address)) {
+            block->address = address;
+            return true;
+        }
+        (void)IGNIS__CUDA(cuMemUnmap, (address, (size_t)block->size)); /* the first failure is the one reported */
+    }
+    (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)block->size));
+    return false;
+}
+
+/*  New memory on `device`, rounded up to whole granules, that it and the others named may read and write. */
+static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t size, const int *access_devices, int access_count,
+                            bool shareable, ignis__vmm_block *out)
+{
+    const ignis__vmm_facts *facts;
+    ignis__binding binding;
+    int handle_types;
+    bool ok;
+    memset(out, 0, sizeof *out);
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    out->device = device;
+    facts = ignis__vmm_device(call, device);
+    ok = facts &&
+         ignis__vmm_handle_type(call, device, facts, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE, &handle_types) &&
+         ignis__vmm_round(call, size, facts->granularity, &out->size) &&
+         ignis__vmm_physical(call, device, out->size, handle_types, &out->handle);
+    if (ok && !ignis__vmm_place(call, out, access_devices, access_count)) {
+        ignis__vmm_drop(call, out);
+        ok = false;
+    }
+    if (!ok)
+        memset(out, 0, sizeof *out);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is refused. */
+static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
+{
+    memset(prop, 0, sizeof *prop);
+    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle), "asking what was imported"))
+        return false;
+    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
+        prop->location.id < ignis__device_total)
+        return true;
+    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was "
+                "expected",
+                prop->type, prop->location.type, prop->location.id);
+    return false;
+}
+
+/*  The handle as the driver takes it: a descriptor or NT handle that travels in a pointer. */
+static bool ignis__vmm_take_in(const char *call, ignis__device *device, const ignis_vmm_handle *from, unsigned long long *handle)
+{
+    void *os = from->type == IGNIS_VMM_HANDLE_WIN32 ? from->win32 : (void *)(intptr_t)from->fd;
+    return !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (handle, os, (int)from->type), "importing handle %lld",
+                              (long long)(intptr_t)os);
+}
+
+/*  Memory of another process, of exactly `size` bytes, mapped for `device` and the others named. The handle stays the caller's. */
+static bool ignis__vmm_adopt_handle(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size,
+                                    const int *access_devices, int access_count, ignis__vmm_block *out)
+{
+    const ignis__vmm_facts *facts;
+    ignis__binding binding;
+    ignis_vmm_prop prop;
+    bool ok;
+    memset(out, 0, sizeof *out);
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    out->device = device;
+    facts = ignis__vmm_device(call, device);
+    ok = facts && size > 0 && ignis__vmm_multiple(call, "size", size, facts->granularity) &&
+         ignis__vmm_take_in(call, device, handle, &out->handle);
+    if (facts && size <= 0)
+        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "size is %lld, that of shared memory is positive", (long long)size);
+    out->size = size;
+    if (ok && !(ignis__vmm_inspect(call, device, out->handle, &prop) && ignis__vmm_open(call, prop.location.id) &&
+                ignis__vmm_place(call, out, access_devices, access_count))) {
+        ignis__vmm_drop(call, out);
+        ok = false;
+    }
+    if (!ok)
+        memset(out, 0, sizeof *out);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+IGNIS__MAYBE_UNUSED static bool ignis__vmm_adopt(const char *call, ignis__device *device, int fd, int64_t size, const int *access_devices,
+                                                 int access_count, ignis__vmm_block *out)
+{
+    ignis_vmm_handle handle;
+    memset(&handle, 0, sizeof handle);
+    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle.fd = fd;
+    return ignis__vmm_adopt_handle(call, device, &handle, size, access_devices, access_count, out);
+}
+
+/*  A handle of physical memory for another process, as the system has them. */
+static bool ignis__vmm_give_out(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_handle *out)
+{
+    ignis__binding binding;
+    bool ok;
+    memset(out, 0, sizeof *out);
+    out->type = IGNIS__VMM_HANDLE_SYSTEM;
+    out->fd = -1;
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    ok = !IGNIS__VMM_FAILED(call, device, cuMemExportToShareableHandle,
+                            (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd, handle, (int)out->type, 0),
+                            "exporting physical memory");
+    if (ok && !ignis__vmm_handle_ready(out)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
+        ignis__vmm_handle_close(out);
+        ok = false;
+    }
+    if (!ok)
+        memset(out, 0, sizeof *out);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  A descriptor of a shareable block, closed on exec, and by the caller. */
+IGNIS__MAYBE_UNUSED static bool ignis__vmm_fd(const char *call, const ignis__vmm_block *block, int *fd)
+{
+    ignis_vmm_handle handle;
+    if (!ignis__vmm_give_out(call, block->device, block->handle, &handle))
+        return false;
+    *fd = handle.fd;
+    if (handle.type == IGNIS_VMM_HANDLE_POSIX_FD)
+        return true;
+    ignis__vmm_handle_close(&handle);
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by NT handles on this system, not by file descriptors");
+    return false;
+}
+
+/* --- physical memory --------------------------------------------------------------------------------------------------- */
+
+/*  Handle and mappings are holds of the same slot, so the memory is released when the last of them is gone. */
+typedef struct ignis__vmm {
+    ignis__slot slot;
+    ignis__device *device; /* where it lies */
+    unsigned long long handle;
+    int64_t size, granularity;
+    int handle_types;
+    bool imported;
+    uint64_t mappings;
+} ignis__vmm;
+
+static ignis__pool ignis__vmms = {sizeof(ignis__vmm), IGNIS__KIND_VMM, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
+{
+    ignis__vmm *vmm;
+    if (!ignis__enter(call))
+        return NULL;
+    vmm = (ignis__vmm *)ignis__pool_hold(&ignis__vmms, handle.id);
+    if (!vmm)
+        ignis__fail_stale(call, "VMM", IGNIS_DIAG_VMM_FREED, IGNIS__KIND_VMM, handle.id);
+    return vmm;
+}
+
+static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
+{
+    ignis__vmm_block block;
+    if (!ignis__pool_drop(vmm))
+        return;
+    memset(&block, 0, sizeof block);
+    block.device = vmm->device;
+    block.handle = vmm->handle;
+    block.size = vmm->size;
+    ignis__vmm_drop(call, &block);
+    ignis__pool_give(&ignis__vmms, vmm);
+}
+
+/*  Makes a handle's item stale once; false, and reported, when another thread was faster. */
+static bool ignis__vmm_kill(const char *call, ignis__slot *slot, const char *what)
+{
+    bool live;
+    ignis__mutex_lock(&slot->lock);
+    live = ignis__pool_live(slot);
+    if (live)
+        ignis__pool_kill(slot);
+    ignis__mutex_unlock(&slot->lock);
+    if (!live)
+        ignis__fail(IGNIS_DIAG_VMM_FREED, call, "%s was freed", what);
+    return live;
+}
+
+/* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__mapping {
+    int64_t offset;
+    ignis__vmm *vmm;  /* held */
+    uint64_t devices; /* bit d: device d was let in */
+    int arrays;
+    struct ignis__mapping *next; /* by offset */
+} ignis__mapping;
+
+/*  The slot's lock guards the mappings. An array over a part holds the range. */
+typedef struct ignis__range {
+    ignis__slot slot;
+    ignis__device *device; /* that was current; its context is entered for calls */
+    ignis__address address;
+    int64_t size, granularity;
+    ignis__mapping *mappings;
+    int arrays;
+} ignis__range;
+
+static ignis__pool ignis__ranges = {sizeof(ignis__range), IGNIS__KIND_RANGE, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
+{
+    ignis__range *range;
+    if (!ignis__enter(call))
+        return NULL;
+    range = (ignis__range *)ignis__pool_hold(&ignis__ranges, handle.id);
+    if (!range)
+        ignis__fail_stale(call, "range", IGNIS_DIAG_VMM_FREED, IGNIS__KIND_RANGE, handle.id);
+    return range;
+}
+
+/*  Ends a mapping that is in no list any more. */
+static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
+{
+    ignis__address at = range->address + (uint64_t)mapping->offset;
+    bool lost = ignis__atomic_load(&range->device->lost) != 0;
+    int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->vmm->size));
+    bool ok = lost || ignis__vmm_step(call, range->device, "cuMemUnmap", error, "unmapping %s at 0x%llx",
+                                      ignis__bytes_write(mapping->vmm->size).text, at);
+    ignis__atomic_add(&mapping->vmm->mappings, (uint64_t)-1);
+    ignis__vmm_unhold(call, mapping->vmm);
+    ignis__free(mapping);
+    return ok;
+}
+
+/*  Waits for the devices in a mask, lost ones excepted. */
+static bool ignis__devices_wait(const char *call, uint64_t mask)
+{
+    bool ok = true;
+    for (; mask; mask &= mask - 1) {
+        ignis__device *device = &ignis__devices[ignis__lowest_bit(mask)];
+        ignis__binding binding;
+        if (ignis__atomic_load(&device->lost))
+            continue;
+        if (!ignis__device_enter(call, device, &binding)) {
+            ok = false;
+            continue;
+        }
+        ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()) && ok;
+        ignis__device_leave(&binding);
+    }
+    return ok;
+}
+
+static void ignis__range_unhold(const char *call, ignis__range *range)
+{
+    ignis__binding binding;
+    bool lost, entered;
+    int error;
+    if (!ignis__pool_drop(range))
+        return;
+    lost = ignis__atomic_load(&range->device->lost) != 0;
+    entered = !lost && ignis__device_enter(call, range->device, &binding);
+    while (range->mappings) {
+        ignis__mapping *mapping = range->mappings;
+        range->mappings = mapping->next;
+        ignis__devices_wait(call, mapping->devices);
+        ignis__mapping_end(call, range, mapping);
+    }
+    error = IGNIS__CUDA(cuMemAddressFree, (range->address, (size_t)range->size));
+    if (!lost)
+        ignis__vmm_step(call, range->device, "cuMemAddressFree", error, "giving %s of addresses back",
+                        ignis__bytes_write(range->size).text);
+    if (entered)
+        ignis__device_leave(&binding);
+    ignis__pool_give(&ignis__ranges, range);
+}
+
+/*  Leaks are reported like those of arrays; what arrays still use goes with them. */
+static void ignis__vmm_close(const char *call)
+{
+    uint64_t i;
+    for (i = 0; i < ignis__atomic_load(&ignis__ranges.count); i++) {
+        ignis__range *range = (ignis__range *)ignis__pool_hold_slot(&ignis__ranges, i, 0);
+        if (!range)
+            continue;
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: a VMM range of %s", call,
+                    ignis__bytes_write(range->size).text);
+        ignis__pool_kill(range);
+        ignis__pool_drop(range);
+        ignis__range_unhold(call, range);
+    }
+    for (i = 0; i < ignis__atomic_load(&ignis__vmms.count); i++) {
+        ignis__vmm *vmm = (ignis__vmm *)ignis__pool_hold_slot(&ignis__vmms, i, 0);
+        if (!vmm)
+            continue;
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
+                    ignis__bytes_write(vmm->size).text, (int)(vmm->device - ignis__devices));
+        ignis__pool_kill(vmm);
+        ignis__pool_drop(vmm);
+        ignis__vmm_unhold(call, vmm);
+    }
+}
+
+/*  A handle for physical memory, which becomes its; or releases it, when there is no room. */
+static ignis_vmm ignis__vmm_publish(const char *call, ignis__device *device, unsigned long long handle, int64_t size, int64_t granularity,
+                                    int handle_types, bool imported)
+{
+    ignis_vmm result = IGNIS__ZERO;
+    ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(&ignis__vmms);
+    if (!vmm) {
+        ignis__fail_host_memory(call, sizeof *vmm);
+        (void)IGNIS__CUDA(cuMemRelease, (handle));
+        return result;
+    }
+    vmm->device = device;
+    vmm->handle = handle;
+    vmm->size = size;
+    vmm->granularity = granularity;
+    vmm->handle_types = handle_types;
+    vmm->imported = imported;
+    vmm->mappings = 0;
+    ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
+    result.id = ignis__pool_publish(&ignis__vmms, vmm);
+    return result;
+}
+
+/*  The device of an option struct, entered; null on failure. */
+static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__binding *binding)
+{
+    ignis__device *device;
+    if (!ignis__enter(call))
+        return NULL;
+    device = ignis__device_get(call, ordinal);
+    return device && ignis__device_enter(call, device, binding) ? device : NULL;
+}
+
+static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
+
+IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
+{
+    static const char call[] = "ignis_vmm_granularity";
+    ignis__binding binding;
+    ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
+    const ignis__vmm_facts *facts;
+    if (!device)
+        return -1;
+    facts = ignis__vmm_device(call, device);
+    ignis__device_leave(&binding);
+    return !facts ? -1 : recommended ? facts->recommended : facts->granularity;
+}
+
+IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
+{
+    static const char call[] = "ignis_vmm_create";
+    ignis_vmm result = IGNIS__ZERO;
+    const ignis__vmm_facts *facts;
+    unsigned long long handle;
+    ignis__binding binding;
+    ignis__device *device;
+    int handle_types;
+    int64_t size;
+    if (!ignis__enter(call))
+        return result;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+        return result;
+    }
+    device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
+    if (!device)
+        return result;
+    facts = ignis__vmm_device(call, device);
+    if (facts && ignis__vmm_handle_type(call, device, facts, desc->handle_type, &handle_types) &&
+        ignis__vmm_round(call, desc->size, facts->granularity, &size) && ignis__vmm_physical(call, device, size, handle_types, &handle))
+        result = ignis__vmm_publish(call, device, handle, size, facts->granularity, handle_types, false);
+    ignis__device_leave(&binding);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
+{
+    static const char call[] = "ignis_vmm_free";
+    ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    bool ok;
+    if (!vmm)
+        return ignis__failed();
+    ok = ignis__vmm_kill(call, &vmm->slot, "the VMM memory");
+    if (ok)
+        ignis__pool_drop(vmm); /* the handle's own hold; this call still has one */
+    ignis__vmm_unhold(call, vmm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
+{
+    static const char call[] = "ignis_vmm_query";
+    ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    ignis__binding binding;
+    bool ok = false;
+    if (!vmm)
+        return ignis__failed();
+    if (!info) {
+        ignis__fail_null(call, "info");
+    } else if (ignis__device_enter(call, vmm->device, &binding)) {
+        memset(info, 0, sizeof *info);
+        info->size = vmm->size;
+        info->granularity = vmm->granularity;
+        info->device = (int)(vmm->device - ignis__devices);
+        info->handle_type = vmm->handle_types ? (ignis_vmm_handle_type)vmm->handle_types : IGNIS_VMM_HANDLE_NONE;
+        info->imported = vmm->imported;
+        info->mappings = (int)ignis__atomic_load(&vmm->mappings);
+        ok = !IGNIS__VMM_FAILED(call, vmm->device, cuMemGetAllocationPropertiesFromHandle, (&info->prop, vmm->handle),
+                                "asking what the memory is");
+        ignis__device_leave(&binding);
+    }
+    ignis__vmm_unhold(call, vmm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
+{
+    static const char call[] = "ignis_vmm_reserve";
+    ignis_vmm_range result = IGNIS__ZERO;
+    const ignis__vmm_facts *facts;
+    ignis__address address = 0;
+    ignis__binding binding;
+    ignis__range *range;
+    ignis__device *device;
+    int64_t rounded;
+    device = ignis__device_current_enter(call, &binding);
+    if (!device)
+        return result;
+    facts = ignis__vmm_device(call, device);
+    if (alignment < 0 || (alignment & (alignment - 1)) != 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two", (long long)alignment);
+    } else if (facts && ignis__vmm_round(call, size, facts->granularity, &rounded) &&
+               !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)rounded, (size_t)alignment, 0, 0),
+                                  "reserving %s of addresses", ignis__bytes_write(rounded).text)) {
+        range = (ignis__range *)ignis__pool_take(&ignis__ranges);
+        if (range) {
+            range->device = device;
+            range->address = address;
+            range->size = rounded;
+            range->granularity = facts->granularity;
+            range->mappings = NULL;
+            range->arrays = 0;
+            ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
+            result.id = ignis__pool_publish(&ignis__ranges, range);
+        } else {
+            ignis__fail_host_memory(call, sizeof *range);
+            (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)rounded));
+        }
+    }
+    ignis__device_leave(&binding);
+    return result;
+}
+
+/*  Locks a held range; false, and reported, when another thread has freed it meanwhile. */
+static bool ignis__range_lock(const char *call, ignis__range *range)
+{
+    ignis__mutex_lock(&range->slot.lock);
+    if (ignis__pool_live(range))
+        return true;
+    ignis__mutex_unlock(&range->slot.lock);
+    ignis__fail(IGNIS_DIAG_VMM_FREED, call, "the range was given back");
+    return false;
+}
+
+static void ignis__range_unlock(ignis__range *range) { ignis__mutex_unlock(&range->slot.lock); }
+
+IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
+{
+    static const char call[] = "ignis_vmm_unreserve";
+    ignis__range *range = ignis__range_hold(call, handle);
+    bool ok;
+    if (!range)
+        return ignis__failed();
+    ok = ignis__range_lock(call, range);
+    if (ok) {
+        if (range->mappings) {
+            ignis__fail(IGNIS_DIAG_VMM_STATE, call, "memory is still mapped in the range, the first at offset %lld; unmap it first",
+                        (long long)range->mappings->offset);
+            ok = false;
+        } else {
+            ignis__pool_kill(range);
+        }
+        ignis__range_unlock(range);
+    }
+    if (ok)
+        ignis__pool_drop(range);
+    ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range handle, ignis_vmm_range_info *info)
+{
+    static const char call[] = "ignis_vmm_range_query";
+    ignis__range *range = ignis__range_hold(call, handle);
+    const ignis__mapping *mapping;
+    bool ok = false;
+    if (!range)
+        return ignis__failed();
+    if (!info) {
+        ignis__fail_null(call, "info");
+    } else if (ignis__range_lock(call, range)) {
+        memset(info, 0, sizeof *info);
+        info->ptr = (void *)(uintptr_t)range->address;
+        info->size = range->size;
+        info->arrays = range->arrays;
+        for (mapping = range->mappings; mapping; mapping = mapping->next) {
+            info->mapped_bytes += mapping->vmm->size;
+            info->mappings++;
+        }
+        ignis__range_unlock(range);
+        ok = true;
+    }
+    ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Puts a mapping into the list of a locked range, if there is room for it. */
+static bool ignis__mapping_insert(const char *call, ignis__range *range, ignis__mapping *added)
+{
+    ignis__mapping **at = &range->mappings, *other;
+    int64_t size = added->vmm->size;
+    if (added->offset > range->size - size) {
+        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s", ignis__bytes_write(size).text,
+                    (long long)added->offset, ignis__bytes_write(range->size).text);
+        return false;
+    }
+    while ((other = *at) != NULL && other->offset + other->vmm->size <= added->offset)
+        at = &other->next;
+    if (other && other->offset < added->offset + size) {
+        ignis__fail(IGNIS_DIAG_VMM_STATE, call, "at offset %lld, %s are mapped already", (long long)other->offset,
+                    ignis__bytes_write(other->vmm->size).text);
+        return false;
+    }
+    added->next = other;
+    *at = added;
+    return true;
+}
+
+IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ignis_vmm memory)
+{
+    static const char call[] = "ignis_vmm_map";
+    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__vmm *vmm = range ? ignis__vmm_hold(call, memory) : NULL;
+    ignis__mapping *mapping = NULL, **at;
+    ignis__binding binding;
+    bool ok = false;
+    if (vmm && ignis__vmm_multiple(call, "offset", offset, vmm->granularity)) {
+        mapping = (ignis__mapping *)ignis__alloc(sizeof *mapping);
+        if (!mapping)
+            ignis__fail_host_memory(call, sizeof *mapping);
+    }
+    if (mapping && ignis__device_enter(call, range->device, &binding)) {
+        mapping->offset = offset;
+        mapping->vmm = vmm;
+        if (ignis__range_lock(call, range)) {
+            ignis__address address = range->address + (uint64_t)offset;
+            if (ignis__mapping_insert(call, range, mapping)) {
+                ok = !IGNIS__VMM_FAILED(call, range->device, cuMemMap, (address, (size_t)vmm->size, 0, vmm->handle, 0),
+                                        "mapping %s at 0x%llx", ignis__bytes_write(vmm->size).text, address);
+                for (at = &range->mappings; !ok && *at != mapping; at = &(*at)->next)
+                    ;
+                if (!ok)
+                    *at = mapping->next;
+            }
+            ignis__range_unlock(range);
+        }
+        ignis__device_leave(&binding);
+    }
+    if (ok) {
+        ignis__atomic_add(&vmm->mappings, 1);
+    } else {
+        ignis__free(mapping);
+        if (vmm)
+            ignis__vmm_unhold(call, vmm);
+    }
+    if (range)
+        ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
+{
+    static const char call[] = "ignis_vmm_unmap";
+    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__mapping *mapping = NULL, **at;
+    ignis__binding binding;
+    bool ok = false;
+    if (!range)
+        return ignis__failed();
+    if (!ignis__capture_refuses(call) && (ignis__atomic_load(&range->device->lost) || ignis__device_enter(call, range->device, &binding))) {
+        bool entered = !ignis__atomic_load(&range->device->lost);
+        if (ignis__range_lock(call, range)) {
+            for (at = &range->mappings; *at && (*at)->offset != offset; at = &(*at)->next)
+                ;
+            mapping = *at;
+            if (!mapping) {
+                ignis__fail(IGNIS_DIAG_VMM_STATE, call, "no mapping begins at offset %lld of the range", (long long)offset);
+            } else if (mapping->arrays) {
+                ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%d array%s the mapping at offset %lld; free %s first", mapping->arrays,
+                            mapping->arrays == 1 ? " uses" : "s use", (long long)offset, mapping->arrays == 1 ? "it" : "them");
+                mapping = NULL;
+            } else {
+                *at = mapping->next;
+            }
+            ok = mapping && ignis__devices_wait(call, mapping->devices);
+            ok = mapping && ignis__mapping_end(call, range, mapping) && ok;
+            ignis__range_unlock(range);
+        }
+        if (entered)
+            ignis__device_leave(&binding);
+    }
+    ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Whether a part of a locked range is mapped throughout; visits the mappings that it touches. */
+static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size,
+                                 void (*visit)(ignis__mapping *mapping, uint64_t value), uint64_t value)
+{
+    ignis__mapping *mapping, *first = NULL;
+    int64_t at = offset;
+    bool inside = offset >= 0 && size > 0 && size <= range->size && offset <= range->size - size;
+    for (mapping = inside ? range->mappings : NULL; mapping && at < offset + size; mapping = mapping->next) {
+        if (mapping->offset > at || mapping->offset + mapping->vmm->size <= at)
+            continue;
+        first = first ? first : mapping;
+        at = mapping->offset + mapping->vmm->size;
+    }
+    if (!inside || at < offset + size) {
+        ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
+                    (long long)size, (long long)offset, (long long)range->size);
+        return false;
+    }
+    for (mapping = first; visit && mapping && mapping->offset < offset + size; mapping = mapping->next)
+        visit(mapping, value);
+    return true;
+}
+
+static void ignis__mapping_let_in(ignis__mapping *mapping, uint64_t device) { mapping->devices |= (uint64_t)1 << device; }
+
+static void ignis__mapping_add_array(ignis__mapping *mapping, uint64_t count) { mapping->arrays += (int)(int64_t)count; }
+
+static bool ignis__access_valid(const char *call, ignis_vmm_access access)
+{
+    if (access == IGNIS_VMM_ACCESS_NONE || access == IGNIS_VMM_ACCESS_READ || access == IGNIS_VMM_ACCESS_READ_WRITE)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3",
+                (int)access);
+    return false;
+}
+
+IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offset, int64_t size, int ordinal, ignis_vmm_access access)
+{
+    static const char call[] = "ignis_vmm_set_access";
+    ignis__range *range = ignis__range_hold(call, handle);
+    ignis_vmm_access_desc desc;
+    ignis__binding binding;
+    ignis__device *device;
+    bool ok = false;
+    if (!range)
+        return ignis__failed();
+    if (ignis__access_valid(call, access) && ignis__vmm_multiple(call, "offset", offset, range->granularity) &&
+        ignis__vmm_multiple(call, "size", size, range->granularity) && (device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
+        desc = ignis_vmm_access_of(device->handle, false);
+        desc.access = (int)access;
+        if (ignis__range_lock(call, range)) {
+            ignis__address address = range->address + (uint64_t)offset;
+            ok = ignis__range_covered(call, range, offset, size, NULL, 0) &&
+                 !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
+                                    "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal, ignis__bytes_write(size).text,
+                                    address);
+            if (ok && access != IGNIS_VMM_ACCESS_NONE)
+                ignis__range_covered(call, range, offset, size, ignis__mapping_let_in, (uint64_t)ordinal);
+            ignis__range_unlock(range);
+        }
+        ignis__device_leave(&binding);
+    }
+    ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address, unsigned long long *flags)
+{
+    ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
+    *flags = 0;
+    return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address), "asking what device %d may do at 0x%llx",
+                              (int)(device - ignis__devices), address);
+}
+
+IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal, ignis_vmm_access *access)
+{
+    static const char call[] = "ignis_vmm_get_access";
+    ignis__range *range = ignis__range_hold(call, handle);
+    unsigned long long flags;
+    ignis__binding binding;
+    ignis__device *device;
+    bool ok = false;
+    if (!range)
+        return ignis__failed();
+    if (!access) {
+        ignis__fail_null(call, "access");
+    } else if ((device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
+        if (ignis__range_lock(call, range)) {
+            ok = ignis__range_covered(call, range, offset, 1, NULL, 0) &&
+                 ignis__access_read(call, device, range->address + (uint64_t)offset, &flags);
+            if (ok)
+                *access = (ignis_vmm_access)flags;
+            ignis__range_unlock(range);
+        }
+        ignis__device_leave(&binding);
+    }
+    ignis__range_unhold(call, range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/* --- export and import ------------------------------------------------------------------------------------------------- */
+
+IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
+{
+    static const char call[] = "ignis_vmm_export";
+    ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    bool ok = false;
+    if (!vmm)
+        return ignis__failed();
+    if (!out)
+        ignis__fail_null(call, "handle");
+    else if (!(vmm->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM))
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                    "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it");
+    else
+        ok = ignis__vmm_give_out(call, vmm->device, vmm->handle, out);
+    ignis__vmm_unhold(call, vmm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
+{
+    if (handle->type != IGNIS__VMM_HANDLE_SYSTEM)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "handle.type is %d, this system shares memory by type %d", (int)handle->type,
+                    (int)IGNIS__VMM_HANDLE_SYSTEM);
+    else if (handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 == NULL : handle->fd < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the handle holds nothing");
+    else
+        return true;
+    return false;
+}
+
+IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
+{
+    static const char call[] = "ignis_vmm_import";
+    const ignis__vmm_facts *facts;
+    ignis_vmm result = IGNIS__ZERO;
+    ignis__vmm_block block;
+    ignis_vmm_prop prop;
+    ignis__device *device;
+    if (!ignis__enter(call))
+        return result;
+    if (!handle) {
+        ignis__fail_null(call, "handle");
+        return result;
+    }
+    device = ignis__device_get(call, ordinal);
+    if (!device || !ignis__vmm_handle_check(call, handle) || !ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block))
+        return result;
+    facts = ignis__vmm_device(call, device);
+    /* it was mapped to prove its size */
+    if (facts && ignis__vmm_unplace(call, &block) && ignis__vmm_inspect(call, device, block.handle, &prop)) {
+        if (prop.location.id == device->handle)
+            return ignis__vmm_publish(call, device, block.handle, size, facts->granularity, prop.handle_types, true);
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d", prop.location.id, ordinal);
+    }
+    ignis__vmm_drop(call, &block);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle)
+{
+    static const char call[] = "ignis_vmm_handle_close";
+    if (!handle)
+        return ignis__fail_null(call, "handle");
+    ignis__vmm_handle_close(handle);
+    memset(handle, 0, sizeof *handle);
+    return IGNIS_OK;
+}
+
+/* --- arrays ------------------------------------------------------------------------------------------------------------ */
+
+/*  An array over memory that need not lie on its device, which the driver's view of a pointer would have to say. What release_fn
+    gives back stays the caller's on failure. */
+static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address, const ignis_array_desc *desc,
+                                   void (*release_fn)(void *ptr, void *user_data), void *release_data)
+{
+    ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
+    ignis_array result = IGNIS__ZERO;
+    ignis__storage *storage;
+    ignis__array *array;
+    int64_t numel;
+    if (!ignis__shape_check(call, &desc->shape, dtype, &numel) ||
+        (storage = ignis__storage_make(call, device, numel * ignis__dtypes[dtype].size)) == NULL)
+        return result;
+    storage->wrapped = true;
+    storage->address = address;
+    storage->stream = desc->stream;
+    array = ignis__array_make(call, storage, &desc->shape, dtype, numel);
+    if (!array) {
+        ignis__free(storage);
+        return result;
+    }
+    storage->release_fn = release_fn;
+    storage->release_data = release_data;
+    array->owner = desc->owner ? desc->owner : IGNIS_OWNER_IGNIS;
+    if (desc->tag)
+        snprintf(array->tag, sizeof array->tag, "%s", desc->tag);
+    return ignis__array_publish(array);
+}
+
+/*  What of an array's desc can be wrong before there is memory for it. */
+static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *desc, int64_t *size)
+{
+    ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
+    int64_t numel;
+    if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, desc->owner ? desc->owner : IGNIS_OWNER_IGNIS) ||
+        !ignis__shape_check(call, &desc->shape, dtype, &numel))
+        return false;
+    *size = numel * ignis__dtypes[dtype].size;
+    return true;
+}
+
+static void ignis__vmm_array_release(void *ptr, void *data)
+{
+    (void)ptr;
+    ignis__vmm_drop("ignis_array_free", (ignis__vmm_block *)data);
+    ignis__free(data);
+}
+
+/*  An array over a whole block, which becomes its, at an offset; the block stays the caller's on failure. */
+static ignis_array ignis__vmm_block_array(const char *call, const ignis__vmm_block *block, int64_t offset, const ignis_array_desc *desc)
+{
+    ignis__vmm_block *kept = (ignis__vmm_block *)ignis__alloc(sizeof *kept);
+    ignis_array result = IGNIS__ZERO;
+    if (!kept) {
+        ignis__fail_host_memory(call, sizeof *kept);
+        return result;
+    }
+    *kept = *block;
+    result = ignis__vmm_wrap(call, block->device, block->address + (uint64_t)offset, desc, ignis__vmm_array_release, kept);
+    if (!result.id)
+        ignis__free(kept);
+    return result;
+}
+
+IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
+{
+    static const char call[] = "ignis_vmm_array";
+    ignis_array result = IGNIS__ZERO;
+    ignis_array_desc plain;
+    ignis__vmm_block block;
+    ignis__device *device;
+    int64_t size;
+    if (!ignis__enter(call))
+        return result;
+    if (!desc || (!desc->access_devices && desc->access_count > 0)) {
+        ignis__fail_null(call, desc ? "desc.access_devices" : "desc");
+        return result;
+    }
+    memset(&plain, 0, sizeof plain);
+    plain.shape = desc->shape;
+    plain.dtype = desc->dtype;
+    plain.owner = desc->owner;
+    plain.tag = desc->tag;
+    if (desc->handle_type != IGNIS_VMM_HANDLE_NONE && desc->handle_type != IGNIS_VMM_HANDLE_DEFAULT &&
+        desc->handle_type != IGNIS__VMM_HANDLE_SYSTEM) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc.handle_type is %d, this system shares memory by type %d", (int)desc->handle_type,
+                    (int)IGNIS__VMM_HANDLE_SYSTEM);
+        return result;
+    }
+    device = ignis__device_get(call, ignis__desc_device(desc->device));
+    if (!device || !ignis__vmm_array_check(call, &plain, &size) ||
+        !ignis__vmm_make(call, device, size ? size : 1, desc->access_devices, desc->access_count,
+                         desc->handle_type != IGNIS_VMM_HANDLE_NONE, &block))
+        return result;
+    result = ignis__vmm_block_array(call, &block, 0, &plain);
+    if (!result.id)
+        ignis__vmm_drop(call, &block);
+    return result;
+}
+
+/*  The part of a range that an array lies in. */
+typedef struct ignis__vmm_part {
+    ignis__range *range; /* held */
+    int64_t offset, size;
+} ignis__vmm_part;
+
+static void ignis__vmm_part_release(void *ptr, void *data)
+{
+    ignis__vmm_part *part = (ignis__vmm_part *)data;
+    (void)ptr;
+    ignis__mutex_lock(&part->range->slot.lock);
+    ignis__range_covered("ignis_array_free", part->range, part->offset, part->size, ignis__mapping_add_array, (uint64_t)-1);
+    part->range->arrays--;
+    ignis__mutex_unlock(&part->range->slot.lock);
+    ignis__range_unhold("ignis_array_free", part->range);
+    ignis__free(part);
+}
+
+static bool ignis__vmm_part_check(const char *call, const ignis__range *range, ignis__device *device, const ignis__vmm_part *part,
+                                  int64_t element)
+{
+    unsigned long long flags = 0;
+    int64_t at;
+    if (part->offset % element != 0) {
+        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "offset is %lld, not a multiple of the element size %lld", (long long)part->offset,
+                    (long long)element);
+        return false;
+    }
+    if (!ignis__range_covered(call, range, part->offset, part->size, NULL, 0))
+        return false;
+    for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size; at += range->granularity) {
+        if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
+            return false;
+        if (flags == IGNIS_VMM_ACCESS_NONE) {
+            ignis__fail(IGNIS_DIAG_VMM_STATE, call, "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
+                        (int)(device - ignis__devices), (long long)at);
+            return false;
+        }
+    }
+    return true;
+}
+
+IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset, const ignis_array_desc *desc)
+{
+    static const char call[] = "ignis_vmm_array_map";
+    ignis_array result = IGNIS__ZERO;
+    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__vmm_part *part = NULL;
+    ignis__binding binding;
+    ignis__device *device;
+    int64_t size;
+    if (!range)
+        return result;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+    } else if (desc->ptr || desc->release_fn) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr and desc.release_fn are null: the range says where the array lies");
+    } else if (ignis__vmm_array_check(call, desc, &size) &&
+               (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) != NULL) {
+        if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
+            part = (ignis__vmm_part *)ignis__alloc(sizeof *part);
+            if (!part)
+                ignis__fail_host_memory(call, sizeof *part);
+        }
+        if (part && ignis__range_lock(call, range)) {
+            part->range = range;
+            part->offset = offset;
+            part->size = size ? size : 1;
+            if (ignis__vmm_part_check(call, range, device, part, ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
+                result = ignis__vmm_wrap(call, device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release, part);
+            if (result.id) {
+                ignis__range_covered(call, range, offset, part->size, ignis__mapping_add_array, 1);
+                range->arrays++;
+            }
+            ignis__range_unlock(range);
+        }
+        ignis__device_leave(&binding);
+    }
+    if (!result.id) { /* else the array has the hold */
+        ignis__free(part);
+        ignis__range_unhold(call, range);
+    }
+    return result;
+}
+
+/*  The physical memory behind an array, retained. */
+typedef struct ignis__vmm_behind {
+    unsigned long long handle;
+    int64_t size;   /* of the memory */
+    int64_t offset; /* of the array's first element in it */
+    ignis_vmm_prop prop;
+} ignis__vmm_behind;
+
+/*  Finds it without the driver where Ignis has mapped it; else the array wraps a pointer of the caller's. The device is entered. */
+static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_behind *behind)
+{
+    ignis__storage *storage = array->storage;
+    ignis__device *device = storage->device;
+    ignis__address address = ignis__atomic_load(&storage->address), at = address + (uint64_t)array->offset, base = at;
+    size_t size = 0;
+    int error;
+    memset(behind, 0, sizeof *behind);
+    if (!address || storage->block) {
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                    "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with "
+                    "ignis_vmm_array",
+                    (unsigned long long)array->id);
+        return false;
+    }
+    if (!ignis__vmm_functions(call))
+        return false;
+    if (storage->release_fn == ignis__vmm_array_release) {
+        const ignis__vmm_block *block = (const ignis__vmm_block *)storage->release_data;
+        base = block->address;
+        size = (size_t)block->size;
+    } else if (storage->release_fn == ignis__vmm_part_release) {
+        ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
+        const ignis__mapping *mapping;
+        ignis__mutex_lock(&range->slot.lock);
+        for (mapping = range->mappings; mapping; mapping = mapping->next)
+            if (range->address + (uint64_t)mapping->offset <= at) {
+                base = range->address + (uint64_t)mapping->offset;
+                size = (size_t)mapping->vmm->size;
+            }
+        ignis__mutex_unlock(&range->slot.lock);
+    } else if ((error = IGNIS__CUDA(cuMemGetAddressRange_v2, (&base, &size, at))) != 0) {
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
+                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+        return false;
+    }
+    error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&behind->handle, (void *)(uintptr_t)at));
+    if (error != 0) {
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "array #%llu does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
+                            "gives %s (%d); make it with ignis_vmm_array",
+                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+        return false;
+    }
+    behind->size = (int64_t)size;
+    behind->offset = (int64_t)(at - base);
+    if (behind->offset + ignis__array_bytes(array) > behind->size)
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu reaches over more than one allocation; export them one by one",
+                    (unsigned long long)array->id);
+    else if (ignis__vmm_inspect(call, device, behind->handle, &behind->prop))
+        return true;
+    (void)IGNIS__CUDA(cuMemRelease, (behind->handle));
+    return false;
+}
+
+IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
+{
+    static const char call[] = "ignis_vmm_of_array";
+    ignis__array *array = ignis__array_hold(call, handle);
+    ignis_vmm result = IGNIS__ZERO;
+    const ignis__vmm_facts *facts;
+    ignis__vmm_behind behind;
+    ignis__binding binding;
+    ignis__device *device;
+    if (!array)
+        return result;
+    if (ignis__device_enter(call, array->storage->device, &binding)) {
+        facts = ignis__vmm_device(call, array->storage->device);
+        if (facts && ignis__vmm_find(call, array, &behind)) {
+            device = &ignis__devices[behind.prop.location.id];
+            result = ignis__vmm_publish(call, device, behind.handle, behind.size, facts->granularity, behind.prop.handle_types, false);
+            if (result.id && offset)
+                *offset = behind.offset;
+        }
+        ignis__device_leave(&binding);
+    }
+    ignis__array_drop(call, array);
+    return result;
+}
+
 /* ===============================================================================================================
    >>channel - how a handle travels: unix socket, named pipe, shared memory.
    =============================================================================================================== */
+
+/* --- what the collective layer needs of the system -------------------------------------------------------------------- */
+
+/*  What went wrong below a public function, which then decides whether it is a failure: a client that is turned away is none. */
+typedef struct ignis__trouble {
+    ignis_diagnostic diagnostic;
+    char why[320];
+} ignis__trouble;
+
+/*  Always false, to be returned. */
+IGNIS__PRINTF(3, 4)
+static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format, ...)
+{
+    va_list args;
+    trouble->diagnostic = diagnostic;
+    va_start(args, format);
+    vsnprintf(trouble->why, sizeof trouble->why, format, args);
+    va_end(args);
+    return false;
+}
+
+static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
+{
+    return ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
+}
+
+/*  How long to wait: until the deadline, or until *stop is set. */
+typedef struct ignis__until {
+    int64_t deadline_ns; /* of ignis__monotonic_ns */
+    const uint64_t *stop;
+} ignis__until;
+
+static bool ignis__until_stopped(const ignis__until *until) { return until->stop && ignis__atomic_load(until->stop); }
+
+/*  The milliseconds to wait before asking again; 0: no more. */
+static int ignis__until_slice(const ignis__until *until, int most_ms)
+{
+    int64_t left_ns = until->deadline_ns - ignis__monotonic_ns();
+    if (left_ns <= 0 || ignis__until_stopped(until))
+        return 0;
+    return left_ns / 1000000 >= most_ms ? most_ms : (int)(left_ns / 1000000) + 1;
+}
+
+static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *until, const char *what)
+{
+    if (ignis__until_stopped(until))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed meanwhile");
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "%s before the deadline", what);
+}
+
+#define IGNIS__PATH_MAX 512
+
+/*  What names may be part of a path. */
+static bool ignis__name_valid(const char *name)
+{
+    size_t length = strlen(name);
+    return length >= 1 && length <= 63 && *name != '.' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == length;
+}
+
+/*  In a time that does not depend on where they differ. */
+static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, size_t size)
+{
+    unsigned char difference = 0;
+    while (size--)
+        difference = (unsigned char)(difference | (*a++ ^ *b++));
+    return difference == 0;
+}
+
+#ifdef _WIN32
+
+#include <ntsecapi.h>
+#include <sddl.h>
+#ifdef _MSC_VER
+#pragma comment(lib, "advapi32")
+#endif
+
+static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
+
+static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
+
+/*  path: the wanted folder, or "" for the default; then the folder, which exists. Folders of a user's profile are private to him. */
+static bool ignis__private_folder(const char *call, char *path, size_t size)
+{
+    const char *home = getenv("IGNIS_COMM_DIR");
+    int length = (int)strlen(path);
+    if (length == 0) {
+        bool given = home && *home;
+        if (!given)
+            home = getenv("LOCALAPPDATA");
+        length = snprintf(path, size, "%s%s", home ? home : ".", given ? "" : "\\ignis");
+    }
+    if (length < 0 || (size_t)length >= size || !ignis__folder_make(path)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s cannot be made, or its path is longer than %d bytes", path, (int)size - 1);
+        return false;
+    }
+    return true;
+}
+
+static bool ignis__socket_missing(const char *call)
+{
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "descriptors do not travel through sockets on Windows");
+    return false;
+}
+IGNIS__MAYBE_UNUSED static bool ignis__socket_send(const char *call, int fd, const void *data, size_t size, const int *fds, int fd_count,
+                                                   int64_t deadline_ns)
+{
+    (void)fd, (void)data, (void)size, (void)fds, (void)fd_count, (void)deadline_ns;
+    return ignis__socket_missing(call);
+}
+IGNIS__MAYBE_UNUSED static bool ignis__socket_receive(const char *call, int fd, void *data, size_t size, int *fds, int fd_count,
+                                                      int64_t deadline_ns)
+{
+    (void)fd, (void)data, (void)size, (void)fds, (void)fd_count, (void)deadline_ns;
+    return ignis__socket_missing(call);
+}
+IGNIS__MAYBE_UNUSED static int ignis__unix_listen(const char *call, const char *path)
+{
+    (void)path;
+    return ignis__socket_missing(call) - 1;
+}
+IGNIS__MAYBE_UNUSED static int ignis__unix_connect(const char *call, const char *path, int64_t deadline_ns)
+{
+    (void)path, (void)deadline_ns;
+    return ignis__socket_missing(call) - 1;
+}
+IGNIS__MAYBE_UNUSED static int ignis__unix_accept(const char *call, int fd, int64_t deadline_ns)
+{
+    (void)fd, (void)deadline_ns;
+    return ignis__socket_missing(call) - 1;
+}
+
+#else /* POSIX */
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern int accept4(int, struct sockaddr *, socklen_t *, int);
+#ifdef __cplusplus
+}
+#endif
+#endif
+#ifdef SO_PEERCRED
+#define IGNIS__SO_PEERCRED SO_PEERCRED
+#elif defined(__powerpc__)
+#define IGNIS__SO_PEERCRED 21
+#else
+#define IGNIS__SO_PEERCRED 17
+#endif
+
+static void ignis__sleep_us(int us)
+{
+    struct timespec time;
+    time.tv_sec = us / 1000000;
+    time.tv_nsec = us % 1000000 * 1000L;
+    (void)nanosleep(&time, NULL);
+}
+
+static bool ignis__random_bytes(void *out, size_t size)
+{
+    int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    char *at = (char *)out;
+    ssize_t got = 0;
+    if (file < 0)
+        return false;
+    while (size > 0 && ((got = read(file, at, size)) > 0 || (got < 0 && errno == EINTR)))
+        if (got > 0) {
+            at += got;
+            size -= (size_t)got;
+        }
+    close(file);
+    return size == 0;
+}
+
+/*  Whether a file is ours and nobody else's. */
+static bool ignis__private_file(const struct stat *info) { return info->st_uid == geteuid() && (info->st_mode & 077) == 0; }
+
+/*  path: the wanted folder, or "" for the default; then the folder, which exists and is private. */
+static bool ignis__private_folder(const char *call, char *path, size_t size)
+{
+    const char *home = getenv("IGNIS_COMM_DIR");
+    struct stat info;
+    int length = (int)strlen(path);
+    if (length == 0 && home && *home) {
+        length = snprintf(path, size, "%s", home);
+    } else if (length == 0) {
+        home = getenv("XDG_RUNTIME_DIR");
+        if (home && *home == '/' && lstat(home, &info) == 0 && S_ISDIR(info.st_mode) && ignis__private_file(&info)) {
+            length = snprintf(path, size, "%s/ignis", home);
+        } else {
+            home = getenv("TMPDIR");
+            length = snprintf(path, size, "%s/ignis-%lu", home && *home ? home : "/tmp", (unsigned long)geteuid());
+        }
+    }
+    if (length < 0 || (size_t)length >= size)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1, path);
+    else if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path, strerror(errno));
+    else if (!S_ISDIR(info.st_mode))
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
+    else if (info.st_uid != geteuid())
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu", path, (unsigned long)info.st_uid,
+                    (unsigned long)geteuid());
+    else if ((info.st_mode & 0777) != 0700)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it", path, (unsigned)info.st_mode & 0777);
+    else
+        return true;
+    return false;
+}
+
+/*  Waits for events of a descriptor; a hang-up counts as one. */
+static bool ignis__fd_wait(ignis__trouble *trouble, int fd, short events, const ignis__until *until, const char *what)
+{
+    struct pollfd wanted;
+    int slice;
+    do {
+        int ready;
+        slice = ignis__until_slice(until, 50);
+        wanted.fd = fd;
+        wanted.events = events;
+        wanted.revents = 0;
+        ready = poll(&wanted, 1, slice);
+        if (ready > 0)
+            return true;
+        if (ready < 0 && errno != EINTR)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "poll: %s", strerror(errno));
+    } while (slice > 0);
+    return ignis__trouble_late(trouble, until, what);
+}
+
+static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
+{
+    int error = errno;
+    if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(error));
+}
+
+static void ignis__fds_close(const int *fds, int count)
+{
+    while (count > 0)
+        close(fds[--count]);
+}
+
+/*  Room for the descriptors of one message. */
+typedef union ignis__fd_room {
+    struct cmsghdr align;
+    char space[CMSG_SPACE(IGNIS_CHANNEL_MAX_FDS * sizeof(int))];
+} ignis__fd_room;
+
+/*  One packet, in two parts. */
+static bool ignis__packet_send(ignis__trouble *trouble, int fd, const void *head, size_t head_size, const void *data, size_t size,
+                               const int *fds, int fd_count, const ignis__until *until)
+{
+    struct iovec parts[2];
+    struct msghdr message;
+    ignis__fd_room room;
+    memset(&message, 0, sizeof message);
+    memset(&room, 0, sizeof room);
+    parts[0].iov_base = (void *)(uintptr_t)head;
+    parts[0].iov_len = head_size;
+    parts[1].iov_base = (void *)(uintptr_t)data;
+    parts[1].iov_len = size;
+    message.msg_iov = parts;
+    message.msg_iovlen = size ? 2 : 1;
+    if (fd_count > 0) {
+        struct cmsghdr *control;
+        message.msg_control = room.space;
+        message.msg_controllen = CMSG_SPACE((size_t)fd_count * sizeof(int));
+        control = CMSG_FIRSTHDR(&message);
+        control->cmsg_level = SOL_SOCKET;
+        control->cmsg_type = SCM_RIGHTS;
+        control->cmsg_len = CMSG_LEN((size_t)fd_count * sizeof(int));
+        memcpy(CMSG_DATA(control), fds, (size_t)fd_count * sizeof(int));
+    }
+    for (;;) {
+        if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+            return true;
+        if (errno == EAGAIN) {
+            if (!ignis__fd_wait(trouble, fd, POLLOUT, until, "the other side does not read"))
+                return false;
+        } else if (errno != EINTR) {
+            return ignis__trouble_errno(trouble, "sendmsg");
+        }
+    }
+}
+
+/*  One packet of at most `capacity` bytes and IGNIS_CHANNEL_MAX_FDS descriptors; on failure none is left open. */
+static bool ignis__packet_receive(ignis__trouble *trouble, int fd, void *data, size_t capacity, size_t *size, int *fds, int *fd_count,
+                                  const ignis__until *until)
+{
+    struct iovec part;
+    struct msghdr message;
+    struct cmsghdr *control;
+    ignis__fd_room room;
+    ssize_t got;
+    int count = 0;
+    for (;;) {
+        memset(&message, 0, sizeof message);
+        part.iov_base = data;
+        part.iov_len = capacity;
+        message.msg_iov = &part;
+        message.msg_iovlen = 1;
+        message.msg_control = room.space;
+        message.msg_controllen = sizeof room.space;
+        got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got >= 0)
+            break;
+        if (errno == EAGAIN) {
+            if (!ignis__fd_wait(trouble, fd, POLLIN, until, "nothing came from the other side"))
+                return false;
+        } else if (errno != EINTR) {
+            return ignis__trouble_errno(trouble, "recvmsg");
+        }
+    }
+    for (control = CMSG_FIRSTHDR(&message); control; control = CMSG_NXTHDR(&message, control)) {
+        size_t bytes = control->cmsg_len - CMSG_LEN(0);
+        if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
+            continue;
+        memcpy(fds + count, CMSG_DATA(control), bytes); /* all of them fit where the room for the control data fits */
+        count += (int)(bytes / sizeof(int));
+    }
+    if (got > 0 && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+        *size = (size_t)got;
+        *fd_count = count;
+        return true;
+    }
+    ignis__fds_close(fds, count);
+    if (message.msg_flags & MSG_CTRUNC)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                  "a message came without all of its descriptors: more than %d, or this process may not open so many",
+                                  IGNIS_CHANNEL_MAX_FDS);
+    if (got > 0)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message is longer than %lld bytes", (long long)capacity);
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+}
+
+/*  One packet with descriptors, through a socket of ignis__unix_connect or _accept. */
+IGNIS__MAYBE_UNUSED static bool ignis__socket_send(const char *call, int fd, const void *data, size_t size, const int *fds, int fd_count,
+                                                   int64_t deadline_ns)
+{
+    ignis__trouble trouble;
+    ignis__until until = {0, NULL};
+    until.deadline_ns = deadline_ns;
+    IGNIS_ASSERT(fd_count <= IGNIS_CHANNEL_MAX_FDS && size > 0);
+    if (ignis__packet_send(&trouble, fd, data, size, NULL, 0, fds, fd_count, &until))
+        return true;
+    ignis__trouble_report(call, &trouble);
+    return false;
+}
+
+/*  A packet of exactly so many bytes and descriptors; else failure, and no descriptor is left open. */
+IGNIS__MAYBE_UNUSED static bool ignis__socket_receive(const char *call, int fd, void *data, size_t size, int *fds, int fd_count,
+                                                      int64_t deadline_ns)
+{
+    ignis__trouble trouble;
+    ignis__until until = {0, NULL};
+    int came[IGNIS_CHANNEL_MAX_FDS], count = 0;
+    size_t got = 0;
+    until.deadline_ns = deadline_ns;
+    if (!ignis__packet_receive(&trouble, fd, data, size, &got, came, &count, &until)) {
+        ignis__trouble_report(call, &trouble);
+        return false;
+    }
+    if (got != size || count != fd_count) {
+        ignis__fds_close(came, count);
+        ignis__fail(IGNIS_DIAG_CHANNEL_MESSAGE, call, "a message of %lld bytes and %d descriptors was expected, one of %lld and %d came",
+                    (long long)size, fd_count, (long long)got, count);
+        return false;
+    }
+    if (count > 0)
+        memcpy(fds, came, (size_t)count * sizeof(int));
+    return true;
+}
+
+/*  The address of a path. One that is too long for an address is reached through its folder, which stays open in *folder (else -1). */
+static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struct sockaddr_un *address, int *folder)
+{
+    const char *slash = strrchr(path, '/');
+    char parent[IGNIS__PATH_MAX];
+    int length;
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    *folder = -1;
+    if (strlen(path) < sizeof address->sun_path) {
+        memcpy(address->sun_path, path, strlen(path));
+        return true;
+    }
+    length = slash ? (int)(slash - path) : 0;
+    if (length == 0 || length >= (int)sizeof parent)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a path of %d bytes is too long for a socket", (int)strlen(path));
+    memcpy(parent, path, (size_t)length);
+    parent[length] = 0;
+    *folder = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*folder < 0)
+        return ignis__trouble_errno(trouble, parent);
+    length = snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d", *folder);
+    if (access(address->sun_path, F_OK) == 0 && (size_t)length + strlen(slash) < sizeof address->sun_path) {
+        memcpy(address->sun_path + length, slash, strlen(slash) + 1);
+        return true;
+    }
+    close(*folder);
+    *folder = -1;
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO,
+                              "the path of a socket has at most %d bytes, and this one %d; set IGNIS_COMM_DIR to a shorter folder",
+                              (int)sizeof address->sun_path - 1, (int)strlen(path));
+}
+
+/*  bind or connect, by the path. */
+static int ignis__unix_reach(ignis__trouble *trouble, const char *path, bool to_listen, int *error)
+{
+    struct sockaddr_un address;
+    int folder, fd;
+    bool ok;
+    *error = 0;
+    if (!ignis__unix_address(trouble, path, &address, &folder))
+        return -1;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        ignis__trouble_errno(trouble, "socket");
+    } else {
+        const struct sockaddr *to = (const struct sockaddr *)(const void *)&address;
+        do
+            ok = (to_listen ? bind(fd, to, sizeof address) : connect(fd, to, sizeof address)) == 0;
+        while (!ok && errno == EINTR);
+        if (!ok) {
+            *error = errno;
+            ignis__trouble_errno(trouble, path);
+            close(fd);
+            fd = -1;
+        }
+    }
+    if (folder >= 0)
+        close(folder);
+    return fd;
+}
+
+/*  The kernel's word for who is at the other end of a socket: struct ucred, which strict standards hide. */
+typedef struct ignis__peer {
+    int pid;
+    unsigned uid, gid;
+} ignis__peer;
+
+static bool ignis__peer_query(int fd, ignis__peer *peer)
+{
+    socklen_t size = sizeof *peer;
+    return getsockopt(fd, SOL_SOCKET, IGNIS__SO_PEERCRED, peer, &size) == 0 && size == sizeof *peer;
+}
+
+/*  Waits for a lock of a file or folder; its descriptor is to be closed. -1 when there is none. */
+static int ignis__path_lock(const char *path, int64_t deadline_ns)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (ignis__monotonic_ns() >= deadline_ns) {
+            close(fd);
+            return -1;
+        }
+        ignis__sleep_us(1000);
+    }
+    return fd;
+}
+
+/*  A socket that listens at a path, where only a socket that nobody listens at any more is replaced. */
+static int ignis__unix_listen_quietly(ignis__trouble *trouble, const char *path)
+{
+    char folder[IGNIS__PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    struct stat info;
+    int fd, error, probe, lock;
+    if (!slash || slash == path || (size_t)(slash - path) >= sizeof folder) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a path of %d bytes is no place for a socket", (int)strlen(path));
+        return -1;
+    }
+    memcpy(folder, path, (size_t)(slash - path));
+    folder[slash - path] = 0;
+    lock = ignis__path_lock(folder, ignis__monotonic_ns() + 5000000000); /* who else looks at the same remains waits */
+    fd = ignis__unix_reach(trouble, path, true, &error);
+    if (fd < 0 && error == EADDRINUSE && lstat(path, &info) == 0 && S_ISSOCK(info.st_mode)) {
+        probe = ignis__unix_reach(trouble, path, false, &error);
+        if (probe < 0 && error == ECONNREFUSED && unlink(path) == 0) {
+            fd = ignis__unix_reach(trouble, path, true, &error);
+        } else {
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "somebody listens at %s already", path);
+            if (probe >= 0)
+                close(probe);
+        }
+    }
+    if (fd >= 0 && (chmod(path, 0600) != 0 || listen(fd, 64) != 0)) {
+        ignis__trouble_errno(trouble, "listen");
+        close(fd);
+        (void)unlink(path);
+        fd = -1;
+    }
+    if (lock >= 0)
+        close(lock);
+    return fd;
+}
+
+IGNIS__MAYBE_UNUSED static int ignis__unix_listen(const char *call, const char *path)
+{
+    ignis__trouble trouble;
+    int fd = ignis__unix_listen_quietly(&trouble, path);
+    if (fd < 0)
+        ignis__trouble_report(call, &trouble);
+    return fd;
+}
+
+/*  One attempt. *again: nobody listens there yet, or too many wait. */
+static int ignis__unix_connect_once(ignis__trouble *trouble, const char *path, bool *again)
+{
+    ignis__peer peer;
+    int error, fd = ignis__unix_reach(trouble, path, false, &error);
+    *again = fd < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN);
+    if (fd >= 0 && (!ignis__peer_query(fd, &peer) || peer.uid != geteuid())) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "who listens at %s is another user", path);
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/*  Connects to a path at which somebody of our user listens, or will before the deadline. */
+IGNIS__MAYBE_UNUSED static int ignis__unix_connect(const char *call, const char *path, int64_t deadline_ns)
+{
+    ignis__trouble trouble;
+    bool again;
+    int fd;
+    while ((fd = ignis__unix_connect_once(&trouble, path, &again)) < 0 && again && ignis__monotonic_ns() < deadline_ns)
+        ignis__sleep_us(5000);
+    if (fd < 0 && again)
+        ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nobody listened at %s before the deadline", path);
+    else if (fd < 0)
+        ignis__trouble_report(call, &trouble);
+    return fd;
+}
+
+/*  A connection that waits at a listening socket, if there is one; -1: none. */
+static int ignis__unix_accept_once(int fd)
+{
+    int accepted;
+    do
+        accepted = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    while (accepted < 0 && (errno == EINTR || errno == ECONNABORTED));
+    return accepted;
+}
+
+/*  The next connection of our user; others are closed. */
+IGNIS__MAYBE_UNUSED static int ignis__unix_accept(const char *call, int fd, int64_t deadline_ns)
+{
+    ignis__trouble trouble;
+    ignis__until until = {0, NULL};
+    ignis__peer peer;
+    until.deadline_ns = deadline_ns;
+    while (ignis__fd_wait(&trouble, fd, POLLIN, &until, "nobody connected")) {
+        int accepted = ignis__unix_accept_once(fd);
+        if (accepted >= 0 && ignis__peer_query(accepted, &peer) && peer.uid == geteuid())
+            return accepted;
+        if (accepted >= 0) {
+            close(accepted);
+        } else if (errno != EAGAIN) {
+            ignis__trouble_errno(&trouble, "accept");
+            break;
+        }
+    }
+    ignis__trouble_report(call, &trouble);
+    return -1;
+}
+
+#endif
+
+/* --- wires: what a channel is made of, by method ------------------------------------------------------------------------ */
+
+#define IGNIS__WIRE_MAGIC 0x52494749u /* "IGIR" */
+#define IGNIS__WIRE_VERSION 1
+#define IGNIS__WIRE_PENDING 16                         /* connections that have not yet said who they are */
+#define IGNIS__WIRE_PATIENCE_NS 5000000000             /* what such a one may take */
+#define IGNIS__WIRE_RING (2 * IGNIS_CHANNEL_MAX_BYTES) /* bytes; a whole message with its head fits */
+
+/*  In front of every message. */
+typedef struct ignis__head {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint32_t size; /* of what follows */
+    uint32_t fd_count;
+    uint64_t sequence; /* counts the messages of a direction */
+} ignis__head;
+
+enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA };
+
+typedef struct ignis__hello {
+    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
+    uint64_t pid;
+} ignis__hello;
+
+#ifdef _WIN32
+typedef HANDLE ignis__file;
+#define IGNIS__NO_FILE INVALID_HANDLE_VALUE
+static void ignis__file_close(ignis__file file) { CloseHandle(file); }
+#else
+typedef int ignis__file;
+#define IGNIS__NO_FILE (-1)
+static void ignis__file_close(ignis__file file) { close(file); }
+#endif
+
+/*  The file of a shared memory channel. Side 0 is the server; each writes its own ring, and never trusts the other's words. */
+typedef struct ignis__shared {
+    uint64_t magic;
+    uint64_t closed[2]; /* by the side */
+    uint64_t unused[5];
+    struct {
+        uint64_t written; /* bytes so far, by the ring's side */
+        uint64_t unused_a[7];
+        uint64_t read; /* by the other side */
+        uint64_t unused_b[7];
+    } ring[2];
+    unsigned char bytes[2][IGNIS__WIRE_RING];
+} ignis__shared;
+
+typedef struct ignis__wire {
+    const struct ignis__wire_kind *kind;
+    int64_t timeout_ns;
+    uint64_t closing; /* whoever waits in it gives up */
+    uint64_t lost;    /* it has failed for good */
+    ignis__mutex send_lock, receive_lock;
+    char path[IGNIS__PATH_MAX]; /* of what clients connect to */
+    ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
+    bool named;                 /* what is at the path is ours to remove */
+    int64_t peer_pid, peer_uid;
+    uint64_t sent, received; /* messages */
+
+    unsigned char *inbox; /* the message that is arriving: its head, its bytes */
+    size_t inbox_size;
+    bool inbox_whole;
+    int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
+    int inbox_fd_count;
+
+    int side; /* of the shared memory */
+    ignis__file shared_file;
+    ignis__shared *shared;
+
+    bool server; /* from here on of servers */
+    char name_path[IGNIS__PATH_MAX];
+    ignis__file name_file; /* locked while the server lives; holds the token */
+    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
+    uint64_t refused;
+    uint64_t arrivals;
+    struct {
+        struct ignis__wire *wire;
+        int64_t since_ns; /* 0: nobody is there yet */
+    } pending[IGNIS__WIRE_PENDING];
+    int pending_count;
+} ignis__wire;
+
+/*  A method. Functions return false with the trouble set, except where they say otherwise. */
+typedef struct ignis__wire_kind {
+    ignis_channel_method method;
+    const char *suffix; /* of the path */
+    bool packets;       /* messages keep their boundaries, and bring descriptors */
+    bool (*listen)(ignis__trouble *trouble, ignis__wire *server);
+    bool (*arrive)(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
+    bool (*present)(ignis__wire *fresh);                                              /* somebody is at the other end */
+    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh);                      /* who is there has the token */
+    bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
+    bool (*put)(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
+                const int *fds, int fd_count, const ignis__until *until);                 /* a whole message */
+    bool (*ready)(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until); /* waits until there is something to get */
+    int64_t (*get)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size);  /* bytes; 0: not yet; -1: trouble */
+    bool (*alive)(ignis__wire *wire);
+    void (*hang_up)(ignis__wire *wire); /* tells the other side, while other threads may be inside */
+    void (*close)(ignis__wire *wire);
+} ignis__wire_kind;
+
+static void ignis__wire_close_files(ignis__wire *wire)
+{
+    if (wire->in != IGNIS__NO_FILE)
+        ignis__file_close(wire->in);
+    if (wire->out != IGNIS__NO_FILE && wire->out != wire->in)
+        ignis__file_close(wire->out);
+    if (wire->shared_file != IGNIS__NO_FILE)
+        ignis__file_close(wire->shared_file);
+    if (wire->name_file != IGNIS__NO_FILE)
+        ignis__file_close(wire->name_file);
+    wire->in = wire->out = wire->shared_file = wire->name_file = IGNIS__NO_FILE;
+}
+
+#ifdef _WIN32
+
+/* A folder of the user's holds, for each name, a file that only one server can have open: the lock of the name, and its token. */
+static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+{
+    server->name_file = CreateFileA(server->name_path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
+                                    FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    if (server->name_file != IGNIS__NO_FILE)
+        return true;
+    if (GetLastError() == ERROR_SHARING_VIOLATION)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", server->name_path);
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", server->name_path, GetLastError());
+}
+static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+{
+    DWORD written = 0;
+    return WriteFile(server->name_file, data, (DWORD)size, &written, NULL) && written == size;
+}
+static bool ignis__lease_read(const char *path, void *data, size_t size)
+{
+    DWORD got = 0;
+    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+    bool ok = file != INVALID_HANDLE_VALUE && ReadFile(file, data, (DWORD)size, &got, NULL) && got == size;
+    if (file != INVALID_HANDLE_VALUE)
+        CloseHandle(file);
+    return ok;
+}
+static void ignis__lease_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
+
+#else /* POSIX */
+
+/*  A file in the private folder holds, for each name, the token of its server, which locks it as long as it lives. */
+static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+{
+    const char *path = server->name_path;
+    struct stat info, now;
+    int tries;
+    for (tries = 0; tries < 100; tries++) {
+        int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+        bool ours;
+        if (fd < 0 || fstat(fd, &info) != 0) {
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
+            if (fd >= 0)
+                close(fd);
+            return false;
+        }
+        ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
+        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino && now.st_dev == info.st_dev) {
+            server->name_file = fd;
+            return true;
+        }
+        close(fd);
+        if (!ours)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours", path);
+        ignis__sleep_us(1000); /* the server of before may just be going */
+    }
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
+}
+static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+{
+    return ftruncate(server->name_file, 0) == 0 && pwrite(server->name_file, data, size, 0) == (ssize_t)size;
+}
+static bool ignis__lease_read(const char *path, void *data, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat info;
+    bool ok =
+        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) && read(fd, data, size) == (ssize_t)size;
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+static void ignis__lease_give(ignis__wire *server) { (void)unlink(server->name_path); }
+
+#endif
+
+/*  What is in that file. */
+typedef struct ignis__lease {
+    uint64_t version, pid;
+    uint64_t has_token; /* 0: the caller gave one, which is no business of files */
+    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
+} ignis__lease;
+
+/*  Checks the head of the message that is arriving. */
+static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
+{
+    ignis__head head;
+    memcpy(&head, wire->inbox, sizeof head);
+    if (head.magic != IGNIS__WIRE_MAGIC)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "what came is no message of Ignis: it begins with 0x%08x",
+                                  head.magic);
+    if (head.version != IGNIS__WIRE_VERSION)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the other side speaks version %d of the protocol, we speak %d",
+                                  head.version, IGNIS__WIRE_VERSION);
+    if (head.size > IGNIS_CHANNEL_MAX_BYTES || head.fd_count > (wire->kind->packets ? IGNIS_CHANNEL_MAX_FDS : 0u))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message announces %u bytes and %u descriptors, which is too much",
+                                  head.size, head.fd_count);
+    if (head.sequence != wire->received)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came where message %llu was due",
+                                  (unsigned long long)head.sequence, (unsigned long long)wire->received);
+    return true;
+}
+
+static ignis__head ignis__head_of(const ignis__wire *wire)
+{
+    ignis__head head;
+    memcpy(&head, wire->inbox, sizeof head);
+    return head;
+}
+
+static void ignis__inbox_clear(ignis__wire *wire)
+{
+#ifndef _WIN32
+    ignis__fds_close(wire->inbox_fds, wire->inbox_fd_count);
+#endif
+    wire->inbox_fd_count = 0;
+    wire->inbox_size = 0;
+    wire->inbox_whole = false;
+}
+
+/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline stays there. */
+static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    size_t head_size = sizeof(ignis__head);
+    while (!wire->inbox_whole) {
+        size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
+        int64_t got;
+        if (wire->kind->packets)
+            wanted = head_size + IGNIS_CHANNEL_MAX_BYTES;
+        if (!wire->kind->ready(trouble, wire, until))
+            return false;
+        got = wire->kind->get(trouble, wire, wire->inbox + wire->inbox_size, wanted - wire->inbox_size);
+        if (got < 0)
+            return false;
+        if (got == 0)
+            continue;
+        if (wire->kind->packets && (size_t)got < head_size)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
+                                      (long long)got);
+        wire->inbox_size += (size_t)got;
+        if (wire->inbox_size < head_size)
+            continue;
+        if (!ignis__head_check(trouble, wire))
+            return false;
+        wire->inbox_whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
+        if (wire->kind->packets && (!wire->inbox_whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
+                                      ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+    }
+    return true;
+}
+
+static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
+                             int fd_count, const ignis__until *until)
+{
+    ignis__head head;
+    head.magic = IGNIS__WIRE_MAGIC;
+    head.version = IGNIS__WIRE_VERSION;
+    head.type = (uint16_t)type;
+    head.size = (uint32_t)size;
+    head.fd_count = (uint32_t)fd_count;
+    head.sequence = wire->sent;
+    if (!wire->kind->put(trouble, wire, &head, sizeof head, data, size, fds, fd_count, until))
+        return false;
+    wire->sent++;
+    return true;
+}
+
+static void ignis__wire_free(ignis__wire *wire)
+{
+    while (wire->pending_count > 0)
+        ignis__wire_free(wire->pending[--wire->pending_count].wire);
+    ignis__inbox_clear(wire);
+    if (wire->kind)
+        wire->kind->close(wire);
+    if (wire->name_file != IGNIS__NO_FILE)
+        ignis__lease_give(wire);
+    ignis__wire_close_files(wire);
+    ignis__free(wire->inbox);
+    ignis__free(wire);
+}
+
+static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path, int64_t timeout_ns)
+{
+    ignis__wire *wire = (ignis__wire *)ignis__alloc(sizeof *wire);
+    if (wire) {
+        wire->in = wire->out = wire->shared_file = wire->name_file = IGNIS__NO_FILE;
+        wire->inbox = (unsigned char *)ignis__alloc(sizeof(ignis__head) + IGNIS_CHANNEL_MAX_BYTES);
+        wire->kind = kind;
+        wire->timeout_ns = timeout_ns;
+        wire->peer_uid = -1;
+        snprintf(wire->path, sizeof wire->path, "%s", path);
+        ignis__mutex_init(&wire->send_lock);
+        ignis__mutex_init(&wire->receive_lock);
+        if (wire->inbox)
+            return wire;
+        ignis__free(wire);
+    }
+    ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for",
+                       (long long)(sizeof *wire + sizeof(ignis__head) + IGNIS_CHANNEL_MAX_BYTES));
+    return NULL;
+}
+
+#ifndef _WIN32
+
+/* --- sockets */
+
+static bool ignis__socket_listen(ignis__trouble *trouble, ignis__wire *server)
+{
+    server->in = ignis__unix_listen_quietly(trouble, server->path);
+    server->named = server->in >= 0;
+    return server->named;
+}
+
+static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+{
+    ignis__peer peer;
+    int fd = ignis__unix_accept_once(server->in);
+    if (fd < 0)
+        return errno != EAGAIN && ignis__trouble_errno(trouble, "accept");
+    fresh->in = fresh->out = fd;
+    if (ignis__peer_query(fd, &peer)) {
+        fresh->peer_pid = peer.pid;
+        fresh->peer_uid = (int64_t)peer.uid;
+    }
+    return true;
+}
+
+static bool ignis__socket_present(ignis__wire *fresh)
+{
+    (void)fresh;
+    return true;
+}
+
+static bool ignis__socket_attach(ignis__trouble *trouble, ignis__wire *fresh)
+{
+    (void)trouble, (void)fresh;
+    return true;
+}
+
+static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+{
+    ignis__peer peer;
+    int fd = ignis__unix_connect_once(trouble, wire->path, again);
+    if (fd < 0)
+        return false;
+    wire->in = wire->out = fd;
+    if (ignis__peer_query(fd, &peer)) {
+        wire->peer_pid = peer.pid;
+        wire->peer_uid = (int64_t)peer.uid;
+    }
+    return true;
+}
+
+static bool ignis__socket_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
+                              const int *fds, int fd_count, const ignis__until *until)
+{
+    return ignis__packet_send(trouble, wire->out, head, head_size, data, size, fds, fd_count, until);
+}
+
+static bool ignis__socket_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    return ignis__fd_wait(trouble, wire->in, POLLIN, until, "nothing came from the other side");
+}
+
+static int64_t ignis__socket_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    ignis__until now = {0, NULL};
+    size_t got = 0;
+    if (ignis__packet_receive(trouble, wire->in, data, size, &got, wire->inbox_fds, &wire->inbox_fd_count, &now))
+        return (int64_t)got;
+    return trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT ? 0 : -1;
+}
+
+static bool ignis__socket_alive(ignis__wire *wire)
+{
+    struct pollfd wanted;
+    wanted.fd = wire->in;
+    wanted.events = POLLOUT;
+    wanted.revents = 0;
+    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+static void ignis__socket_hang_up(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
+
+static void ignis__socket_close(ignis__wire *wire)
+{
+    if (wire->named)
+        (void)unlink(wire->path);
+}
+
+/* --- FIFOs: path.up brings what clients say, path.down what the server says. A pair serves one client and loses its name then. */
+
+static bool ignis__pipe_path(const ignis__wire *wire, const char *way, char path[IGNIS__PATH_MAX])
+{
+    return snprintf(path, IGNIS__PATH_MAX, "%s.%s", wire->path, way) < IGNIS__PATH_MAX;
+}
+
+static void ignis__pipe_unname(ignis__wire *wire)
+{
+    char path[IGNIS__PATH_MAX];
+    if (wire->named && ignis__pipe_path(wire, "up", path))
+        (void)unlink(path);
+    if (wire->named && ignis__pipe_path(wire, "down", path))
+        (void)unlink(path);
+    wire->named = false;
+}
+
+/*  Opens a FIFO that is ours alone; -1 with errno. */
+static int ignis__pipe_open(const char *path, int mode)
+{
+    struct stat info;
+    int fd = open(path, mode | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode) || !ignis__private_file(&info))) {
+        close(fd);
+        fd = -1;
+        errno = EACCES;
+    }
+    return fd;
+}
+
+static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+{
+    char up[IGNIS__PATH_MAX], down[IGNIS__PATH_MAX];
+    if (server->pending_count > 0)
+        return false;
+    if (!ignis__pipe_path(fresh, "up", up) || !ignis__pipe_path(fresh, "down", down))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
+    fresh->named = true;
+    ignis__pipe_unname(fresh); /* remains; nobody else has the name while we have it */
+    fresh->named = true;
+    if (mkfifo(down, 0600) != 0 || mkfifo(up, 0600) != 0 || (fresh->in = ignis__pipe_open(up, O_RDONLY)) < 0)
+        return ignis__trouble_errno(trouble, up);
+    return true;
+}
+
+static bool ignis__pipe_present(ignis__wire *fresh)
+{
+    char down[IGNIS__PATH_MAX];
+    if (fresh->out < 0 && ignis__pipe_path(fresh, "down", down))
+        fresh->out = ignis__pipe_open(down, O_WRONLY); /* only works while somebody reads there */
+    return fresh->out >= 0;
+}
+
+static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
+{
+    if (!ignis__pipe_present(fresh))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "it does not read our answer");
+    ignis__pipe_unname(fresh);
+    return true;
+}
+
+static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+{
+    char up[IGNIS__PATH_MAX], down[IGNIS__PATH_MAX];
+    struct stat info, now;
+    if (!ignis__pipe_path(wire, "up", up) || !ignis__pipe_path(wire, "down", down))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
+    wire->out = ignis__pipe_open(up, O_WRONLY);
+    *again = wire->out >= 0 || errno == ENOENT || errno == ENXIO;
+    if (wire->out < 0)
+        return ignis__trouble_errno(trouble, up);
+    /* one client a pair: it locks the way up, and then the pair must still be the one that has the name */
+    if (flock(wire->out, LOCK_EX | LOCK_NB) != 0)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
+    wire->in = ignis__pipe_open(down, O_RDONLY);
+    if (wire->in < 0 || fstat(wire->out, &info) != 0 || lstat(up, &now) != 0 || now.st_ino != info.st_ino)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its pipes");
+    wire->peer_uid = (int64_t)info.st_uid;
+    return true;
+}
+
+/*  write without SIGPIPE, which a FIFO without a reader raises. */
+static ssize_t ignis__pipe_write(int fd, const void *data, size_t size)
+{
+    static const struct timespec no_time = {0, 0};
+    sigset_t pipe_signal, before, pending;
+    ssize_t written;
+    int error;
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    sigemptyset(&pending);
+    (void)sigpending(&pending);
+    (void)pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+    written = write(fd, data, size);
+    error = errno;
+    if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
+        while (sigtimedwait(&pipe_signal, NULL, &no_time) < 0 && errno == EINTR)
+            ;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return written;
+}
+
+static bool ignis__pipe_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
+                            const int *fds, int fd_count, const ignis__until *until)
+{
+    size_t done = 0, total = head_size + size;
+    (void)fds, (void)fd_count;
+    while (done < total) {
+        const char *from = done < head_size ? (const char *)head + done : (const char *)data + (done - head_size);
+        ssize_t written = ignis__pipe_write(wire->out, from, done < head_size ? head_size - done : total - done);
+        if (written > 0)
+            done += (size_t)written;
+        else if (written < 0 && errno != EAGAIN && errno != EINTR)
+            return ignis__trouble_errno(trouble, "write");
+        else if (!ignis__fd_wait(trouble, wire->out, POLLOUT, until, "the other side does not read")) {
+            if (done > 0) /* half a message cannot be taken back */
+                ignis__atomic_store(&wire->lost, 1);
+            return false;
+        }
+    }
+    return true;
+}
+
+static int64_t ignis__pipe_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    ssize_t got = read(wire->in, data, size);
+    if (got > 0)
+        return got;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (got < 0)
+        ignis__trouble_errno(trouble, "read");
+    else
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+    return -1;
+}
+
+static bool ignis__pipe_alive(ignis__wire *wire)
+{
+    struct pollfd wanted;
+    wanted.fd = wire->out;
+    wanted.events = POLLOUT;
+    wanted.revents = 0;
+    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+static void ignis__pipe_hang_up(ignis__wire *wire) { (void)wire; } /* closing is what tells */
+
+static void ignis__pipe_close(ignis__wire *wire) { ignis__pipe_unname(wire); }
+
+/* --- shared memory: a file with two rings, which serves one client and loses its name then. Each side locks its byte of the file, by
+   which the other knows that it lives: the system lets go of the locks of the dead. */
+
+#ifdef F_OFD_SETLK
+#define IGNIS__LOCK_GET F_OFD_GETLK
+#define IGNIS__LOCK_SET F_OFD_SETLK
+#else /* Linux has them, and strict standards hide them */
+#define IGNIS__LOCK_GET 36
+#define IGNIS__LOCK_SET 37
+#endif
+
+static bool ignis__shm_lock(const ignis__wire *wire, int side, bool *taken)
+{
+    struct flock lock;
+    int result;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = side;
+    lock.l_len = 1;
+    result = fcntl(wire->shared_file, taken ? IGNIS__LOCK_GET : IGNIS__LOCK_SET, &lock);
+    if (taken)
+        *taken = result == 0 && lock.l_type != F_UNLCK;
+    return result == 0;
+}
+
+static bool ignis__shm_other_lives(const ignis__wire *wire)
+{
+    bool taken = false;
+    return ignis__shm_lock(wire, 1 - wire->side, &taken) && taken && !ignis__atomic_load(&wire->shared->closed[1 - wire->side]);
+}
+
+/*  Maps the file, which is ours alone and has the right size. */
+static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
+{
+    struct stat info;
+    void *memory;
+    wire->side = side;
+    if (fstat(wire->shared_file, &info) != 0 || !S_ISREG(info.st_mode) || !ignis__private_file(&info) ||
+        info.st_size != (off_t)sizeof(ignis__shared))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours, or not whole", wire->path);
+    memory = mmap(NULL, sizeof(ignis__shared), PROT_READ | PROT_WRITE, MAP_SHARED, wire->shared_file, 0);
+    if (memory == MAP_FAILED)
+        return ignis__trouble_errno(trouble, wire->path);
+    wire->shared = (ignis__shared *)memory;
+    wire->peer_uid = (int64_t)info.st_uid;
+    return true;
+}
+
+static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+{
+    if (server->pending_count > 0)
+        return false;
+    (void)unlink(fresh->path); /* remains; nobody else has the name while we have it */
+    fresh->shared_file = open(fresh->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fresh->shared_file < 0)
+        return ignis__trouble_errno(trouble, fresh->path);
+    fresh->named = true;
+    if (ftruncate(fresh->shared_file, (off_t)sizeof(ignis__shared)) != 0 || !ignis__shm_lock(fresh, 0, NULL))
+        return ignis__trouble_errno(trouble, fresh->path);
+    if (!ignis__shm_map(trouble, fresh, 0))
+        return false;
+    ignis__atomic_store(&fresh->shared->magic, IGNIS__WIRE_MAGIC);
+    return true;
+}
+
+static bool ignis__shm_present(ignis__wire *fresh)
+{
+    bool taken = false;
+    return ignis__shm_lock(fresh, 1, &taken) && taken;
+}
+
+static bool ignis__shm_attach(ignis__trouble *trouble, ignis__wire *fresh)
+{
+    (void)trouble;
+    (void)unlink(fresh->path);
+    fresh->named = false;
+    return true;
+}
+
+static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+{
+    struct stat info, now;
+    wire->shared_file = open(wire->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    *again = wire->shared_file >= 0 || errno == ENOENT;
+    if (wire->shared_file < 0)
+        return ignis__trouble_errno(trouble, wire->path);
+    if (!ignis__shm_lock(wire, 1, NULL))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
+    if (fstat(wire->shared_file, &info) != 0 || lstat(wire->path, &now) != 0 || now.st_ino != info.st_ino)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its file");
+    if (!ignis__shm_map(trouble, wire, 1)) /* a file of ours that is not whole yet will be */
+        return false;
+    if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_other_lives(wire))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
+    return true;
+}
+
+/*  Bytes that the other side has written and we have not read, or that we may write; -1: its words make no sense. */
+static int64_t ignis__shm_room(const ignis__wire *wire, bool to_write)
+{
+    int ring = to_write ? wire->side : 1 - wire->side;
+    uint64_t used = ignis__atomic_load(&wire->shared->ring[ring].written) - ignis__atomic_load(&wire->shared->ring[ring].read);
+    if (used > IGNIS__WIRE_RING)
+        return -1;
+    return to_write ? IGNIS__WIRE_RING - (int64_t)used : (int64_t)used;
+}
+
+static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, size_t wanted, const ignis__until *until,
+                            const char *what)
+{
+    int64_t look_ns = 0;
+    int pause_us = 0;
+    for (;;) {
+        int64_t room = ignis__shm_room(wire, to_write), now_ns = ignis__monotonic_ns();
+        if (room < 0)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
+        if ((to_write && ignis__atomic_load(&wire->shared->closed[1 - wire->side])) || now_ns >= look_ns) {
+            bool lives = ignis__shm_other_lives(wire);
+            look_ns = now_ns + 20000000;
+            if (!lives && (to_write || ignis__shm_room(wire, false) < (int64_t)wanted)) /* it may have written before it went */
+                return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+        }
+        if (room >= (int64_t)wanted)
+            return true;
+        if (ignis__until_slice(until, 1) == 0)
+            return ignis__trouble_late(trouble, until, what);
+        if (pause_us > 0)
+            ignis__sleep_us(pause_us);
+        pause_us = pause_us < 1000 ? pause_us + 20 : 1000;
+    }
+}
+
+static bool ignis__shm_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    return ignis__shm_wait(trouble, wire, false, 1, until, "nothing came from the other side");
+}
+
+/*  Copies in or out of a ring, around its end. */
+static void ignis__shm_copy(unsigned char *ring, uint64_t at, void *data, size_t size, bool into)
+{
+    size_t begin = (size_t)(at % IGNIS__WIRE_RING), first = IGNIS__WIRE_RING - begin < size ? IGNIS__WIRE_RING - begin : size;
+    unsigned char *bytes = (unsigned char *)data;
+    if (into) {
+        memcpy(ring + begin, bytes, first);
+        memcpy(ring, bytes + first, size - first);
+    } else {
+        memcpy(bytes, ring + begin, first);
+        memcpy(bytes + first, ring, size - first);
+    }
+}
+
+static bool ignis__shm_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
+                           const int *fds, int fd_count, const ignis__until *until)
+{
+    uint64_t *written = &wire->shared->ring[wire->side].written, at;
+    (void)fds, (void)fd_count;
+    if (!ignis__shm_wait(trouble, wire, true, head_size + size, until, "the other side does not read"))
+        return false;
+    at = ignis__atomic_load(written);
+    ignis__shm_copy(wire->shared->bytes[wire->side], at, (void *)(uintptr_t)head, head_size, true);
+    if (size > 0)
+        ignis__shm_copy(wire->shared->bytes[wire->side], at + head_size, (void *)(uintptr_t)data, size, true);
+    ignis__atomic_store(written, at + head_size + size);
+    return true;
+}
+
+static int64_t ignis__shm_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    uint64_t *read_so_far = &wire->shared->ring[1 - wire->side].read, at = ignis__atomic_load(read_so_far);
+    int64_t room = ignis__shm_room(wire, false);
+    if (room < 0) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
+        return -1;
+    }
+    if ((int64_t)size > room)
+        size = (size_t)room;
+    ignis__shm_copy(wire->shared->bytes[1 - wire->side], at, data, size, false);
+    ignis__atomic_store(read_so_far, at + size);
+    return (int64_t)size;
+}
+
+static bool ignis__shm_alive(ignis__wire *wire) { return ignis__shm_other_lives(wire); }
+
+static void ignis__shm_hang_up(ignis__wire *wire) { ignis__atomic_store(&wire->shared->closed[wire->side], 1); }
+
+static void ignis__shm_close(ignis__wire *wire)
+{
+    if (wire->named)
+        (void)unlink(wire->path);
+    wire->named = false;
+    if (wire->shared) {
+        ignis__shm_hang_up(wire);
+        munmap((void *)wire->shared, sizeof *wire->shared);
+    }
+    wire->shared = NULL;
+}
+
+/* clang-format off */
+static const ignis__wire_kind ignis__wire_kinds[] = {
+    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, ignis__socket_present, ignis__socket_attach,
+     ignis__socket_dial, ignis__socket_put, ignis__socket_ready, ignis__socket_get, ignis__socket_alive, ignis__socket_hang_up,
+     ignis__socket_close},
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach,
+     ignis__pipe_dial, ignis__pipe_put, ignis__socket_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up,
+     ignis__pipe_close},
+    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_present, ignis__shm_attach,
+     ignis__shm_dial, ignis__shm_put, ignis__shm_ready, ignis__shm_get, ignis__shm_alive, ignis__shm_hang_up,
+     ignis__shm_close},
+};
+/* clang-format on */
+#define IGNIS__WIRE_DEFAULT IGNIS_CHANNEL_SOCKET
+
+/*  Waits a little for somebody to come to a server, or to say something. */
+static void ignis__wire_listen_wait(const ignis__wire *server, int ms)
+{
+    struct pollfd wanted[IGNIS__WIRE_PENDING + 1];
+    int i, count = 0;
+    memset(wanted, 0, sizeof wanted);
+    if (server->in >= 0)
+        wanted[count++].fd = server->in;
+    for (i = 0; i < server->pending_count; i++) {
+        if (server->pending[i].wire->in >= 0)
+            wanted[count++].fd = server->pending[i].wire->in;
+        else if (ms > 1)
+            ms = 1;
+    }
+    for (i = 0; i < count; i++)
+        wanted[i].events = POLLIN;
+    (void)poll(wanted, (nfds_t)count, ms);
+}
+
+#else /* Windows */
+
+/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond. */
+
+static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
+{
+    DWORD error = GetLastError();
+    if (error == ERROR_BROKEN_PIPE || error == ERROR_PIPE_NOT_CONNECTED || error == ERROR_NO_DATA)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, error);
+}
+
+static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+{
+    SECURITY_ATTRIBUTES security;
+    if (server->pending_count > 0)
+        return false;
+    security.nLength = sizeof security;
+    security.bInheritHandle = FALSE;
+    if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &security.lpSecurityDescriptor, NULL))
+        return ignis__pipe_trouble(trouble, "the owner's security descriptor");
+    fresh->in = fresh->out = CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (server->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
+                                              PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS,
+                                              PIPE_UNLIMITED_INSTANCES, IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
+    LocalFree(security.lpSecurityDescriptor);
+    return fresh->in != IGNIS__NO_FILE || ignis__pipe_trouble(trouble, fresh->path);
+}
+
+static bool ignis__pipe_present(ignis__wire *fresh)
+{
+    return !ConnectNamedPipe(fresh->in, NULL) && (GetLastError() == ERROR_PIPE_CONNECTED || GetLastError() == ERROR_NO_DATA);
+}
+
+static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
+{
+    ULONG pid = 0;
+    if (!GetNamedPipeClientProcessId(fresh->in, &pid))
+        return ignis__pipe_trouble(trouble, "the client's process");
+    fresh->peer_pid = (int64_t)pid;
+    return true;
+}
+
+static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+{
+    DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
+    ULONG pid = 0;
+    ignis__lease name;
+    wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
+                                       SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
+    *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
+    if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
+        return ignis__pipe_trouble(trouble, wire->path);
+    /* the name of a pipe is anybody's, the folder is not */
+    if (!ignis__lease_read(wire->name_path, &name, sizeof name) || name.pid != pid)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to another process than %s", wire->path, wire->name_path);
+    wire->peer_pid = (int64_t)pid;
+    return true;
+}
+
+static bool ignis__pipe_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
+                            const int *fds, int fd_count, const ignis__until *until)
+{
+    size_t done = 0, total = head_size + size;
+    (void)fds, (void)fd_count;
+    while (done < total) {
+        const char *from = done < head_size ? (const char *)head + done : (const char *)data + (done - head_size);
+        DWORD written = 0;
+        if (!WriteFile(wire->out, from, (DWORD)(done < head_size ? head_size - done : total - done), &written, NULL))
+            return ignis__pipe_trouble(trouble, "WriteFile");
+        done += written;
+        if (written > 0)
+            continue;
+        if (ignis__until_slice(until, 1) == 0) {
+            if (done > 0) /* half a message cannot be taken back */
+                ignis__atomic_store(&wire->lost, 1);
+            return ignis__trouble_late(trouble, until, "the other side does not read");
+        }
+        ignis__sleep_us(1000);
+    }
+    return true;
+}
+
+static bool ignis__pipe_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    for (;;) {
+        DWORD available = 0;
+        if (PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) && available > 0)
+            return true;
+        if (available == 0 && GetLastError() == ERROR_BROKEN_PIPE)
+            return ignis__pipe_trouble(trouble, "PeekNamedPipe");
+        if (ignis__until_slice(until, 1) == 0)
+            return ignis__trouble_late(trouble, until, "nothing came from the other side");
+        SetLastError(0);
+        ignis__sleep_us(1000);
+    }
+}
+
+static int64_t ignis__pipe_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    DWORD got = 0;
+    if (ReadFile(wire->in, data, (DWORD)size, &got, NULL) || GetLastError() == ERROR_NO_DATA)
+        return (int64_t)got;
+    ignis__pipe_trouble(trouble, "ReadFile");
+    return -1;
+}
+
+static bool ignis__pipe_alive(ignis__wire *wire) { return PeekNamedPipe(wire->in, NULL, 0, NULL, NULL, NULL) != 0; }
+
+static void ignis__pipe_hang_up(ignis__wire *wire) { (void)wire; } /* closing is what tells */
+
+static void ignis__pipe_close(ignis__wire *wire) { (void)wire; }
+
+/* clang-format off */
+static const ignis__wire_kind ignis__wire_kinds[] = {
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
+     ignis__pipe_put, ignis__pipe_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up, ignis__pipe_close},
+};
+/* clang-format on */
+#define IGNIS__WIRE_DEFAULT IGNIS_CHANNEL_PIPE
+
+static void ignis__wire_listen_wait(const ignis__wire *server, int ms)
+{
+    (void)server, (void)ms;
+    ignis__sleep_us(1000);
+}
+
+#endif
+
+/* --- how a server and a client come to trust each other ----------------------------------------------------------------- */
+
+/*  What both sides make of a desc. */
+typedef struct ignis__address_of {
+    const ignis__wire_kind *kind;
+    char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
+    int64_t timeout_ns;
+} ignis__address_of;
+
+static const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
+
+static bool ignis__channel_address(const char *call, const ignis_channel_desc *desc, ignis__address_of *address)
+{
+    char folder[IGNIS__PATH_MAX];
+    ignis_channel_method method;
+    int i, length, name_length;
+    if (!ignis__enter(call))
+        return false;
+    if (!desc || !desc->name) {
+        ignis__fail_null(call, desc ? "desc.name" : "desc");
+        return false;
+    }
+    if (!ignis__name_valid(desc->name)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                    "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'", desc->name);
+        return false;
+    }
+    if ((unsigned)desc->method >= IGNIS_CHANNEL_METHOD_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method", (int)desc->method);
+        return false;
+    }
+    if (!(desc->timeout_s >= 0)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
+        return false;
+    }
+    method = desc->method == IGNIS_CHANNEL_DEFAULT ? IGNIS__WIRE_DEFAULT : desc->method;
+    address->kind = NULL;
+    for (i = 0; i < IGNIS__COUNT(ignis__wire_kinds); i++)
+        if (ignis__wire_kinds[i].method == method)
+            address->kind = &ignis__wire_kinds[i];
+    if (!address->kind) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system", ignis__method_names[method]);
+        return false;
+    }
+    address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : desc->timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(desc->timeout_s * 1e9);
+    length = snprintf(folder, sizeof folder, "%s", desc->directory ? desc->directory : "");
+    if (length < 0 || (size_t)length >= sizeof folder) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes", (int)sizeof folder - 1);
+        return false;
+    }
+    if (!ignis__private_folder(call, folder, sizeof folder))
+        return false;
+    name_length = snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, desc->name, address->kind->suffix);
+#ifdef _WIN32
+    length = snprintf(address->path, sizeof address->path, "\\\\.\\pipe\\ignis-%s", desc->name);
+#else
+    length = snprintf(address->path, sizeof address->path, "%s/%s.%s", folder, desc->name, address->kind->suffix);
+#endif
+    if (length < 0 || (size_t)length >= sizeof address->path || name_length < 0 || (size_t)name_length >= sizeof address->name_path) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+        return false;
+    }
+    return true;
+}
+
+/*  Lets a connection in whose first message is there: 1; turns it away: -1; waits for it: 0. */
+static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh, int64_t *since_ns)
+{
+    ignis__until now = {0, NULL};
+    ignis__hello hello;
+    int64_t now_ns = ignis__monotonic_ns();
+#ifndef _WIN32
+    if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)fresh->peer_uid,
+                           (long long)geteuid());
+        return -1;
+    }
+#endif
+    if (*since_ns == 0 && fresh->kind->present(fresh))
+        *since_ns = now_ns;
+    if (!ignis__wire_fetch(trouble, fresh, &now)) {
+        if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+            return -1;
+        if (*since_ns == 0 || now_ns - *since_ns < IGNIS__WIRE_PATIENCE_NS)
+            return 0;
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it said nothing for %d s", (int)(IGNIS__WIRE_PATIENCE_NS / 1000000000));
+        return -1;
+    }
+    if (ignis__head_of(fresh).type != IGNIS__HEAD_HELLO || ignis__head_of(fresh).size != sizeof hello || fresh->inbox_fd_count > 0) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not begin with a greeting");
+        return -1;
+    }
+    memcpy(&hello, fresh->inbox + sizeof(ignis__head), sizeof hello);
+    if (!ignis__bytes_equal(hello.token, server->token, sizeof hello.token)) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "its token is not ours");
+        return -1;
+    }
+    ignis__inbox_clear(fresh);
+    fresh->received++;
+    if (fresh->peer_pid == 0)
+        fresh->peer_pid = (int64_t)hello.pid;
+    now.deadline_ns = now_ns + 1000000000;
+    return fresh->kind->attach(trouble, fresh) && ignis__wire_send(trouble, fresh, IGNIS__HEAD_WELCOME, NULL, 0, NULL, 0, &now) ? 1 : -1;
+}
+
+static void ignis__wire_refuse(const char *call, ignis__wire *server, int index, const char *why)
+{
+    ignis__wire *wire = server->pending[index].wire;
+    ignis__until now = {0, NULL};
+    ignis__trouble ignored;
+    if (wire->kind->present(wire))
+        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, NULL, 0, NULL, 0, &now);
+    ignis__wire_free(wire);
+    server->pending[index] = server->pending[--server->pending_count];
+    if (ignis__atomic_add(&server->refused, 1) == 1)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, server->path, why);
+}
+
+/*  Takes in who has come to a server. */
+static bool ignis__wire_arrivals(const char *call, ignis__trouble *trouble, ignis__wire *server)
+{
+    for (;;) {
+        ignis__wire *fresh = ignis__wire_make(trouble, server->kind, server->path, server->timeout_ns);
+        if (!fresh)
+            return false;
+        trouble->diagnostic = IGNIS_DIAG_NONE;
+        if (!server->kind->arrive(trouble, server, fresh)) {
+            ignis__wire_free(fresh);
+            return trouble->diagnostic == IGNIS_DIAG_NONE;
+        }
+        server->arrivals++;
+        if (server->pending_count == IGNIS__WIRE_PENDING)
+            ignis__wire_refuse(call, server, 0, "too many at once say nothing");
+        server->pending[server->pending_count].wire = fresh;
+        server->pending[server->pending_count++].since_ns = 0;
+    }
+}
+
+/*  The next connection that has the token; null with the trouble set. */
+static ignis__wire *ignis__wire_accept(const char *call, ignis__trouble *trouble, ignis__wire *server, const ignis__until *until)
+{
+    for (;;) {
+        int i, slice;
+        if (!ignis__wire_arrivals(call, trouble, server))
+            return NULL;
+        for (i = 0; i < server->pending_count; i++) {
+            ignis__wire *wire = server->pending[i].wire;
+            int verdict = ignis__wire_judge(trouble, server, wire, &server->pending[i].since_ns);
+            if (verdict > 0) {
+                server->pending[i] = server->pending[--server->pending_count];
+                return wire;
+            }
+            if (verdict < 0)
+                ignis__wire_refuse(call, server, i--, trouble->why);
+        }
+        slice = ignis__until_slice(until, 50);
+        if (slice == 0) {
+            ignis__trouble_late(trouble, until, "nobody connected");
+            return NULL;
+        }
+        ignis__wire_listen_wait(server, slice);
+    }
+}
+
+/*  What a client says first, and the server's answer. */
+static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *token,
+                              const ignis__until *until, bool *again)
+{
+    ignis__hello hello;
+    ignis__lease name;
+    int type;
+    *again = true;
+    memset(&hello, 0, sizeof hello);
+    hello.pid = ignis__process_id();
+    if (token) {
+        memcpy(hello.token, token, sizeof hello.token);
+    } else { /* read after connecting: a server that is replaced meanwhile has another one */
+        if (!ignis__lease_read(name_path, &name, sizeof name))
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
+        *again = name.version == IGNIS__WIRE_VERSION && name.has_token;
+        if (!*again)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "the server has a token of its own, or another version: set desc.token");
+        memcpy(hello.token, name.token, sizeof hello.token);
+    }
+    if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_HELLO, &hello, sizeof hello, NULL, 0, until) ||
+        !ignis__wire_fetch(trouble, wire, until)) {
+        *again = trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
+        return false;
+    }
+    type = ignis__head_of(wire).type;
+    ignis__inbox_clear(wire);
+    wire->received++;
+    *again = false;
+    if (type == IGNIS__HEAD_WELCOME)
+        return true;
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s turned us away: its token is another", wire->path);
+}
+
+static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__address_of *address, const unsigned char *token,
+                                        const ignis__until *until)
+{
+    for (;;) {
+        ignis__wire *wire = ignis__wire_make(trouble, address->kind, address->path, address->timeout_ns);
+        bool again = false;
+        if (!wire)
+            return NULL;
+        snprintf(wire->name_path, sizeof wire->name_path, "%s", address->name_path);
+        if (address->kind->dial(trouble, wire, &again) && ignis__wire_greet(trouble, wire, address->name_path, token, until, &again))
+            return wire;
+        ignis__wire_free(wire);
+        if (!again)
+            return NULL;
+        if (ignis__until_slice(until, 1) == 0) {
+            ignis__trouble last = *trouble;
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s", last.why);
+            return NULL;
+        }
+        ignis__sleep_us(5000);
+    }
+}
+
+/* --- channels ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis__channel {
+    ignis__slot slot;
+    ignis__wire *wire;
+} ignis__channel;
+
+static ignis__pool ignis__channels = {sizeof(ignis__channel), IGNIS__KIND_CHANNEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+static void ignis__channel_drop(ignis__channel *channel)
+{
+    ignis__wire *wire = channel->wire;
+    if (!ignis__pool_drop(channel))
+        return;
+    channel->wire = NULL;
+    ignis__pool_give(&ignis__channels, channel);
+    ignis__wire_free(wire);
+}
+
+static bool ignis__channel_kill(ignis__channel *channel)
+{
+    bool live;
+    ignis__mutex_lock(&channel->slot.lock);
+    live = ignis__pool_live(channel);
+    if (live)
+        ignis__pool_kill(channel);
+    ignis__mutex_unlock(&channel->slot.lock);
+    if (live) {
+        ignis__atomic_store(&channel->wire->closing, 1);
+        ignis__pool_drop(channel); /* the handle's own hold; the caller still has one */
+    }
+    return live;
+}
+
+static void ignis__channels_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__channels.count);
+    (void)call;
+    for (index = 0; index < count; index++) {
+        ignis__channel *channel = (ignis__channel *)ignis__pool_hold_slot(&ignis__channels, index, 0);
+        if (!channel)
+            continue;
+        ignis__channel_kill(channel);
+        ignis__channel_drop(channel);
+    }
+}
+
+/*  A forked child holds copies of all descriptors: without this, the other side of a channel would not notice when we die. */
+static void ignis__channels_forked(void)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__channels.count);
+    int i;
+    for (index = 0; index < count; index++) {
+        ignis__channel *channel = (ignis__channel *)(void *)ignis__pool_slot(&ignis__channels, index);
+        if (!ignis__pool_live(channel))
+            continue;
+        for (i = 0; i < channel->wire->pending_count; i++)
+            ignis__wire_close_files(channel->wire->pending[i].wire);
+        ignis__wire_close_files(channel->wire);
+    }
+}
+
+static void ignis__channels_use(void)
+{
+    static uint64_t watched;
+    ignis__section_use(IGNIS__SECTION_CHANNEL, ignis__channels_close);
+    if (ignis__atomic_add(&watched, 1) == 1)
+        ignis__at_fork(ignis__channels_forked);
+}
+
+/*  Gives a wire a handle; frees it when that cannot be. */
+static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire)
+{
+    ignis_channel handle = IGNIS__ZERO;
+    ignis__channel *channel = (ignis__channel *)ignis__pool_take(&ignis__channels);
+    if (!channel) {
+        ignis__wire_free(wire);
+        ignis__fail_host_memory(call, sizeof *channel);
+        return handle;
+    }
+    ignis__channels_use();
+    channel->wire = wire;
+    handle.id = ignis__pool_publish(&ignis__channels, channel);
+    return handle;
+}
+
+static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handle)
+{
+    ignis__channel *channel;
+    if (!ignis__enter(call))
+        return NULL;
+    channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
+    if (!channel)
+        ignis__fail_stale(call, "channel", IGNIS_DIAG_CHANNEL_FREED, IGNIS__KIND_CHANNEL, handle.id);
+    return channel;
+}
+
+/*  A held channel that listens, or one that does not. */
+static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
+{
+    ignis__channel *channel = ignis__channel_hold(call, handle);
+    if (!channel || channel->wire->server == server)
+        return channel;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                server ? "the channel does not listen; ignis_channel_serve makes one that does"
+                       : "the channel only listens; ignis_channel_accept makes those that carry messages");
+    ignis__channel_drop(channel);
+    return NULL;
+}
+
+IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
+{
+    static const char call[] = "ignis_channel_serve";
+    ignis_channel none = IGNIS__ZERO;
+    ignis__address_of address;
+    ignis__trouble trouble;
+    ignis__lease name;
+    ignis__wire *wire;
+    bool ok;
+    if (!ignis__channel_address(call, desc, &address))
+        return none;
+    wire = ignis__wire_make(&trouble, address.kind, address.path, address.timeout_ns);
+    ok = wire != NULL;
+    if (ok) {
+        wire->server = true;
+        snprintf(wire->name_path, sizeof wire->name_path, "%s", address.name_path);
+        memset(&name, 0, sizeof name);
+        name.version = IGNIS__WIRE_VERSION;
+        name.pid = ignis__process_id();
+        name.has_token = !desc->token;
+        if (desc->token)
+            memcpy(wire->token, desc->token, sizeof wire->token);
+        else if (!ignis__random_bytes(wire->token, sizeof wire->token))
+            ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
+        if (name.has_token)
+            memcpy(name.token, wire->token, sizeof name.token);
+        ok = ok && ignis__lease_take(&trouble, wire);
+        if (ok && !ignis__lease_write(wire, &name, sizeof name))
+            ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", wire->name_path);
+        ok = ok && (!wire->kind->listen || wire->kind->listen(&trouble, wire)) && ignis__wire_arrivals(call, &trouble, wire);
+    }
+    if (ok)
+        return ignis__channel_publish(call, wire);
+    if (wire)
+        ignis__wire_free(wire);
+    ignis__trouble_report(call, &trouble);
+    return none;
+}
+
+IGNIS_API ignis_channel ignis_channel_accept(ignis_channel handle)
+{
+    static const char call[] = "ignis_channel_accept";
+    ignis_channel accepted = IGNIS__ZERO;
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, true);
+    ignis__trouble trouble;
+    ignis__until until;
+    ignis__wire *server, *wire;
+    if (!channel)
+        return accepted;
+    server = channel->wire;
+    until.deadline_ns = ignis__monotonic_ns() + server->timeout_ns;
+    until.stop = &server->closing;
+    ignis__mutex_lock(&server->receive_lock);
+    wire = ignis__wire_accept(call, &trouble, server, &until);
+    ignis__mutex_unlock(&server->receive_lock);
+    if (wire)
+        accepted = ignis__channel_publish(call, wire);
+    else
+        ignis__trouble_report(call, &trouble);
+    ignis__channel_drop(channel);
+    return accepted;
+}
+
+IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
+{
+    static const char call[] = "ignis_channel_connect";
+    ignis_channel none = IGNIS__ZERO;
+    ignis__address_of address;
+    ignis__trouble trouble;
+    ignis__until until = {0, NULL};
+    ignis__wire *wire;
+    if (!ignis__channel_address(call, desc, &address))
+        return none;
+    until.deadline_ns = ignis__monotonic_ns() + address.timeout_ns;
+    wire = ignis__wire_connect(&trouble, &address, desc->token, &until);
+    if (wire)
+        return ignis__channel_publish(call, wire);
+    ignis__trouble_report(call, &trouble);
+    return none;
+}
+
+/*  What stands in the way of a message, before anything is done. */
+static bool ignis__channel_send_check(const char *call, const ignis__wire *wire, const void *data, int64_t size, const int *fds,
+                                      int fd_count)
+{
+    int i;
+    if (size < 0 || size > IGNIS_CHANNEL_MAX_BYTES) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes", (long long)size, IGNIS_CHANNEL_MAX_BYTES);
+        return false;
+    }
+    if (fd_count < 0 || fd_count > IGNIS_CHANNEL_MAX_FDS) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message", fd_count, IGNIS_CHANNEL_MAX_FDS);
+        return false;
+    }
+    if ((!data && size > 0) || (!fds && fd_count > 0)) {
+        ignis__fail_null(call, !data && size > 0 ? "data" : "fds");
+        return false;
+    }
+    if (fd_count > 0 && !wire->kind->packets) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call, "descriptors do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                    ignis__method_names[wire->kind->method]);
+        return false;
+    }
+    for (i = 0; i < fd_count; i++) {
+#ifndef _WIN32
+        if (fcntl(fds[i], F_GETFD) >= 0)
+            continue;
+#endif
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i, fds[i]);
+        return false;
+    }
+    return true;
+}
+
+/*  After a failure that leaves the two sides out of step. */
+static void ignis__wire_fail(ignis__wire *wire, const ignis__trouble *trouble)
+{
+    if (trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT || trouble->diagnostic == IGNIS_DIAG_CHANNEL_FREED)
+        return;
+    ignis__atomic_store(&wire->lost, 1);
+    wire->kind->hang_up(wire);
+}
+
+static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
+{
+    if (!ignis__atomic_load(&wire->lost))
+        return true;
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the channel has failed before");
+}
+
+IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data, int64_t size, const int *fds, int fd_count)
+{
+    static const char call[] = "ignis_channel_send";
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    ignis_status status = IGNIS_OK;
+    ignis__trouble trouble;
+    ignis__until until;
+    ignis__wire *wire;
+    if (!channel)
+        return ignis__failed();
+    wire = channel->wire;
+    if (!ignis__channel_send_check(call, wire, data, size, fds, fd_count)) {
+        status = ignis__failed();
+    } else {
+        until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+        until.stop = &wire->closing;
+        ignis__mutex_lock(&wire->send_lock);
+        if (!ignis__wire_usable(&trouble, wire)) {
+            status = ignis__trouble_report(call, &trouble);
+        } else if (!ignis__wire_send(&trouble, wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, &until)) {
+            status = ignis__trouble_report(call, &trouble);
+            if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
+                ignis__wire_fail(wire, &trouble);
+        }
+        ignis__mutex_unlock(&wire->send_lock);
+    }
+    ignis__channel_drop(channel);
+    return status;
+}
+
+/*  Hands the message in the inbox out, if there is room for it. */
+static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void *data, int64_t capacity, int64_t *size, int *fds,
+                                      int fd_capacity, int *fd_count)
+{
+    int64_t bytes = (int64_t)ignis__head_of(wire).size;
+    int count = wire->inbox_fd_count;
+    if (size)
+        *size = bytes;
+    if (fd_count)
+        *fd_count = count;
+    if (bytes > capacity || count > fd_capacity)
+        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the message has %lld bytes and %d descriptors; there is room for %lld and %d",
+                           (long long)bytes, count, (long long)capacity, fd_capacity);
+    if (bytes > 0)
+        memcpy(data, wire->inbox + sizeof(ignis__head), (size_t)bytes);
+    if (count > 0)
+        memcpy(fds, wire->inbox_fds, (size_t)count * sizeof(int));
+    wire->inbox_fd_count = 0; /* they are the caller's now */
+    ignis__inbox_clear(wire);
+    wire->received++;
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
+                                             int *fd_count)
+{
+    static const char call[] = "ignis_channel_receive";
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    ignis_status status;
+    ignis__trouble trouble;
+    ignis__until until;
+    ignis__wire *wire;
+    if (!channel)
+        return ignis__failed();
+    wire = channel->wire;
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    if (capacity < 0 || fd_capacity < 0) {
+        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0", (long long)capacity,
+                             fd_capacity);
+    } else if ((!data && capacity > 0) || (!fds && fd_capacity > 0)) {
+        status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
+    } else {
+        ignis__mutex_lock(&wire->receive_lock);
+        if (!wire->inbox_whole && ignis__wire_usable(&trouble, wire) && ignis__wire_fetch(&trouble, wire, &until) &&
+            ignis__head_of(wire).type != IGNIS__HEAD_DATA) {
+            wire->inbox_whole = false;
+            ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", ignis__head_of(wire).type);
+        }
+        if (wire->inbox_whole) {
+            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
+        } else {
+            status = ignis__trouble_report(call, &trouble);
+            if (status != IGNIS_ERROR_TIMEOUT)
+                ignis__inbox_clear(wire);
+            ignis__wire_fail(wire, &trouble);
+        }
+        ignis__mutex_unlock(&wire->receive_lock);
+    }
+    ignis__channel_drop(channel);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_info *info)
+{
+    static const char call[] = "ignis_channel_query";
+    ignis__channel *channel = ignis__channel_hold(call, handle);
+    ignis__wire *wire;
+    if (!channel)
+        return ignis__failed();
+    wire = channel->wire;
+    if (!info) {
+        ignis__channel_drop(channel);
+        return ignis__fail_null(call, "info");
+    }
+    memset(info, 0, sizeof *info);
+    info->method = wire->kind->method;
+    info->server = wire->server;
+    info->alive = wire->server || (!ignis__atomic_load(&wire->lost) && wire->kind->alive(wire));
+    info->peer_pid = wire->peer_pid;
+    info->peer_uid = wire->peer_uid;
+    info->refused = (int64_t)ignis__atomic_load(&wire->refused);
+    snprintf(info->path, sizeof info->path, "%s", wire->path);
+    ignis__channel_drop(channel);
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
+{
+    static const char call[] = "ignis_channel_close";
+    ignis__channel *channel = ignis__channel_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    if (!channel)
+        return ignis__failed();
+    if (!ignis__channel_kill(channel))
+        status = ignis__fail(IGNIS_DIAG_CHANNEL_FREED, call, "another thread has closed the channel");
+    ignis__channel_drop(channel);
+    return status;
+}
 
 /* ===============================================================================================================
    >>transport - VMM, legacy IPC, peer copy, host-staged: one table of functions each.

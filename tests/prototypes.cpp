@@ -5,7 +5,7 @@
     compiler with the function's name. The same goes for the numbers that Ignis uses. tools/check_prototypes.sh compiles this, and
     also with each planted mistake. */
 #define IGNIS_IMPLEMENTATION
-#include "../ignis.h"
+#include "../ignis_collective.h"
 
 #include <cublasLt.h>
 #include <cuda.h>
@@ -97,6 +97,27 @@ SAME(IGNIS__LT_PREFERENCE_ALIGNMENT_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTE
 SAME(IGNIS__LT_EPILOGUE_NONE, CUBLASLT_EPILOGUE_DEFAULT)
 SAME(IGNIS__LT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BIAS)
 SAME(IGNIS__LT_NOT_SUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED)
+SAME(IGNIS__CU_ATTRIBUTE_VMM, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+SAME(IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
+SAME(IGNIS__CU_ATTRIBUTE_VMM_WIN32, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED)
+SAME(IGNIS__CU_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+SAME(IGNIS__CU_GRANULARITY_RECOMMENDED, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+SAME(IGNIS_VMM_HANDLE_POSIX_FD, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+SAME(IGNIS_VMM_HANDLE_WIN32, CU_MEM_HANDLE_TYPE_WIN32)
+SAME(IGNIS_VMM_HANDLE_WIN32_KMT, CU_MEM_HANDLE_TYPE_WIN32_KMT)
+SAME(IGNIS_VMM_ALLOCATION_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED)
+SAME(IGNIS_VMM_LOCATION_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE)
+SAME(IGNIS_VMM_LOCATION_HOST, CU_MEM_LOCATION_TYPE_HOST)
+SAME(IGNIS_VMM_LOCATION_HOST_NUMA, CU_MEM_LOCATION_TYPE_HOST_NUMA)
+SAME(IGNIS_VMM_LOCATION_HOST_NUMA_CURRENT, CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+SAME(IGNIS_VMM_ACCESS_READ, CU_MEM_ACCESS_FLAGS_PROT_READ)
+SAME(IGNIS_VMM_ACCESS_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+static_assert(sizeof(ignis_vmm_prop) == sizeof(CUmemAllocationProp), "CUmemAllocationProp");
+static_assert(offsetof(ignis_vmm_prop, location) == offsetof(CUmemAllocationProp, location), "CUmemAllocationProp.location");
+static_assert(offsetof(ignis_vmm_prop, win32_security) == offsetof(CUmemAllocationProp, win32HandleMetaData), "win32HandleMetaData");
+static_assert(offsetof(ignis_vmm_prop, flags) == offsetof(CUmemAllocationProp, allocFlags), "CUmemAllocationProp.allocFlags");
+static_assert(sizeof(ignis_vmm_access_desc) == sizeof(CUmemAccessDesc), "CUmemAccessDesc");
+static_assert(offsetof(ignis_vmm_access_desc, access) == offsetof(CUmemAccessDesc, flags), "CUmemAccessDesc.flags");
 
 #ifdef PLANTED_SIZE
 CHECK(int, cuMemFree_v2, (int), 0, 1)
