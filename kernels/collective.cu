@@ -156,11 +156,11 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets(
 #pragma unroll
             for (int k = 1; k < N; k++)
                 if (has(call.push, other(rank, k)))
-                    push_packet(ignis_comm_packets(call.region[other(rank, k)], turn.set, 0, rank), i, data[k], turn.op);
+                    push_packet(ignis_comm_packets_at(call.region[other(rank, k)], turn.set, 0, rank), i, data[k], turn.op);
         }
         turn.delay();
-        char *const slots = ignis_comm_packets(call.region[rank], turn.set, 0, 0);
-        const size_t apart = ignis_comm_packets(call.region[rank], turn.set, 0, 1) - slots;
+        char *const slots = ignis_comm_packets_at(call.region[rank], turn.set, 0, 0);
+        const size_t apart = ignis_comm_packets_at(call.region[rank], turn.set, 0, 1) - slots;
         for (long long i = start; i < packets && (call.take || call.keep); i += stride) {
             uint2 data[N], mine = make_uint2(0, 0);
             const long long at = i * Eight::count;
@@ -199,8 +199,8 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets_
     if (threadIdx.x < workers) {
         const int start = blockIdx.x * workers + threadIdx.x, stride = gridDim.x * workers;
         const auto at = [&](int slice, int i) { return ((long long)slice * call.chunk + i) * Eight::count; };
-        char *const first = ignis_comm_packets(call.region[rank], turn.set, 0, 0), *const second = ignis_comm_packets(call.region[rank], turn.set, 1, 0);
-        const size_t apart = ignis_comm_packets(call.region[rank], turn.set, 0, 1) - first;
+        char *const first = ignis_comm_packets_at(call.region[rank], turn.set, 0, 0), *const second = ignis_comm_packets_at(call.region[rank], turn.set, 1, 0);
+        const size_t apart = ignis_comm_packets_at(call.region[rank], turn.set, 0, 1) - first;
         for (int i = start; i < call.chunk && !turn.over; i += stride) {
             uint2 data[N];
 #pragma unroll
@@ -208,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets_
                 data[k] = Eight::load(call.in, at(other(rank, k), i), call.count, call.in_aligned);
 #pragma unroll
             for (int k = 1; k < N; k++)
-                push_packet(ignis_comm_packets(call.region[other(rank, k)], turn.set, 0, rank), i, data[k], turn.op);
+                push_packet(ignis_comm_packets_at(call.region[other(rank, k)], turn.set, 0, rank), i, data[k], turn.op);
         }
         turn.delay();
         for (int i = start; i < call.chunk; i += stride) {
@@ -223,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets_
             const uint2 result = Eight::combine(data);
 #pragma unroll
             for (int k = 1; k < N; k++)
-                push_packet(ignis_comm_packets(call.region[other(rank, k)], turn.set, 1, rank), i, result, turn.op);
+                push_packet(ignis_comm_packets_at(call.region[other(rank, k)], turn.set, 1, rank), i, result, turn.op);
             Eight::store(call.out, at(rank, i), call.count, call.out_aligned, result);
         }
         turn.delay();
@@ -256,7 +256,7 @@ __device__ inline void post(const ignis_comm_turn &turn, int phase, int steps)
     const ignis_comm_call &call = turn.call;
     __syncthreads();
     if (threadIdx.x < N && threadIdx.x != call.rank && !turn.over)
-        ignis_ptx_st_release_u64(ignis_comm_flag(call.region[threadIdx.x], turn.set, phase, blockIdx.x, call.rank),
+        ignis_ptx_st_release_u64(ignis_comm_flag_at(call.region[threadIdx.x], turn.set, phase, blockIdx.x, call.rank),
                                  (unsigned long long)turn.op << 32 | (uint32_t)steps);
 }
 
@@ -265,7 +265,7 @@ __device__ inline bool await(ignis_comm_turn &turn, int phase, int steps)
 {
     const ignis_comm_call &call = turn.call;
     if (threadIdx.x < N && threadIdx.x != call.rank) {
-        const char *const flag = ignis_comm_flag(call.region[call.rank], turn.set, phase, blockIdx.x, threadIdx.x);
+        const char *const flag = ignis_comm_flag_at(call.region[call.rank], turn.set, phase, blockIdx.x, threadIdx.x);
         turn.wait(
             [&] {
                 const unsigned long long word = ignis_ptx_ld_acquire_u64(flag);
@@ -313,7 +313,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_parts(cons
     const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * chunk; };
     const auto packs = [&](int step) { return (int)max(min(all - first(step), (long long)chunk), 0LL); };
     const auto slot = [&](int owner, int step, int from) {
-        return (uint4 *)ignis_comm_data(call.region[owner], turn.set, 0) +
+        return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, 0) +
                (((size_t)(step % IGNIS_COMM_ONE_PHASE_SLOTS) * gridDim.x + blockIdx.x) * N + from) * chunk;
     };
     if (blockIdx.x == 0 && threadIdx.x >= 32 && threadIdx.x < 64)
@@ -406,7 +406,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_slices(con
     const auto first = [&](int step, int slice) { return (((long long)step * gridDim.x + blockIdx.x) * N + slice) * chunk; };
     const auto packs = [&](int step, int slice) { return (int)max(min(all - first(step, slice), (long long)chunk), 0LL); };
     const auto slot = [&](int owner, int phase, int step, int from) {
-        return (uint4 *)ignis_comm_data(call.region[owner], turn.set, phase) +
+        return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, phase) +
                (((size_t)(step % IGNIS_COMM_TWO_PHASE_SLOTS) * gridDim.x + blockIdx.x) * N + from) * chunk;
     };
     if (blockIdx.x == 0 && threadIdx.x >= 32 && threadIdx.x < 64)

@@ -142,17 +142,17 @@ struct ignis_comm_call {
     int keep;                  /* this rank's own part goes into its output too */
 };
 
-__device__ inline char *ignis_comm_header(char *region, uint32_t set, int from) { return region + 256 + set * 128 + from * 8; }
-__device__ inline char *ignis_comm_flag(char *region, uint32_t set, int phase, int block, int from)
+__device__ inline char *ignis_comm_header_at(char *region, uint32_t set, int from) { return region + 256 + set * 128 + from * 8; }
+__device__ inline char *ignis_comm_flag_at(char *region, uint32_t set, int phase, int block, int from)
 {
     return region + IGNIS_COMM_FLAGS + ((set * 2 + phase) * IGNIS_COMM_BLOCKS + block) * 128 + from * 16;
 }
-__device__ inline char *ignis_comm_packets(char *region, uint32_t set, int phase, int from)
+__device__ inline char *ignis_comm_packets_at(char *region, uint32_t set, int phase, int from)
 {
     constexpr int each = IGNIS_COMM_PACKETS_SIZE / (N > 4 ? 8 : N > 2 ? 4 : 2);
     return region + IGNIS_COMM_PACKETS + (size_t)(set * 2 + phase) * IGNIS_COMM_PACKETS_SIZE + (size_t)from * each;
 }
-__device__ inline char *ignis_comm_data(char *region, uint32_t set, int phase)
+__device__ inline char *ignis_comm_data_at(char *region, uint32_t set, int phase)
 {
     return region + IGNIS_COMM_DATA + (size_t)(set * 2 + phase) * IGNIS_COMM_DATA_SIZE;
 }
@@ -263,14 +263,14 @@ struct ignis_comm_turn {
             wipe(lane);
         delay();
         if (lane < N && lane != call.rank && !over)
-            ignis_ptx_st_release_u64(ignis_comm_header(call.region[lane], set, call.rank), (unsigned long long)op << 32 | call.fingerprint);
+            ignis_ptx_st_release_u64(ignis_comm_header_at(call.region[lane], set, call.rank), (unsigned long long)op << 32 | call.fingerprint);
     }
 
     __device__ void meet(int lane)
     {
         if (lane >= N || lane == call.rank)
             return;
-        const char *const theirs = ignis_comm_header(call.region[call.rank], set, lane);
+        const char *const theirs = ignis_comm_header_at(call.region[call.rank], set, lane);
         unsigned long long header = 0;
         const bool came = wait(
             [&] {
