@@ -330,6 +330,7 @@ typedef enum ignis_status {
     X(BACKWARD_NOT_SCALAR, ARGUMENT, "backward starts from one element, or from a gradient that is given")           \
     X(BACKWARD_TWICE, ARGUMENT, "what was recorded is walked once")                                                  \
     X(BACKWARD_FAILED, ARGUMENT, "a backward function says itself what went wrong")                                  \
+    X(GRADIENT_LATE, ARGUMENT, "a gradient is known before it is given to other ranks")                              \
     X(NO_GRAD_WANTED, ARGUMENT, "gradients exist for tensors that require them")                                     \
     X(CAPTURE_STATE, ARGUMENT, "a thread captures one graph at a time")                                              \
     X(CAPTURE_REFUSED, UNSUPPORTED, "what waits for the device or reads host memory is not captured")                \
@@ -372,7 +373,8 @@ typedef enum ignis_status {
     X(COMM_PEER, PEER, "all ranks are alive")                                                                        \
     X(COMM_BROKEN, PEER, "a communicator that has failed is shrunk or destroyed")                                    \
     X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
-    X(NCCL_CALL, CUDA, "NCCL accepts the call")
+    X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
+    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -2448,6 +2450,7 @@ typedef struct ignis__thread {
     ignis__record record; /* the first failure */
     ignis_status latest;  /* of the last one, recorded or not */
     char text[256];       /* the message of a failure for which there was no memory */
+    bool quiet;           /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
@@ -2511,6 +2514,31 @@ static void ignis__record_drop(ignis__thread *thread)
     memset(&thread->record, 0, sizeof thread->record);
 }
 
+/*  Between the two, failures of this thread are not reported: what was tried may fail. The first of them is *failure, whose message
+    goes to `why` without the call. */
+IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__record before = thread->record;
+    memset(&thread->record, 0, sizeof thread->record);
+    thread->quiet = true;
+    return before;
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why, size_t why_size)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    const char *colon;
+    *failure = thread->record;
+    colon = failure->status == IGNIS_OK ? NULL : strstr(failure->message, ": ");
+    snprintf(why, why_size, "%s", failure->status == IGNIS_OK ? "" : colon ? colon + 2 : failure->message);
+    failure->message = NULL;
+    failure->log = NULL;
+    ignis__record_drop(thread);
+    thread->record = *before;
+    thread->quiet = false;
+}
+
 /*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
 static ignis_status ignis__record_adopt(ignis__record *record)
 {
@@ -2562,7 +2590,8 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         cause.driver_name = "";
 
     thread->latest = cause.status;
-    ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
+    if (!thread->quiet)
+        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
     if (thread->record.status != IGNIS_OK) { /* the first failure is the one worth knowing */
         if (cause.message != local)
             free(cause.message);
@@ -3112,9 +3141,10 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
         memcpy((char *)spec->api + symbol->offset, &function, sizeof function);
         library->found += function != NULL;
         if (!function && symbol->required) {
-            int needed = symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
-            ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "%s (%s) has no function %s; it is not that library, or older than CUDA %d.%d",
-                        spec->title, search.path, symbol->name, needed / 1000, needed % 1000 / 10);
+            bool is_nccl = which == IGNIS_LIBRARY_NCCL;
+            int needed = !is_nccl && symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
+            ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "%s (%s) has no function %s; it is not that library, or older than %s %d.%d",
+                        spec->title, search.path, symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000, needed % 1000 / 10);
             return false;
         }
     }
@@ -3211,6 +3241,7 @@ typedef enum ignis__kind {
     IGNIS__KIND_CHANNEL,
     IGNIS__KIND_TRANSPORT,
     IGNIS__KIND_COMM,
+    IGNIS__KIND_PARALLEL,
     IGNIS__KIND_COUNT
 } ignis__kind;
 
@@ -3600,6 +3631,29 @@ static void *ignis__stream_now(const ignis__device *device)
 }
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
+
+/*  The capture that takes up the thread's work on this device, or null. */
+static ignis__capture *ignis__capture_on(const ignis__device *device)
+{
+    ignis__capture *capture = ignis__capturing();
+    return capture && capture->device == device ? capture : NULL;
+}
+
+/*  Leaves the thread's capture for work that a graph needs done once; resume waits for that work, as a capture has no order with other streams.
+    The device is entered. */
+static ignis__capture *ignis__capture_pause(void)
+{
+    ignis__capture *capture = ignis__capturing();
+    ignis__thread_now()->capture = NULL;
+    return capture;
+}
+
+static bool ignis__capture_resume(const char *call, ignis__capture *capture)
+{
+    bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
+    ignis__thread_now()->capture = capture;
+    return ok;
+}
 
 /*  For calls that have to wait, or that read host memory when they run. True: the thread captures, and the call has failed. */
 static bool ignis__capture_refuses(const char *call)
@@ -7184,6 +7238,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
 #define IGNIS__BUILTINS(X)                                                           \
     X(FILL, ELEMENTWISE_CU, "ignis_fill")                                            \
     X(ADD, ELEMENTWISE_CU, "ignis_add")                                              \
+    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                    \
     X(MUL, ELEMENTWISE_CU, "ignis_mul")                                              \
     X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                          \
     X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                    \
@@ -7809,6 +7864,17 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
    >>tensor - tensors, scopes, random numbers.
    =============================================================================================================== */
 
+/*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. A
+    backward counts before it starts how often its entries use leaves of the group, so it knows when it has passed the last. */
+typedef struct ignis__grad_group {
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call);        /* the gradients are there */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, bool ok); /* the backward that met the group is over */
+    int64_t uses;                   /* by entries that the backward has not passed yet; this and the rest change only during one */
+    bool met, done;                 /* it is in the thread's list; ready_fn was called */
+    struct ignis__tensor *leaves;   /* those with a gradient pending: each held, linked by next */
+    struct ignis__grad_group *next; /* in the thread's list */
+} ignis__grad_group;
+
 /*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
     later it claims as well: releasing a tensor's handle gives up the tensor's claim only. */
 typedef struct ignis__tensor {
@@ -7821,6 +7887,7 @@ typedef struct ignis__tensor {
     ignis_shape shape; /* of data, also when that is gone */
     ignis_dtype dtype;
     ignis__device *device;
+    ignis__grad_group *group;   /* of a leaf; null: none */
     ignis__array *pending;      /* of a leaf, during a backward: the gradient that is added at its end */
     struct ignis__tensor *next; /* in a list of dead tensors, or of leaves that a backward has met */
 } ignis__tensor;
@@ -7836,6 +7903,8 @@ typedef struct ignis__tensor_thread {
     uint64_t seed, random_used; /* blocks of four random numbers given out */
     struct ignis__tape *tape;
     struct ignis__node *walking; /* the entry that the innermost backward is at */
+    ignis__grad_group *groups;   /* that the outermost backward has met */
+    int64_t nests;               /* entries that it has not passed yet and that run a backward of their own */
 } ignis__tensor_thread;
 
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
@@ -7850,6 +7919,8 @@ static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->seed = thread->random_used = 0;
         thread->tape = NULL;
         thread->walking = NULL;
+        thread->groups = NULL;
+        thread->nests = 0;
     }
     return thread;
 }
@@ -7894,6 +7965,9 @@ typedef struct ignis__node {
     void *user_data;
     int input_count, saved_count;
     bool drawn;             /* during ignis_tape_dot */
+    bool counted;           /* during a backward: its inputs are among the uses of groups */
+    bool nests;             /* backward_fn runs a backward of its own */
+    bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
     void *params;
@@ -8037,6 +8111,7 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
     tensor->data = array;
     tensor->grad = tensor->pending = NULL;
     tensor->node = NULL;
+    tensor->group = NULL;
     tensor->requires_grad = requires_grad;
     tensor->leaf = true;
     tensor->walked = false;
@@ -8593,22 +8668,12 @@ static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__arr
     return status == IGNIS_OK;
 }
 
-/*  A leaf's gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
+/*  A leaf's first gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
 static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
 {
     ignis__array *pending = leaf->pending, *copy;
-    ignis_array handles[2], made = IGNIS__ZERO;
+    ignis_array made = IGNIS__ZERO;
     leaf->pending = NULL;
-    if (leaf->grad) { /* the same memory stays: pointers to it may be part of a graph */
-        handles[0].id = leaf->grad->slot.handle;
-        handles[1].id = pending->slot.handle;
-        if (ignis__array_binary(call, IGNIS__BUILTIN_ADD, handles[0], handles[0], handles[1]) != IGNIS_OK) {
-            ignis__array_unclaim(call, pending);
-            return false;
-        }
-        ignis__array_unclaim(call, pending);
-        return true;
-    }
     if (ignis__array_is_private(pending)) {
         ignis__shape_copy(&pending->shape, &leaf->shape);
         ignis__mutex_lock(&leaf->slot.lock);
@@ -8635,13 +8700,123 @@ static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
     return true;
 }
 
+#define IGNIS__ADDENDS 100 /* that one launch carries */
+
+/*  A row of what ignis_add_each reads; kernels/elementwise.cu has the same. */
+typedef struct ignis__addends {
+    struct {
+        ignis__address dst, src;
+        int64_t n, first_block;
+    } at[IGNIS__ADDENDS];
+} ignis__addends;
+
+/*  Adds what is pending for a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
+    gradients' memory stays: pointers to it may be part of a graph. */
+static bool ignis__gradients_add(const char *call, ignis__tensor *first)
+{
+    unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
+    ignis__array *added[IGNIS__ADDENDS];
+    ignis__tensor *leaf;
+    ignis__addends addends;
+    ignis__work work;
+    int64_t blocks = 0;
+    int count = 0, i;
+    void *params[2], *function;
+    bool ok = ignis__work_begin(call, first->device, &work);
+    if (!ok)
+        return false;
+    for (leaf = first; ok && leaf && count < IGNIS__ADDENDS; leaf = leaf->next) {
+        if (!leaf->pending || leaf->dtype != first->dtype || leaf->device != first->device)
+            continue;
+        ok = ignis__work_read(&work, leaf->pending, &addends.at[count].src) && ignis__work_write(&work, leaf->grad, &addends.at[count].dst);
+        addends.at[count].n = leaf->pending->numel;
+        addends.at[count].first_block = blocks;
+        blocks += (leaf->pending->numel + 4095) / 4096;
+        added[count++] = leaf->pending;
+        leaf->pending = NULL;
+    }
+    if (ok && blocks) {
+        grid[0] = (unsigned)blocks;
+        params[0] = &addends;
+        params[1] = &count;
+        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, first->dtype);
+        ok = function && ignis__launch(&work, function, grid, block, 0, params);
+    }
+    ignis__work_end(&work);
+    for (i = 0; i < count; i++)
+        ignis__array_unclaim(call, added[i]);
+    return ok;
+}
+
+/* --- groups of leaves ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t ignis__grad_groups; /* that exist: without any, a backward need not count */
+
+static void ignis__group_meet(ignis__grad_group *group)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    if (group->met)
+        return;
+    group->met = true;
+    group->uses = 0;
+    group->next = thread->groups;
+    thread->groups = group;
+}
+
+/*  Counts how often the entries on the way from a root use leaves of groups. Newest first: whoever uses an entry comes before it. */
+static void ignis__groups_count(ignis__node *root)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__node *node;
+    int i;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    root->counted = true;
+    for (node = root; node; node = node->before) {
+        if (!node->counted)
+            continue;
+        thread->nests += node->nests;
+        for (i = 0; i < node->input_count; i++) {
+            ignis__tensor *input = node->inputs[i];
+            if (input->node) {
+                input->node->counted = true;
+            } else if (input->group) {
+                ignis__group_meet(input->group);
+                input->group->uses++;
+            }
+        }
+    }
+    ignis__mutex_unlock(&ignis__tapes.lock);
+}
+
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
 /*  One walk: the leaves that it has met so far, each held, linked by `next`. */
 typedef struct ignis__walk {
     const char *call;
     ignis__tensor *leaves;
+    uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
 } ignis__walk;
+
+/*  Writes the gradients of the leaves of a list, or drops them after a failure. The list is empty then. */
+static bool ignis__leaves_settle(const char *call, ignis__tensor **list, bool ok)
+{
+    ignis__tensor *leaf;
+    for (leaf = *list; ok && leaf; leaf = leaf->next)
+        if (!leaf->grad)
+            ok = ignis__gradient_settle(call, leaf);
+    for (leaf = *list; ok && leaf; leaf = leaf->next)
+        if (leaf->pending)
+            ok = ignis__gradients_add(call, leaf);
+    while ((leaf = *list) != NULL) {
+        *list = leaf->next;
+        leaf->next = NULL;
+        if (leaf->pending)
+            ignis__array_unclaim(call, leaf->pending);
+        leaf->pending = NULL;
+        ignis__tensor_drop(call, leaf);
+    }
+    return ok;
+}
 
 /*  Gives a gradient, whose claim is taken over, to a tensor on the way. */
 static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
@@ -8660,10 +8835,23 @@ static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__ar
                     ignis__shape_write(&tensor->shape).text);
         return false;
     }
+    if (tensor->group && tensor->group->done) {
+        ignis__array_unclaim(walk->call, gradient);
+        ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
+                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
+                    "the other ranks already; use ignis_checkpoint for it",
+                    ignis__shape_write(&tensor->shape).text);
+        return false;
+    }
     if (!tensor->pending) {
+        ignis__tensor **list = &walk->leaves;
+        if (tensor->group) {
+            ignis__group_meet(tensor->group);
+            list = &tensor->group->leaves;
+        }
         ignis__tensor_rehold(tensor);
-        tensor->next = walk->leaves;
-        walk->leaves = tensor;
+        tensor->next = *list;
+        *list = tensor;
     }
     return ignis__gradient_add(walk->call, &tensor->pending, gradient);
 }
@@ -8714,7 +8902,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
         saved[i].id = node->saved[i]->slot.handle;
     for (i = 0; i < node->input_count; i++)
         needed[i] = node->inputs[i]->requires_grad;
-    args.grad_output.id = node->grad->slot.handle;
+    args.grad_output.id = node->grad->slot.handle != walk->one ? node->grad->slot.handle : 0;
     args.saved = saved;
     args.saved_count = node->saved_count;
     args.params = node->params;
@@ -8757,6 +8945,52 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     return ok;
 }
 
+static bool ignis__group_ready(const char *call, ignis__grad_group *group)
+{
+    group->done = true;
+    return ignis__leaves_settle(call, &group->leaves, true) && group->ready_fn(group, call);
+}
+
+/*  The walk has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
+static bool ignis__groups_pass(const char *call, ignis__node *node, bool ok)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__grad_group *group;
+    bool was_last = node->nests && thread->nests == 1;
+    int i;
+    node->counted = false;
+    thread->nests -= node->nests;
+    for (i = 0; i < node->input_count; i++) {
+        group = node->inputs[i]->group;
+        if (group && group->met && --group->uses == 0 && !thread->nests && !group->done)
+            ok = ok && ignis__group_ready(call, group);
+    }
+    for (group = was_last ? thread->groups : NULL; group; group = group->next)
+        if (group->uses == 0 && !group->done)
+            ok = ok && ignis__group_ready(call, group);
+    return ok;
+}
+
+/*  The outermost walk is over: what is left is ready now, or dropped after a failure. */
+static bool ignis__groups_end(const char *call, bool ok)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__grad_group *group;
+    for (group = thread->groups; group; group = group->next) {
+        if (ok && !group->done)
+            ok = ignis__group_ready(call, group);
+        (void)ignis__leaves_settle(call, &group->leaves, false); /* nothing, after a success */
+    }
+    while ((group = thread->groups) != NULL) {
+        thread->groups = group->next;
+        group->next = NULL;
+        group->met = group->done = false;
+        ok = group->end_fn(group, call, ok) && ok;
+    }
+    thread->nests = 0;
+    return ok;
+}
+
 /*  Walks from the entry of the root back to the first, running those that a gradient has reached. The walk holds the output of the entry
     that it is at and of the one before: what ends with an entry may have been all that kept the others. */
 static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *gradient)
@@ -8767,6 +9001,8 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
     ignis__tensor_rehold(root->output); /* as of every entry with a gradient */
     root->grad = gradient;
     ignis__tensor_rehold(root->output);
+    if (!outer && ignis__atomic_load(&ignis__grad_groups))
+        ignis__groups_count(root);
     thread->no_grad++;
     while (node) {
         ignis__tensor *output = node->output;
@@ -8780,6 +9016,10 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
         if (node->grad) {
             thread->walking = node;
             ok = ok && ignis__walk_step(walk, node);
+        }
+        if (node->counted)
+            ok = ignis__groups_pass(walk->call, node, ok);
+        if (node->grad) {
             ignis__node_consume(walk->call, node);
             ignis__tensor_drop(walk->call, output);
         }
@@ -8791,26 +9031,9 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
     return ok;
 }
 
-/*  Writes the gradients of all leaves that were met, or drops them after a failure. */
-static bool ignis__walk_finish(ignis__walk *walk, bool ok)
-{
-    while (walk->leaves) {
-        ignis__tensor *leaf = walk->leaves;
-        walk->leaves = leaf->next;
-        leaf->next = NULL;
-        if (ok) {
-            ok = ignis__gradient_settle(walk->call, leaf);
-        } else if (leaf->pending) {
-            ignis__array_unclaim(walk->call, leaf->pending);
-            leaf->pending = NULL;
-        }
-        ignis__tensor_drop(walk->call, leaf);
-    }
-    return ok;
-}
-
-/*  The gradient that a backward starts from, claimed: the caller's, or 1. Null, and reported, when it does not fit. */
-static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output)
+/*  The gradient that a backward starts from, claimed: the caller's, or 1, which is written unless the entry knows it. Null, and reported, when
+    it does not fit. */
+static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output, bool known)
 {
     ignis_array_desc desc;
     ignis_array made;
@@ -8852,7 +9075,7 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     desc.dtype = tensor->dtype;
     desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
     made = ignis__array_create(call, &desc);
-    if (made.id && ignis__array_set(call, made, 1.0) != IGNIS_OK)
+    if (made.id && !known && ignis__array_set(call, made, 1.0) != IGNIS_OK)
         ignis__array_discard(call, &made);
     if (!made.id)
         return NULL;
@@ -8866,7 +9089,7 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
 {
     ignis__walk walk;
     ignis__array *gradient;
-    bool ok;
+    bool ok, known = !grad_output.id && tensor->node && tensor->node->knows_one;
     if (tensor->walked)
         return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
                            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
@@ -8876,13 +9099,17 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
     if (tensor->node && tensor->node->tape != ignis__tensor_thread_now()->tape)
         return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
-    gradient = ignis__backward_start(call, tensor, grad_output);
+    gradient = ignis__backward_start(call, tensor, grad_output, known);
     if (!gradient)
         return ignis__failed();
     walk.call = call;
     walk.leaves = NULL;
+    walk.one = known ? gradient->slot.handle : 0;
     ok = tensor->node ? ignis__walk_run(&walk, tensor->node, gradient) : ignis__walk_give(&walk, tensor, gradient);
-    return ignis__walk_finish(&walk, ok) ? IGNIS_OK : ignis__failed();
+    ok = ignis__leaves_settle(call, &walk.leaves, ok);
+    if (!ignis__tensor_thread_now()->walking)
+        ok = ignis__groups_end(call, ok);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_backward(ignis_tensor handle, ignis_array grad_output)
@@ -9084,6 +9311,8 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     if (i < count || !ignis__tape_add(call, made, count, held, &rule)) { /* recorded always: weights that fn uses may require gradients */
         ignis__tensor_end_handle(call, made);
         result.id = 0;
+    } else {
+        made->node->nests = true;
     }
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
@@ -9372,7 +9601,8 @@ static void ignis__tensors_close(const char *call)
 typedef struct ignis__op {
     ignis__work work;
     bool ok;
-    bool records; /* an input requires a gradient, and recording is on */
+    bool records;   /* an input requires a gradient, and recording is on */
+    bool knows_one; /* its backward function takes no grad_output for one that is 1 */
     int count, made_count;
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
@@ -9561,6 +9791,8 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
             ignis__tensor_end_handle(op->work.call, made);
             op->ok = false;
             result.id = 0;
+        } else {
+            made->node->knows_one = op->knows_one;
         }
         ignis__tensor_drop(op->work.call, made);
     }
@@ -9665,6 +9897,7 @@ enum { /* numbers of cuBLASLt's enumerations */
        IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
        IGNIS__LT_EPILOGUE_NONE = 1,
        IGNIS__LT_EPILOGUE_BIAS = 4,
+       IGNIS__LT_EPILOGUE_BGRADB = 512,
        IGNIS__LT_NOT_SUPPORTED = 15,
        IGNIS__LT_WORKSPACE = 32 << 20 /* bytes: what NVIDIA advises for Hopper */
 };
@@ -9845,7 +10078,8 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row. *supported says whether cuBLASLt has a kernel for it; null: having
+/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the sums of op(a)
+    over k. *supported says whether cuBLASLt has a kernel for it; null: having
     none is a failure. All sizes are positive. */
 static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__array *out, ignis__array *a, ignis__array *b,
                               ignis__array *bias, bool *supported)
@@ -9858,7 +10092,7 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
     ignis__plan *plan;
     void *bias_pointer;
     if (bias)
-        at_bias = ignis__op_read(op, bias);
+        at_bias = product.epilogue == IGNIS__LT_EPILOGUE_BGRADB ? ignis__op_write(op, bias) : ignis__op_read(op, bias);
     if (!op->ok)
         return;
     product.alignment = ignis__alignment_of(at_a, at_b, at_out);
@@ -11168,12 +11402,13 @@ static void ignis__linear_forward(ignis__op *op, const ignis__product *plain, ig
         ignis__linear_add_bias(op, out, bias);
 }
 
-/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt could give db as well, but adds 16-bit numbers up in 16 bits. */
+/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt gives db as well where it can, but adds 16-bit numbers up in 16 bits. */
 static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
                                           ignis__array *x)
 {
     ignis__product q = *forward;
     ignis__spread rows;
+    bool fused = false;
     q.m = forward->n;
     q.n = forward->k;
     q.k = forward->m;
@@ -11181,6 +11416,13 @@ static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *f
     q.transpose_b = 0;
     q.batch_a = q.m * q.k;
     q.batch_b = q.k * q.n;
+    if (dw && db && forward->dtype == IGNIS_F32 && dw->numel > 0 && g->numel > 0) {
+        q.epilogue = IGNIS__LT_EPILOGUE_BGRADB;
+        ignis__matmul_run(op, q, dw, g, x, db, &fused);
+        q.epilogue = IGNIS__LT_EPILOGUE_NONE;
+    }
+    if (fused)
+        return;
     if (dw)
         ignis__matmul_any(op, &q, dw, g, x);
     rows.outer = 1;
@@ -12030,6 +12272,10 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     ignis__address gradient, grad;
     int64_t numel;
     void *params[3];
+    if (!args->grad_output.id) {
+        args->grad_inputs[0] = args->saved[0];
+        return IGNIS_OK;
+    }
     handles[0] = args->grad_output;
     handles[1] = args->saved[0];
     if (!ignis__op_begin_arrays(&op, "ignis_cross_entropy", 2, handles))
@@ -12153,6 +12399,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     dtype = op.in[0]->dtype;
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
+    op.knows_one = fused;
     op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__cross_entropy_prepare(&op, desc, &entropy);
     if (op.ok) {
         loss = ignis__op_new_row(&op, 1, wide);
@@ -12650,9 +12897,10 @@ typedef struct ignis__optimizer {
     ignis_schedule_desc schedule;
     ignis__parameter *parameters;
     int count, capacity;
-    ignis__array *state;    /* f64; claimed */
-    ignis__array *table;    /* rows, as bytes; claimed, null before the first step */
-    ignis__optim_row *rows; /* what the table holds, in the order of element types */
+    ignis__array *state;      /* f64; claimed */
+    ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
+    ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
+    ignis__optim_row *rows;   /* what the table holds, in the order of element types */
     int row_count;
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
@@ -12933,6 +13181,7 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
     optimizer->parameters = parameters;
     optimizer->rows = rows;
     optimizer->row_count = 0;
+    optimizer->is_written = false;
     optimizer->capacity = wanted;
     ignis__optimizer_unclaim(call, &optimizer->table); /* made anew, larger, at the next step */
     return true;
@@ -13014,8 +13263,7 @@ static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter
     return *ok && row->count > 0;
 }
 
-/*  Writes the rows that have changed since the last time to the table. They travel as parameters of a kernel, so nothing of the host's
-    needs to stay, and a CUDA graph can hold the launch. */
+/*  Writes rows to the table. They travel as parameters of a kernel, so nothing of the host's needs to stay. */
 static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
@@ -13055,8 +13303,24 @@ static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer
     optimizer->table = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
     ignis__array_claim(optimizer->table);
     ignis__array_drop(call, optimizer->table);
-    optimizer->row_count = 0;
     return true;
+}
+
+/*  Writes the first rows to the table; those of a capture to a table of its own, which its graph then finds as it is now. */
+static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
+{
+    ignis__capture *capture = ignis__capture_on(optimizer->device);
+    ignis__work aside = *work;
+    bool ok;
+    if (capture || optimizer->table_of)
+        ignis__optimizer_unclaim(work->call, &optimizer->table);
+    optimizer->table_of = capture;
+    if (!ignis__optimizer_table(work->call, optimizer))
+        return false;
+    capture = ignis__capture_pause();
+    aside.stream = ignis__stream_now(work->device);
+    ok = ignis__optimizer_write(&aside, optimizer, count, dtype);
+    return ignis__capture_resume(work->call, capture) && ok;
 }
 
 /*  Brings the table up to date: the parameters that have a gradient, ordered by element type. */
@@ -13065,8 +13329,7 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     ignis_dtype dtype, some = IGNIS_F32;
     ignis__optim_row row;
     int i, count = 0;
-    bool ok = ignis__optimizer_table(work->call, optimizer),
-         changed = !optimizer->is_written || ignis__capturing(); /* a graph writes its table itself */
+    bool ok = true, changed = !optimizer->is_written || optimizer->table_of != ignis__capture_on(optimizer->device);
     memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
@@ -13081,9 +13344,9 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             some = dtype;
         }
     }
-    ok = ok && (!changed || ignis__optimizer_write(work, optimizer, count, some));
+    ok = ok && (!changed || ignis__optimizer_renew(work, optimizer, count, some));
     optimizer->row_count = ok ? count : 0;
-    optimizer->is_written = ok && !ignis__capturing();
+    optimizer->is_written = ok;
     return ok;
 }
 

@@ -2,7 +2,7 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                  813 lines   34738 bytes
+        ignis.cuh                  813 lines   34749 bytes
         activation.cu              104 lines    4167 bytes
         attention.cu               364 lines   15515 bytes
         attention.cuh              118 lines    5658 bytes
@@ -12,7 +12,7 @@
         attention_tiles.cuh        262 lines   10789 bytes
         collective.cu              570 lines   26945 bytes
         collective.cuh             314 lines   14352 bytes
-        elementwise.cu              42 lines    1913 bytes
+        elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
         mma.cuh                    105 lines    4586 bytes
         norm.cu                    413 lines   21549 bytes
@@ -701,10 +701,10 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "}",
     "",
     "template <typename Op, typename D, typename... Readers>",
-    "__device__ inline void ignis_map_tile(long long n, Op op, D *dst, Readers... src)",
+    "__device__ inline void ignis_map_tile(long long tile, long long n, Op op, D *dst, Readers... src)",
     "{",
     "    constexpr int N = IGNIS_PACK_BYTES / ignis_largest<sizeof(D), Readers::element_bytes...>();",
-    "    const long long first = (long long)blockIdx.x * IGNIS_TILE;",
+    "    const long long first = tile * IGNIS_TILE;",
     "    const bool whole = first + IGNIS_TILE <= n;",
     "    const bool aligned = ignis_is_aligned(dst, N * sizeof(D)) && (src.template packs<N>() && ...);",
     "",
@@ -716,7 +716,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "",
     "template <typename Op, typename D, typename... S> __device__ inline void ignis_map(long long n, Op op, D *dst, S... src)",
     "{",
-    "    ignis_map_tile(n, op, dst, ignis_reader(src)...);",
+    "    ignis_map_tile(blockIdx.x, n, op, dst, ignis_reader(src)...);",
     "}",
     "",
     "/* >>rows -------------------------------------------------------------------------------------------------------- */",
@@ -3401,6 +3401,34 @@ static const char *const ignis__lines_elementwise_cu[] = {
     "    ignis_map(n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, b);",
     "}",
     "",
+    "/*  dst += src for many arrays in one launch. Each takes ceil(n / 4096) blocks, from its first_block on. The host has the same structs. */",
+    "struct ignis_addend {",
+    "    T *dst;",
+    "    const T *src;",
+    "    long long n, first_block;",
+    "};",
+    "",
+    "struct ignis_addends {",
+    "    ignis_addend at[100]; /* what fits a kernel's parameters */",
+    "};",
+    "",
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_add_each(ignis_addends addends, int count)",
+    "{",
+    "    typedef ignis_wide<T> Wide;",
+    "    int low = 0, high = count; /* the array is the last one that begins at this block or before it */",
+    "    while (high - low > 1) {",
+    "        const int middle = (low + high) / 2;",
+    "        if (addends.at[middle].first_block <= blockIdx.x)",
+    "            low = middle;",
+    "        else",
+    "            high = middle;",
+    "    }",
+    "    const ignis_addend addend = addends.at[low];",
+    "    ignis_map_tile(",
+    "        blockIdx.x - addend.first_block, addend.n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, addend.dst, ignis_reader(addend.dst),",
+    "        ignis_reader(addend.src));",
+    "}",
+    "",
     "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_mul(T *dst, const T *a, const T *b, long long n)",
     "{",
     "    typedef ignis_wide<T> Wide;",
@@ -5512,7 +5540,7 @@ static const char *const ignis__lines_softmax_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0xa9609e931d4bae9dULL, ignis__lines_ignis_cuh, 813},
+    {"ignis.cuh", 0xbb0bc0ee2b0692feULL, ignis__lines_ignis_cuh, 813},
     {"activation.cu", 0xd9b9a4c3d0295b0fULL, ignis__lines_activation_cu, 104},
     {"attention.cu", 0x9aa88b7858573cc7ULL, ignis__lines_attention_cu, 364},
     {"attention.cuh", 0x06b0cb58ef6f4d48ULL, ignis__lines_attention_cuh, 118},
@@ -5522,7 +5550,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_tiles.cuh", 0xcfa6902f26f11361ULL, ignis__lines_attention_tiles_cuh, 262},
     {"collective.cu", 0xf9cb60c850b60362ULL, ignis__lines_collective_cu, 570},
     {"collective.cuh", 0x6669d3ee57c0bf3fULL, ignis__lines_collective_cuh, 314},
-    {"elementwise.cu", 0x95bfd735d9e6f82cULL, ignis__lines_elementwise_cu, 42},
+    {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"mma.cuh", 0xf0c44793c9e4a4faULL, ignis__lines_mma_cuh, 105},
     {"norm.cu", 0x472be3144c87963dULL, ignis__lines_norm_cu, 413},

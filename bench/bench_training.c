@@ -265,7 +265,6 @@ static void mlp_step(void *work)
     }
     ignis_backward(ignis_cross_entropy(h, m->targets, NULL), IGNIS_NO_ARRAY);
     ignis_optimizer_step(m->optimizer);
-    ignis_optimizer_zero_grad(m->optimizer);
     ignis_scope_end(scope);
 }
 
@@ -275,11 +274,14 @@ static void bench_mlp(void)
 {
     static const int64_t widths[] = {64, 128, 128, 10};
     const int64_t examples = simulated ? 8 : 64;
+    ignis_adamw_desc desc;
     mlp m;
     int i;
+    memset(&desc, 0, sizeof desc);
+    desc.zero_grad = true;
     m.x = parameter(IGNIS_SHAPE(examples, widths[0]), IGNIS_F32, 1, false);
     m.targets = random_ids(IGNIS_SHAPE(examples), 10);
-    m.optimizer = ignis_adamw(NULL);
+    m.optimizer = ignis_adamw(&desc);
     for (i = 0; i < 3; i++) {
         m.weights[i] = parameter(IGNIS_SHAPE(widths[i + 1], widths[i]), IGNIS_F32, 0.1, true);
         m.biases[i] = parameter(IGNIS_SHAPE(widths[i + 1]), IGNIS_F32, 0, true);

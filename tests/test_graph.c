@@ -204,6 +204,117 @@ TEST(a_training_step_replays_bit_for_bit)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  What becomes a node of a graph: of a network of three layers, each kernel once, and one for all gradients, one for all parameters. */
+static int launches(void)
+{
+    return fault_count("cuLaunchKernel") + fault_count("cublasLtMatmul") + fault_count("cuMemsetD8Async") +
+           fault_count("cuMemcpyDtoDAsync_v2");
+}
+
+static void small_step(ignis_tensor x, ignis_tensor targets, ignis_tensor (*layers)[2], ignis_optimizer optimizer)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor h = ignis_relu(ignis_linear(x, layers[0][0], layers[0][1]));
+    h = ignis_relu(ignis_linear(h, layers[1][0], layers[1][1]));
+    h = ignis_linear(h, layers[2][0], layers[2][1]);
+    CHECK_OK(ignis_backward(ignis_cross_entropy(h, targets, NULL), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_optimizer_step(optimizer));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(a_training_step_takes_few_launches)
+{
+    static const double classes[6] = {0, 1, 2, 3, 1, 0};
+    ignis_tensor x, targets, layers[3][2];
+    ignis_optimizer optimizer;
+    ignis_adamw_desc desc;
+    ignis_graph graph;
+    int i, k;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.zero_grad = true;
+    optimizer = ignis_adamw(&desc);
+    x = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F32, 1, false);
+    targets = tensor_of(classes, IGNIS_SHAPE(6), IGNIS_I32, false);
+    for (i = 0; i < 3; i++) {
+        layers[i][0] = tensor_noise(IGNIS_SHAPE(8, 8), IGNIS_F32, (uint64_t)i, true);
+        layers[i][1] = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, (uint64_t)i + 9, true);
+        for (k = 0; k < 2; k++)
+            CHECK_OK(ignis_optimizer_add(optimizer, layers[i][k], true));
+    }
+    for (i = 0; i < 2; i++) { /* the first makes gradients */
+        fault_reset_counts();
+        small_step(x, targets, layers, optimizer);
+    }
+    fault_reset_counts();
+    small_step(x, targets, layers, optimizer);
+    CHECK(launches() <= 18);
+    CHECK_OK(ignis_graph_begin());
+    fault_reset_counts();
+    small_step(x, targets, layers, optimizer);
+    CHECK(launches() <= 18 + 1); /* the table is written beside the capture */
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    for (i = 0; i < 6; i++)
+        let_go(layers[i / 2][i % 2]);
+    let_go(x);
+    let_go(targets);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  One step of a sum of parameters, whose gradients are 1, 2 and so on. */
+static void add_up(ignis_optimizer optimizer, const ignis_tensor *parameters, int count)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        ignis_scope scope = ignis_scope_begin();
+        CHECK_OK(ignis_backward(ignis_sum(ignis_scale(parameters[i], i + 1)), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    CHECK_OK(ignis_optimizer_step(optimizer));
+    CHECK_OK(ignis_optimizer_zero_grad(optimizer));
+}
+
+/*  A graph has the parameters of its capture, whatever joins the optimizer later, also where those come first in its table. */
+TEST(a_graph_and_steps_beside_it_with_other_parameters)
+{
+    ignis_tensor parameters[2];
+    ignis_sgd_desc desc;
+    ignis_optimizer optimizer;
+    ignis_graph graph;
+    int i;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.lr = 1;
+    optimizer = ignis_sgd(&desc);
+    parameters[0] = vector4(0, true);
+    parameters[1] = tensor_counting(IGNIS_SHAPE(4), IGNIS_F16, 0, true); /* of an element type that comes first */
+    CHECK_OK(ignis_optimizer_add(optimizer, parameters[0], false));
+    add_up(optimizer, parameters, 1);
+    CHECK_OK(ignis_graph_begin());
+    add_up(optimizer, parameters, 1);
+    graph = ignis_graph_end();
+    REQUIRE(graph.id != 0);
+    CHECK_NUMBER(value_at(parameters[0], 3), 2);
+    CHECK_OK(ignis_optimizer_add(optimizer, parameters[1], false));
+    for (i = 0; i < 3; i++) {
+        add_up(optimizer, parameters, 2);
+        CHECK_OK(ignis_graph_launch(graph));
+        CHECK_NUMBER(value_at(parameters[0], 3), 3 - 1 - 2 * (i + 1));
+        CHECK_NUMBER(value_at(parameters[1], 3), -2 * (i + 1));
+    }
+    CHECK_OK(ignis_graph_free(graph));
+    add_up(optimizer, parameters, 2);
+    CHECK_NUMBER(value_at(parameters[0], 3), -5);
+    CHECK_NUMBER(value_at(parameters[1], 3), -8);
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    let_go(parameters[0]);
+    let_go(parameters[1]);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 /*  New data comes in by writing into the inputs' arrays. */
 TEST(inputs_are_read_at_each_launch)
 {
