@@ -7081,7 +7081,7 @@ static ignis__comm_algorithm ignis__comm_choose(const ignis__comm *comm, const i
     const ignis__comm_tune *tune = &comm->tune;
     int64_t part = task->count * ignis__dtypes[task->dtype].size, limit = ignis__comm_packets_limit(comm->size);
     int64_t bytes = task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL ? part * comm->size : part;
-    bool two_phases = comm->size > 2 && task->kind <= IGNIS__COMM_BROADCAST;
+    bool two_phases = task->kind <= IGNIS__COMM_BROADCAST;
     int i;
     if (comm->nccl && (!comm->region[comm->rank] || (tune->nccl_min >= 0 && bytes >= tune->nccl_min)))
         return IGNIS__COMM_BY_NCCL;
