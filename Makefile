@@ -22,6 +22,7 @@ SIMULATOR := simulator
 export IGNIS_CUDA_LIBRARY := $(CURDIR)/build/sim/libcuda.so.1
 export IGNIS_NVRTC_LIBRARY := $(CURDIR)/build/sim/libnvrtc.so
 export IGNIS_CUBLAS_LIBRARY := $(CURDIR)/build/sim/libcublasLt.so
+export IGNIS_NCCL_LIBRARY := $(CURDIR)/build/sim/libnccl.so.2
 endif
 export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 

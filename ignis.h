@@ -331,6 +331,7 @@ typedef enum ignis_status {
     X(BACKWARD_NOT_SCALAR, ARGUMENT, "backward starts from one element, or from a gradient that is given")           \
     X(BACKWARD_TWICE, ARGUMENT, "what was recorded is walked once")                                                  \
     X(BACKWARD_FAILED, ARGUMENT, "a backward function says itself what went wrong")                                  \
+    X(GRADIENT_LATE, ARGUMENT, "a gradient is known before it is given to other ranks")                              \
     X(NO_GRAD_WANTED, ARGUMENT, "gradients exist for tensors that require them")                                     \
     X(CAPTURE_STATE, ARGUMENT, "a thread captures one graph at a time")                                              \
     X(CAPTURE_REFUSED, UNSUPPORTED, "what waits for the device or reads host memory is not captured")                \
@@ -373,7 +374,8 @@ typedef enum ignis_status {
     X(COMM_PEER, PEER, "all ranks are alive")                                                                        \
     X(COMM_BROKEN, PEER, "a communicator that has failed is shrunk or destroyed")                                    \
     X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
-    X(NCCL_CALL, CUDA, "NCCL accepts the call")
+    X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
+    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -2452,6 +2454,7 @@ typedef struct ignis__thread {
     ignis__record record; /* the first failure */
     ignis_status latest;  /* of the last one, recorded or not */
     char text[256];       /* the message of a failure for which there was no memory */
+    bool quiet;           /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
@@ -2515,6 +2518,31 @@ static void ignis__record_drop(ignis__thread *thread)
     memset(&thread->record, 0, sizeof thread->record);
 }
 
+/*  Between the two, failures of this thread are not reported: what was tried may fail. The first of them is *failure, whose message
+    goes to `why` without the call. */
+IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__record before = thread->record;
+    memset(&thread->record, 0, sizeof thread->record);
+    thread->quiet = true;
+    return before;
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why, size_t why_size)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    const char *colon;
+    *failure = thread->record;
+    colon = failure->status == IGNIS_OK ? NULL : strstr(failure->message, ": ");
+    snprintf(why, why_size, "%s", failure->status == IGNIS_OK ? "" : colon ? colon + 2 : failure->message);
+    failure->message = NULL;
+    failure->log = NULL;
+    ignis__record_drop(thread);
+    thread->record = *before;
+    thread->quiet = false;
+}
+
 /*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
 static ignis_status ignis__record_adopt(ignis__record *record)
 {
@@ -2566,7 +2594,8 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         cause.driver_name = "";
 
     thread->latest = cause.status;
-    ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
+    if (!thread->quiet)
+        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
     if (thread->record.status != IGNIS_OK) { /* the first failure is the one worth knowing */
         if (cause.message != local)
             free(cause.message);
@@ -3116,9 +3145,10 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
         memcpy((char *)spec->api + symbol->offset, &function, sizeof function);
         library->found += function != NULL;
         if (!function && symbol->required) {
-            int needed = symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
-            ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "%s (%s) has no function %s; it is not that library, or older than CUDA %d.%d",
-                        spec->title, search.path, symbol->name, needed / 1000, needed % 1000 / 10);
+            bool is_nccl = which == IGNIS_LIBRARY_NCCL;
+            int needed = !is_nccl && symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
+            ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "%s (%s) has no function %s; it is not that library, or older than %s %d.%d",
+                        spec->title, search.path, symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000, needed % 1000 / 10);
             return false;
         }
     }
@@ -3215,6 +3245,7 @@ typedef enum ignis__kind {
     IGNIS__KIND_CHANNEL,
     IGNIS__KIND_TRANSPORT,
     IGNIS__KIND_COMM,
+    IGNIS__KIND_PARALLEL,
     IGNIS__KIND_COUNT
 } ignis__kind;
 
@@ -4609,6 +4640,8 @@ static int64_t ignis__double_to_int(double value, int64_t lowest, int64_t highes
         return highest;
     return value <= (double)lowest ? lowest : (int64_t)value;
 }
+
+IGNIS__MAYBE_UNUSED static int64_t ignis__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
 {
@@ -7491,7 +7524,7 @@ typedef struct ignis__warmup {
 static int ignis__source_dtypes(int source)
 {
     const char *name = ignis__sources[source].name;
-    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0)
+    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0)
         return 0;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU ? IGNIS_DTYPE_COUNT - 1 : 4 /* the floating types come first */;
 }
@@ -7855,6 +7888,17 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
    >>tensor - tensors, scopes, random numbers.
    =============================================================================================================== */
 
+/*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. A
+    backward counts before it starts how often its entries use leaves of the group, so it knows when it has passed the last. */
+typedef struct ignis__grad_group {
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call);        /* the gradients are there */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, bool ok); /* the backward that met the group is over */
+    int64_t uses;                   /* by entries that the backward has not passed yet; this and the rest change only during one */
+    bool met, done;                 /* it is in the thread's list; ready_fn was called */
+    struct ignis__tensor *leaves;   /* those with a gradient pending: each held, linked by next */
+    struct ignis__grad_group *next; /* in the thread's list */
+} ignis__grad_group;
+
 /*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
     later it claims as well: releasing a tensor's handle gives up the tensor's claim only. */
 typedef struct ignis__tensor {
@@ -7867,6 +7911,7 @@ typedef struct ignis__tensor {
     ignis_shape shape; /* of data, also when that is gone */
     ignis_dtype dtype;
     ignis__device *device;
+    ignis__grad_group *group;   /* of a leaf; null: none */
     ignis__array *pending;      /* of a leaf, during a backward: the gradient that is added at its end */
     struct ignis__tensor *next; /* in a list of dead tensors, or of leaves that a backward has met */
 } ignis__tensor;
@@ -7884,6 +7929,8 @@ typedef struct ignis__tensor_thread {
     uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
     struct ignis__tape *tape;
     struct ignis__node *walking; /* the entry that the innermost backward is at */
+    ignis__grad_group *groups;   /* that the outermost backward has met */
+    int64_t nests;               /* entries that it has not passed yet and that run a backward of their own */
 } ignis__tensor_thread;
 
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
@@ -7899,6 +7946,8 @@ static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->random_again = false;
         thread->tape = NULL;
         thread->walking = NULL;
+        thread->groups = NULL;
+        thread->nests = 0;
     }
     return thread;
 }
@@ -7943,6 +7992,8 @@ typedef struct ignis__node {
     void *user_data;
     int input_count, saved_count;
     bool drawn;             /* during ignis_tape_dot */
+    bool counted;           /* during a backward: its inputs are among the uses of groups */
+    bool nests;             /* backward_fn runs a backward of its own */
     bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
@@ -8087,6 +8138,7 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
     tensor->data = array;
     tensor->grad = tensor->pending = NULL;
     tensor->node = NULL;
+    tensor->group = NULL;
     tensor->requires_grad = requires_grad;
     tensor->leaf = true;
     tensor->walked = false;
@@ -8796,6 +8848,46 @@ static bool ignis__gradients_add(const char *call, ignis__tensor *first)
     return ok;
 }
 
+/* --- groups of leaves ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t ignis__grad_groups; /* that exist: without any, a backward need not count */
+
+static void ignis__group_meet(ignis__grad_group *group)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    if (group->met)
+        return;
+    group->met = true;
+    group->uses = 0;
+    group->next = thread->groups;
+    thread->groups = group;
+}
+
+/*  Counts how often the entries on the way from a root use leaves of groups. Newest first: whoever uses an entry comes before it. */
+static void ignis__groups_count(ignis__node *root)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__node *node;
+    int i;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    root->counted = true;
+    for (node = root; node; node = node->before) {
+        if (!node->counted)
+            continue;
+        thread->nests += node->nests;
+        for (i = 0; i < node->input_count; i++) {
+            ignis__tensor *input = node->inputs[i];
+            if (input->node) {
+                input->node->counted = true;
+            } else if (input->group) {
+                ignis__group_meet(input->group);
+                input->group->uses++;
+            }
+        }
+    }
+    ignis__mutex_unlock(&ignis__tapes.lock);
+}
+
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
 /*  One walk: the leaves that it has met so far, each held, linked by `next`. */
@@ -8804,6 +8896,27 @@ typedef struct ignis__walk {
     ignis__tensor *leaves;
     uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
 } ignis__walk;
+
+/*  Writes the gradients of the leaves of a list, or drops them after a failure. The list is empty then. */
+static bool ignis__leaves_settle(const char *call, ignis__tensor **list, bool ok)
+{
+    ignis__tensor *leaf;
+    for (leaf = *list; ok && leaf; leaf = leaf->next)
+        if (!leaf->grad)
+            ok = ignis__gradient_settle(call, leaf);
+    for (leaf = *list; ok && leaf; leaf = leaf->next)
+        if (leaf->pending)
+            ok = ignis__gradients_add(call, leaf);
+    while ((leaf = *list) != NULL) {
+        *list = leaf->next;
+        leaf->next = NULL;
+        if (leaf->pending)
+            ignis__array_unclaim(call, leaf->pending);
+        leaf->pending = NULL;
+        ignis__tensor_drop(call, leaf);
+    }
+    return ok;
+}
 
 /*  Gives a gradient, whose claim is taken over, to a tensor on the way. */
 static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
@@ -8822,10 +8935,23 @@ static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__ar
                     ignis__shape_write(&tensor->shape).text);
         return false;
     }
+    if (tensor->group && tensor->group->done) {
+        ignis__array_unclaim(walk->call, gradient);
+        ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
+                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
+                    "the other ranks already; use ignis_checkpoint for it",
+                    ignis__shape_write(&tensor->shape).text);
+        return false;
+    }
     if (!tensor->pending) {
+        ignis__tensor **list = &walk->leaves;
+        if (tensor->group) {
+            ignis__group_meet(tensor->group);
+            list = &tensor->group->leaves;
+        }
         ignis__tensor_rehold(tensor);
-        tensor->next = walk->leaves;
-        walk->leaves = tensor;
+        tensor->next = *list;
+        *list = tensor;
     }
     return ignis__gradient_add(walk->call, &tensor->pending, gradient);
 }
@@ -8919,6 +9045,52 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     return ok;
 }
 
+static bool ignis__group_ready(const char *call, ignis__grad_group *group)
+{
+    group->done = true;
+    return ignis__leaves_settle(call, &group->leaves, true) && group->ready_fn(group, call);
+}
+
+/*  The walk has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
+static bool ignis__groups_pass(const char *call, ignis__node *node, bool ok)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__grad_group *group;
+    bool was_last = node->nests && thread->nests == 1;
+    int i;
+    node->counted = false;
+    thread->nests -= node->nests;
+    for (i = 0; i < node->input_count; i++) {
+        group = node->inputs[i]->group;
+        if (group && group->met && --group->uses == 0 && !thread->nests && !group->done)
+            ok = ok && ignis__group_ready(call, group);
+    }
+    for (group = was_last ? thread->groups : NULL; group; group = group->next)
+        if (group->uses == 0 && !group->done)
+            ok = ok && ignis__group_ready(call, group);
+    return ok;
+}
+
+/*  The outermost walk is over: what is left is ready now, or dropped after a failure. */
+static bool ignis__groups_end(const char *call, bool ok)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__grad_group *group;
+    for (group = thread->groups; group; group = group->next) {
+        if (ok && !group->done)
+            ok = ignis__group_ready(call, group);
+        (void)ignis__leaves_settle(call, &group->leaves, false); /* nothing, after a success */
+    }
+    while ((group = thread->groups) != NULL) {
+        thread->groups = group->next;
+        group->next = NULL;
+        group->met = group->done = false;
+        ok = group->end_fn(group, call, ok) && ok;
+    }
+    thread->nests = 0;
+    return ok;
+}
+
 /*  Walks from the entry of the root back to the first, running those that a gradient has reached. The walk holds the output of the entry
     that it is at and of the one before: what ends with an entry may have been all that kept the others. */
 static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *gradient)
@@ -8929,6 +9101,8 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
     ignis__tensor_rehold(root->output); /* as of every entry with a gradient */
     root->grad = gradient;
     ignis__tensor_rehold(root->output);
+    if (!outer && ignis__atomic_load(&ignis__grad_groups))
+        ignis__groups_count(root);
     thread->no_grad++;
     while (node) {
         ignis__tensor *output = node->output;
@@ -8942,6 +9116,10 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
         if (node->grad) {
             thread->walking = node;
             ok = ok && ignis__walk_step(walk, node);
+        }
+        if (node->counted)
+            ok = ignis__groups_pass(walk->call, node, ok);
+        if (node->grad) {
             ignis__node_consume(walk->call, node);
             ignis__tensor_drop(walk->call, output);
         }
@@ -8950,27 +9128,6 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
     }
     thread->walking = outer;
     thread->no_grad--;
-    return ok;
-}
-
-/*  Writes the gradients of all leaves that were met, or drops them after a failure. */
-static bool ignis__walk_finish(ignis__walk *walk, bool ok)
-{
-    ignis__tensor *leaf;
-    for (leaf = walk->leaves; ok && leaf; leaf = leaf->next)
-        if (!leaf->grad)
-            ok = ignis__gradient_settle(walk->call, leaf);
-    for (leaf = walk->leaves; ok && leaf; leaf = leaf->next)
-        if (leaf->pending)
-            ok = ignis__gradients_add(walk->call, leaf);
-    while ((leaf = walk->leaves) != NULL) {
-        walk->leaves = leaf->next;
-        leaf->next = NULL;
-        if (leaf->pending)
-            ignis__array_unclaim(walk->call, leaf->pending);
-        leaf->pending = NULL;
-        ignis__tensor_drop(walk->call, leaf);
-    }
     return ok;
 }
 
@@ -9049,7 +9206,10 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
     walk.leaves = NULL;
     walk.one = known ? gradient->slot.handle : 0;
     ok = tensor->node ? ignis__walk_run(&walk, tensor->node, gradient) : ignis__walk_give(&walk, tensor, gradient);
-    return ignis__walk_finish(&walk, ok) ? IGNIS_OK : ignis__failed();
+    ok = ignis__leaves_settle(call, &walk.leaves, ok);
+    if (!ignis__tensor_thread_now()->walking)
+        ok = ignis__groups_end(call, ok);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_backward(ignis_tensor handle, ignis_array grad_output)
@@ -9256,6 +9416,8 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     if (i < count || !ignis__tape_add(call, made, count, held, &rule)) { /* recorded always: weights that fn uses may require gradients */
         ignis__tensor_end_handle(call, made);
         result.id = 0;
+    } else {
+        made->node->nests = true;
     }
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
@@ -10290,7 +10452,6 @@ typedef struct ignis__spread {
     int64_t outer, n, inner;
 } ignis__spread;
 
-static int64_t ignis__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
 
 /*  The kernels of elements: 256 threads do 4096 of them. */
