@@ -2450,6 +2450,7 @@ typedef struct ignis__thread {
     ignis__record record; /* the first failure */
     ignis_status latest;  /* of the last one, recorded or not */
     char text[256];       /* the message of a failure for which there was no memory */
+    bool quiet;           /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
@@ -2513,6 +2514,31 @@ static void ignis__record_drop(ignis__thread *thread)
     memset(&thread->record, 0, sizeof thread->record);
 }
 
+/*  Between the two, failures of this thread are not reported: what was tried may fail. The first of them is *failure, whose message
+    goes to `why` without the call. */
+IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__record before = thread->record;
+    memset(&thread->record, 0, sizeof thread->record);
+    thread->quiet = true;
+    return before;
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why, size_t why_size)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    const char *colon;
+    *failure = thread->record;
+    colon = failure->status == IGNIS_OK ? NULL : strstr(failure->message, ": ");
+    snprintf(why, why_size, "%s", failure->status == IGNIS_OK ? "" : colon ? colon + 2 : failure->message);
+    failure->message = NULL;
+    failure->log = NULL;
+    ignis__record_drop(thread);
+    thread->record = *before;
+    thread->quiet = false;
+}
+
 /*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
 static ignis_status ignis__record_adopt(ignis__record *record)
 {
@@ -2564,7 +2590,8 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         cause.driver_name = "";
 
     thread->latest = cause.status;
-    ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
+    if (!thread->quiet)
+        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
     if (thread->record.status != IGNIS_OK) { /* the first failure is the one worth knowing */
         if (cause.message != local)
             free(cause.message);

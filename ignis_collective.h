@@ -2737,10 +2737,10 @@ typedef struct ignis__head {
 
 enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA };
 
-typedef struct ignis__hello {
+typedef struct ignis__job_hello {
     unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
     uint64_t pid;
-} ignis__hello;
+} ignis__job_hello;
 
 #ifdef _WIN32
 typedef HANDLE ignis__file;
@@ -3705,7 +3705,7 @@ static bool ignis__channel_address(const char *call, const ignis_channel_desc *d
 static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh, int64_t *since_ns)
 {
     ignis__until now = {0, NULL};
-    ignis__hello hello;
+    ignis__job_hello hello;
     int64_t now_ns = ignis__monotonic_ns();
 #ifndef _WIN32
     if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
@@ -3805,7 +3805,7 @@ static ignis__wire *ignis__wire_accept(const char *call, ignis__trouble *trouble
 static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *token,
                               const ignis__until *until, bool *again)
 {
-    ignis__hello hello;
+    ignis__job_hello hello;
     ignis__lease name;
     int type;
     *again = true;
@@ -5423,11 +5423,11 @@ static bool ignis__job_gather(ignis__job *job, uint64_t key, const int *member, 
 enum { IGNIS__JOB_VERSION = 1 };
 
 /*  What a rank says first, to rank 0. */
-typedef struct ignis__hello {
+typedef struct ignis__job_hello {
     uint32_t magic, version;
     char token[IGNIS__JOB_TOKEN];
     ignis__job_rank rank;
-} ignis__hello;
+} ignis__job_hello;
 
 /*  What it is told, when all have come, or why it cannot take part; then, the table of ranks. */
 typedef struct ignis__answer {
@@ -5451,7 +5451,7 @@ typedef struct ignis__verdict {
     char why[252];
 } ignis__verdict;
 
-static uint32_t ignis__job_version(void) { return (uint32_t)IGNIS__JOB_VERSION << 16 | (uint32_t)sizeof(ignis__hello); }
+static uint32_t ignis__job_version(void) { return (uint32_t)IGNIS__JOB_VERSION << 16 | (uint32_t)sizeof(ignis__job_hello); }
 
 /*  A socket that listens, and those who have connected and not said yet who they are. Whoever says nothing, or something else, is turned
     away; nobody else notices. */
@@ -5558,7 +5558,7 @@ static ignis__gate_verdict ignis__meeting_admit(void *context, int fd, const uns
     ignis__meeting *meeting = (ignis__meeting *)context;
     ignis__job *job = meeting->job;
     char *why = meeting->last_away;
-    ignis__hello hello;
+    ignis__job_hello hello;
     uint32_t first[2];
     ignis__peer peer;
     int how = 1;
@@ -5758,7 +5758,7 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
         ignis__fail_host_memory(meeting->call, sizeof *gate);
         return false;
     }
-    gate->want = sizeof(ignis__hello);
+    gate->want = sizeof(ignis__job_hello);
     gate->admit = ignis__meeting_admit;
     gate->context = meeting;
     if (*meeting->meet_path) {
@@ -5823,7 +5823,7 @@ static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
 {
     ignis__job *job = meeting->job;
     ignis__trouble trouble;
-    ignis__hello hello;
+    ignis__job_hello hello;
     ignis__answer answer;
     char why[256] = "nobody is there";
     bool in_use, again, spoken;
