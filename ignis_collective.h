@@ -2737,10 +2737,10 @@ typedef struct ignis__head {
 
 enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA };
 
-typedef struct ignis__job_hello {
+typedef struct ignis__hello {
     unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
     uint64_t pid;
-} ignis__job_hello;
+} ignis__hello;
 
 #ifdef _WIN32
 typedef HANDLE ignis__file;
@@ -3705,7 +3705,7 @@ static bool ignis__channel_address(const char *call, const ignis_channel_desc *d
 static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh, int64_t *since_ns)
 {
     ignis__until now = {0, NULL};
-    ignis__job_hello hello;
+    ignis__hello hello;
     int64_t now_ns = ignis__monotonic_ns();
 #ifndef _WIN32
     if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
@@ -3805,7 +3805,7 @@ static ignis__wire *ignis__wire_accept(const char *call, ignis__trouble *trouble
 static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *token,
                               const ignis__until *until, bool *again)
 {
-    ignis__job_hello hello;
+    ignis__hello hello;
     ignis__lease name;
     int type;
     *again = true;

@@ -80,7 +80,7 @@ static ignis_tensor block(const ignis_tensor *in, int count, void *user_data)
 /* --- a run on some ranks ----------------------------------------------------------------------------------------------- */
 
 /*  How to train, and what came of it. Step s of rank r of n sees examples r * BATCH / n to (r + 1) * BATCH / n of batch s. */
-typedef struct run {
+typedef struct training {
     int ranks, steps;
     bool checkpoint, graph, no_broadcast;
     int pieces;           /* of a rank's part of the batch, whose gradients are added up; 0: one */
@@ -89,10 +89,10 @@ typedef struct run {
     ignis_parallel_info info;
     double losses[RANKS_MAX][STEPS]; /* of each rank's part of the batch */
     float table[RANKS_MAX][VOCAB * WIDTH], down[RANKS_MAX][2 * WIDTH * WIDTH], extra_grad[RANKS_MAX][2];
-} run;
+} training;
 
 typedef struct rank {
-    run *run;
+    training *run;
     int rank;
     ignis_comm comm;
     model model;
@@ -140,7 +140,7 @@ static void update(rank *r)
 
 static void rank_train(rank *r)
 {
-    run *run = r->run;
+    training *run = r->run;
     ignis_graph graph = {0};
     int pieces = run->pieces > 1 ? run->pieces : 1, step, piece;
     for (step = 0; step < run->steps; step++) {
@@ -180,7 +180,7 @@ static void rank_train(rank *r)
 static void *rank_run(void *context)
 {
     rank *r = (rank *)context;
-    run *run = r->run;
+    training *run = r->run;
     ignis_tensor_desc ids;
     ignis_adamw_desc adamw;
     ignis_parallel_desc desc;
@@ -245,7 +245,7 @@ static void ranks_start(ignis_comm *comms, int ranks, double timeout_s, void *(*
         CHECK_OK(ignis_comm_destroy(comms[i]));
 }
 
-static void train(run *run)
+static void train(training *run)
 {
     ignis_comm comms[RANKS_MAX];
     rank ranks[RANKS_MAX];
@@ -266,7 +266,7 @@ static void train(run *run)
     } while (0)
 
 /*  The loss of the whole batch, at each step, as on one GPU, up to rounding; and all ranks have the same parameters, to the bit. */
-static void compare(const run *many, const run *one)
+static void compare(const training *many, const training *one)
 {
     int step, i;
     for (step = 0; step < many->steps; step++) {
@@ -284,15 +284,15 @@ static void compare(const run *many, const run *one)
     CHECK(one->losses[0][STEPS - 1] < one->losses[0][0] || many->extra); /* it learns */
 }
 
-static bool same_bits(const run *a, const run *b)
+static bool same_bits(const training *a, const training *b)
 {
     return memcmp(a->losses, b->losses, sizeof a->losses) == 0 && memcmp(a->table, b->table, sizeof a->table) == 0 &&
            memcmp(a->down, b->down, sizeof a->down) == 0;
 }
 
-static run one, two, other; /* large */
+static training one, two, other; /* large */
 
-static run *start(run *r, int ranks)
+static training *start(training *r, int ranks)
 {
     memset(r, 0, sizeof *r);
     r->ranks = ranks;
