@@ -4638,6 +4638,8 @@ static int64_t ignis__double_to_int(double value, int64_t lowest, int64_t highes
     return value <= (double)lowest ? lowest : (int64_t)value;
 }
 
+IGNIS__MAYBE_UNUSED static int64_t ignis__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
 {
     return value < lowest ? lowest : value > highest ? highest : value;
@@ -7498,7 +7500,7 @@ typedef struct ignis__warmup {
 static int ignis__source_dtypes(int source)
 {
     const char *name = ignis__sources[source].name;
-    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0)
+    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0)
         return 0;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU ? IGNIS_DTYPE_COUNT - 1 : 4 /* the floating types come first */;
 }
@@ -10344,7 +10346,6 @@ typedef struct ignis__spread {
     int64_t outer, n, inner;
 } ignis__spread;
 
-static int64_t ignis__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
 
 /*  The kernels of elements: 256 threads do 4096 of them. */

@@ -376,6 +376,227 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel channel);
 
 /* >>transport --------------------------------------------------------------------------------------------------- */
 
+/*  How the content of an array gets from one device to another, or from one process to another. */
+typedef enum ignis_transport_kind {
+    IGNIS_TRANSPORT_AUTO = 0, /* the best one that a real write and read has proven */
+    IGNIS_TRANSPORT_VMM,      /* both sides map the same physical memory: no copy; arrays of ignis_vmm_array */
+    IGNIS_TRANSPORT_PEER,     /* one process copies from device to device */
+    IGNIS_TRANSPORT_IPC,      /* CUDA's older handles: no copy; arrays of ignis_ipc_array. Never chosen by itself: if the exporter dies
+                                 while others use its memory, they fault */
+    IGNIS_TRANSPORT_HOST,     /* through host memory that both sides map */
+    IGNIS_TRANSPORT_KIND_COUNT
+} ignis_transport_kind;
+
+typedef struct ignis_transport {
+    uint64_t id;
+} ignis_transport;
+
+#define IGNIS_TRANSPORT_TOKEN_BYTES 16
+
+typedef struct ignis_transport_desc {
+    ignis_transport_kind kind;     /* IGNIS_TRANSPORT_AUTO; the environment's IGNIS_TRANSPORT (vmm, peer, ipc, host) decides it, too */
+    int src_device, dst_device;    /* where arrays come from, and where they are used (0): ordinals of this process */
+    ignis_channel_method exchange; /* how handles travel, where the caller sends them (that of the channel, else the default) */
+    ignis_channel channel;         /* a connected channel that send and receive put handles into (none); it stays the caller's */
+    const unsigned char *token;    /* IGNIS_TRANSPORT_TOKEN_BYTES that both sides know (a secret of this user, in his private folder) */
+    double timeout_s;              /* what a receive waits at most for a sender of this process, in seconds (30) */
+} ignis_transport_desc;
+
+/*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
+    ignis_transport_handle_fds says which. */
+#define IGNIS_TRANSPORT_RECORD_BYTES 320
+
+typedef struct ignis_transport_handle {
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, what, where; sealed with the token */
+    ignis_vmm_handle memory;                            /* of IGNIS_TRANSPORT_VMM and _HOST */
+    bool has_lease;
+    int lease; /* a pipe: as long as somebody has this end open, the exporter knows that the array is in use */
+} ignis_transport_handle;
+
+typedef struct ignis_transport_info {
+    ignis_transport_kind kind;
+    const char *name; /* "VMM", "peer", "IPC", "host" */
+    int src_device, dst_device;
+    ignis_channel_method exchange;
+    bool ready;
+    bool zero_copy;                                       /* an imported array is the exporter's memory */
+    double estimated_bandwidth_gbs, estimated_latency_us; /* 1e9 bytes a second; microseconds */
+    double measured_bandwidth_gbs, measured_latency_us;   /* by ignis_transport_measure; 0: not measured */
+    int exported;                                         /* handles that are out */
+    int imported;                                         /* arrays that ignis_transport_import_handle has made, alive */
+    int mappings;                                         /* that these share */
+} ignis_transport_info;
+
+typedef struct ignis_transport_choice {
+    ignis_transport_kind kind;
+    char reason[1024]; /* why it, and why none of those before it */
+} ignis_transport_choice;
+
+/*  ignis_transport_available - whether two devices can reach each other that way
+    Returns: true; or false, and why not in reason, of `capacity` bytes (may be null).
+    Errors: none but NOT_SETUP, DEVICE and ARGUMENT; what makes a kind unavailable is no failure.
+    Ownership: nothing to free.
+    Threads: any. May write and read a little device memory. */
+IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src_device, int dst_device, char *reason, size_t capacity);
+
+/*  ignis_transport_select - the kind that IGNIS_TRANSPORT_AUTO stands for; same_process: both sides are this process
+    Returns: IGNIS_OK, and *choice filled.
+    Errors: ARGUMENT (also an IGNIS_TRANSPORT that names no kind), DEVICE, UNSUPPORTED (none is available).
+    Ownership: nothing to free.
+    Threads: any. May write and read a little device memory. */
+IGNIS_API ignis_status ignis_transport_select(int src_device, int dst_device, bool same_process, ignis_transport_choice *choice);
+
+/*  ignis_transport_create - a transport between two devices, or two processes
+    Without a channel, handles are the caller's to carry; the peer kind works within one process only.
+    Returns: the transport, or no handle.
+    Errors: ARGUMENT, DEVICE, FREED (the channel), UNSUPPORTED (the kind is not available), IO (the token's folder), MEMORY.
+    Ownership: the caller ends it with ignis_transport_destroy.
+    Threads: any. */
+IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc);
+
+/*  ignis_transport_initialize - open both devices, and access between them where the kind needs it; a second time does nothing
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, DEVICE, UNSUPPORTED, CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_initialize(ignis_transport transport);
+
+/*  ignis_transport_ready - whether it was initialized
+    Returns: true or false.
+    Errors: FREED.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API bool ignis_transport_ready(ignis_transport transport);
+
+/*  ignis_transport_query - facts about a transport
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT.
+    Ownership: nothing to free; info->name is a constant.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_query(ignis_transport transport, ignis_transport_info *info);
+
+/*  ignis_transport_to_string - "IPC[0->1, named_pipe]": kind, devices, exchange method
+    Returns: the length of the whole text, which is cut to capacity; -1 on failure.
+    Errors: FREED, ARGUMENT.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_transport_to_string(ignis_transport transport, char *out, size_t capacity);
+
+/*  ignis_transport_export_handle - make an array known to another process
+    The importer sees what was written before; of IGNIS_TRANSPORT_HOST a copy of it. The same array, exported again, has the same
+    record. Waits for the work on the array.
+    Returns: IGNIS_OK, and *handle filled.
+    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use instead), DEVICE (it is
+    not on src_device), CUDA, IO, MEMORY.
+    Ownership: the array is exported (ref_count, and it can be neither freed nor transferred) until the handle is closed and nobody has
+    a copy of it or an import from it, dead processes not counted. The caller closes the handle: ignis_transport_handle_close.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+
+/*  ignis_transport_handle_fds - the descriptors that have to travel with a handle's record, up to two
+    ignis_transport_handle_from_fds - puts a handle together from what came
+    Returns: how many were written to fds; or IGNIS_OK.
+    Errors: ARGUMENT (null; another number of descriptors than the record says).
+    Ownership: the descriptors stay the handle's; from_fds takes them over, also when it fails.
+    Threads: any. */
+IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, int fds[2]);
+IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record, const int *fds, int fd_count);
+
+/*  ignis_transport_handle_close - close the descriptors of a handle that was sent, or imported; a second time does nothing
+    Returns: IGNIS_OK.
+    Errors: ARGUMENT (null).
+    Ownership: *handle is emptied. What was imported stays.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle);
+
+/*  ignis_transport_release_handle - the exporter's word that nobody uses an array any more
+    Needed where the other side cannot say so: handles that travelled without their lease (through FIFOs, or shared memory).
+    Returns: IGNIS_OK; also when nothing of it is exported.
+    Errors: FREED.
+    Ownership: the array can be freed afterwards.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport transport, ignis_array array);
+
+/*  ignis_transport_import_handle - the array of a handle, on dst_device
+    ignis_transport_recv_with_handle - the same
+    A handle is checked before the driver sees it: its seal, its size, its numbers, its device. One of this process is the exporter's
+    own memory. The same handle, imported again, shares the mapping.
+    Returns: an array, or no handle.
+    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD), UNSUPPORTED (the exporter's device
+    is not visible here), CUDA, IO, MEMORY.
+    Ownership: the caller frees the array, or calls ignis_transport_close_imported_handle. The handle stays the caller's.
+    Threads: any. */
+IGNIS_API ignis_array ignis_transport_import_handle(ignis_transport transport, const ignis_transport_handle *handle);
+IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport, const ignis_transport_handle *handle);
+
+/*  ignis_transport_close_imported_handle - free an array that was imported; with the last one, and its views, the mapping goes
+    Returns: IGNIS_OK, or why the array was left as it is.
+    Errors: FREED, ARGUMENT (this transport has not imported it), CONTRACT (references).
+    Ownership: the array's handle is stale afterwards; then the exporter may free its own.
+    Threads: any. Waits for the work on it. */
+IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport, ignis_array array);
+
+/*  ignis_transport_send, ignis_transport_send_async - make an array's content available to the receiver
+    With a channel its handle goes there; else it waits in the transport for a receive of this process, and goes to *handle when that is
+    not null. The sync form waits for the work on the array; after the async one, call ignis_transport_synchronize before the receiver
+    reads, and leave the array as it is until it has.
+    Returns: IGNIS_OK, or the reason.
+    Errors: those of ignis_transport_export_handle and ignis_channel_send.
+    Ownership: as for ignis_transport_export_handle.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+
+/*  ignis_transport_recv, ignis_transport_recv_async - copy what was sent into an array, for the kinds that copy
+    The kinds that share memory have nothing to copy: ignis_transport_recv_with_handle gives the sender's array itself. The sync form
+    waits for the copy; the async one leaves it on the current stream of dst_device.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: the kind shares memory; not initialized), SHAPE, DTYPE, TIMEOUT (nothing was
+    sent), those of import and ignis_channel_receive.
+    Ownership: nothing to free.
+    Threads: any. Waits until the deadline. */
+IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array);
+IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ignis_array array);
+
+/*  ignis_transport_receive_handle - the next handle from the transport's channel
+    Returns: IGNIS_OK, and *handle filled.
+    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, FORMAT (not a handle).
+    Ownership: the caller closes the handle: ignis_transport_handle_close.
+    Threads: any. Waits until the channel's deadline. */
+IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport, ignis_transport_handle *handle);
+
+/*  ignis_transport_synchronize - wait for all work on both devices
+    Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
+    Errors: FREED, ARGUMENT (not initialized), DEVICE, CUDA.
+    Ownership: nothing to free.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport transport);
+
+/*  ignis_transport_measure - copy from src_device to dst_device the way the transport does, and note bandwidth and latency
+    Units: bytes of the larger copy (0: 64 MiB); the results are in ignis_transport_info.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT, MEMORY, CUDA.
+    Ownership: nothing to free.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_transport_measure(ignis_transport transport, int64_t bytes);
+
+/*  ignis_transport_destroy - end a transport
+    What it has exported counts as released, arrays that it has imported are freed; views of these stay valid.
+    Returns: IGNIS_OK.
+    Errors: FREED.
+    Ownership: the handle is stale afterwards. The channel stays the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_transport_destroy(ignis_transport transport);
+
+/*  ignis_ipc_array - an array in a driver allocation of its own, of whole 2 MiB blocks, for IGNIS_TRANSPORT_IPC
+    An exported handle shows the whole allocation to the other side, so what is shared by it must not have neighbours.
+    desc as for ignis_array_create, without ptr and release_fn.
+    Returns: the array, or no handle.
+    Errors: ARGUMENT, SHAPE, DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it as any array.
+    Threads: any. */
+IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
+
 /* >>comm -------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS_COMM_MAX_RANKS 8 /* of Ignis' own kernels; beyond, NCCL does the work */
@@ -650,6 +871,8 @@ inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { ret
 /*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
 inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
 inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
+inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
+inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -6289,7 +6512,1297 @@ IGNIS__MAYBE_UNUSED static bool ignis__job_barrier(const char *call, ignis__job 
 
 /* --- the communicator, its region, its kernels ------------------------------------------------------------------------ */
 
+/*  The layout of a region, and what kernels get and keep; kernels/collective.cuh has the same numbers and structs, and says what they mean. */
+enum {
+    IGNIS__COMM_BLOCKS = 256,
+    IGNIS__COMM_LANES = 32,
+    IGNIS__COMM_FLAGS = 4096,
+    IGNIS__COMM_PACKETS = 1 << 18,
+    IGNIS__COMM_PACKETS_SIZE = 4 << 20,
+    IGNIS__COMM_DATA = IGNIS__COMM_PACKETS + 4 * IGNIS__COMM_PACKETS_SIZE,
+    IGNIS__COMM_DATA_SIZE = 12 << 20,
+    IGNIS__COMM_PAIR_DATA = IGNIS__COMM_DATA + 4 * IGNIS__COMM_DATA_SIZE,
+    IGNIS__COMM_PAIR_SLOT = 16 << 10,
+    IGNIS__COMM_PAIR_SLOTS = 4,
+    IGNIS__COMM_ONE_PHASE_SLOTS = 4,
+    IGNIS__COMM_TWO_PHASE_SLOTS = 3,
+    IGNIS__COMM_PACKET_THREADS = 544,
+    IGNIS__COMM_FLAG_THREADS = 512
+};
+
+/*  What has broken a communicator. */
+enum { IGNIS__COMM_FINE, IGNIS__COMM_TIMEOUT, IGNIS__COMM_MISMATCH, IGNIS__COMM_PEER, IGNIS__COMM_TWICE };
+
+typedef struct ignis__comm_record {
+    uint32_t abort; /* what the host asks kernels to leave for: code, and rank << 8 */
+    uint32_t code;
+    uint32_t peer;
+    uint32_t reporter;
+    uint32_t op;
+    uint32_t block;
+    uint32_t mine, theirs;
+} ignis__comm_record;
+
+typedef struct ignis__comm_state {
+    uint32_t op[IGNIS__COMM_BLOCKS];
+    uint32_t broken;
+    uint32_t running;
+    uint32_t rank, size;
+    ignis__address record;
+    ignis__address region[IGNIS_COMM_MAX_RANKS];
+    uint32_t sent[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES], received[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES];
+} ignis__comm_state;
+
+typedef struct ignis__comm_call {
+    ignis__address region[IGNIS_COMM_MAX_RANKS];
+    ignis__address state, in, out;
+    int64_t count, in_stride, out_stride, timeout_ns;
+    uint32_t fingerprint;
+    int rank, chunk, steps;
+    uint32_t push, take, push_two, take_two;
+    int root, in_aligned, out_aligned, keep;
+} ignis__comm_call;
+
+/*  What may be varied for measuring: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator starts, and has to be the same on
+    all ranks. -1: as the table of algorithms says. */
+typedef struct ignis__comm_tune {
+    int64_t ll_max;                 /* bytes of the largest operation by packets in one phase */
+    int64_t ll_two_max;             /* and in two */
+    int64_t one_shot_max;           /* bytes of the largest one by flags in one phase */
+    int64_t nccl_min;               /* bytes from which on NCCL does it, where it is there */
+    int64_t blocks, threads, chunk; /* by flags; chunk: bytes that a block moves at a step, all ranks' parts together */
+    int64_t ll_blocks, ll_threads;  /* by packets */
+    int64_t lanes;                  /* blocks of a send or receive */
+    int64_t epoch;                  /* the number of the operation before the first */
+    int64_t delay;                  /* 1: blocks are late at random, for tests */
+} ignis__comm_tune;
+
+#define IGNIS__COMM_TUNES(X)                                                                                                \
+    X(ll_max, -1)                                                                                                           \
+    X(ll_two_max, -1) X(one_shot_max, -1) X(nccl_min, -1) X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) \
+        X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+
+/*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
+    last of them. */
+typedef struct ignis__comm_group {
+    ignis__mutex lock;
+    int live;
+    int count;
+    struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS]; /* null: ended */
+    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
+} ignis__comm_group;
+
+/*  What kernels of a communicator use: it stays until no graph can run them any more. */
+typedef struct ignis__comm_memory {
+    ignis__device *device;
+    ignis__block *state;
+    ignis__comm_record *record; /* pinned */
+    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
+    ignis__comm_group *group;
+} ignis__comm_memory;
+
+typedef struct ignis__comm {
+    ignis__slot slot; /* its lock: one operation at a time */
+    int rank, size;
+    ignis__device *device;
+    struct ignis__job *job;
+    int member[IGNIS_COMM_MAX_RANKS];             /* each rank's number in the job */
+    ignis__address region[IGNIS_COMM_MAX_RANKS];  /* where this process sees each rank's region */
+    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS]; /* what it has made or imported for that; goes to `memory` at the start */
+    bool staged;
+    int64_t timeout_ns;
+    char reason[256];
+    void *nccl;
+    bool (*nccl_run)(const char *call, struct ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
+                     ignis_dtype dtype, ignis_op op, int root, void *stream);
+    void (*ended)(const char *call, struct ignis__comm *comm); /* null, or called when nobody holds it any more, after ignis__comm_stop */
+
+    ignis__comm_tune tune;
+    int most_blocks; /* of a kernel, so that all run at the same time */
+    uint64_t broken; /* by the host: code, and rank << 8 */
+    void *stream;    /* that it was used on last, null: none that is known */
+    ignis__comm_group *group;
+    ignis__storage *storage; /* over memory; graphs hold it */
+    ignis__comm_memory *memory;
+} ignis__comm;
+
+static ignis__pool ignis__comms = {sizeof(ignis__comm), IGNIS__KIND_COMM, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+/*  Bytes of the region of each rank. */
+static int64_t ignis__comm_region_bytes(int size)
+{
+    return IGNIS__COMM_PAIR_DATA + (int64_t)size * IGNIS__COMM_LANES * IGNIS__COMM_PAIR_SLOTS * IGNIS__COMM_PAIR_SLOT;
+}
+
+/*  Programs of collective.cu on each device, in each variant that was used. */
+enum {
+    IGNIS__COMM_KERNEL_PACKETS,
+    IGNIS__COMM_KERNEL_PACKETS_TWO,
+    IGNIS__COMM_KERNEL_PARTS,
+    IGNIS__COMM_KERNEL_SLICES,
+    IGNIS__COMM_KERNEL_PAIR,
+    IGNIS__COMM_KERNELS
+};
+
+typedef struct ignis__comm_program {
+    int ranks, dtype, op; /* dtype and op -1: it moves bytes */
+    bool delay;
+    ignis__module module;
+    void *function[IGNIS__COMM_KERNELS]; /* null: the variant does not have it */
+    struct ignis__comm_program *next;
+} ignis__comm_program;
+
+static struct {
+    ignis__mutex lock;
+    ignis__comm_program *first[IGNIS_MAX_DEVICES];
+} ignis__comm_programs = {IGNIS__MUTEX_INIT, {NULL}};
+
+static bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
+{
+    static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two", "ignis_comm_parts",
+                                                           "ignis_comm_slices", "ignis_comm_pair"};
+    char defines[96];
+    int kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d", program->ranks);
+    if (program->op >= 0)
+        length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
+    if (program->delay)
+        snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_COMM_DELAY");
+    if (!ignis__builtin_make(call, device, IGNIS__SOURCE_COLLECTIVE_CU, program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8, defines,
+                             &program->module))
+        return false;
+    for (kernel = 0; kernel < IGNIS__COMM_KERNELS; kernel++) {
+        if (kernel == (program->op >= 0 ? IGNIS__COMM_KERNEL_PAIR : IGNIS__COMM_KERNEL_PACKETS_TWO))
+            continue;
+        if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&program->function[kernel], program->module.module, names[kernel]))) {
+            ignis__module_unload(&program->module);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  The program on a device that is entered, compiled and loaded if need be. Null on failure. */
+static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks, int dtype, int op, bool delay)
+{
+    ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices], *program;
+    ignis__mutex_lock(&ignis__comm_programs.lock);
+    for (program = *first; program; program = program->next)
+        if (program->ranks == ranks && program->dtype == dtype && program->op == op && program->delay == delay)
+            break;
+    if (!program) {
+        program = (ignis__comm_program *)ignis__alloc(sizeof *program);
+        if (!program) {
+            ignis__fail_host_memory(call, sizeof *program);
+        } else {
+            program->ranks = ranks;
+            program->dtype = dtype;
+            program->op = op;
+            program->delay = delay;
+            if (ignis__comm_program_load(call, device, program)) {
+                program->next = *first;
+                *first = program;
+            } else {
+                ignis__free(program);
+                program = NULL;
+            }
+        }
+    }
+    ignis__mutex_unlock(&ignis__comm_programs.lock);
+    return program;
+}
+
+/*  The program for the communicator's device. Those of the devices of its group are made first: loading one may wait for its device, and that
+    for a kernel which is waiting for this one. */
+static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
+{
+    int i;
+    for (i = 0; comm->group && i < comm->group->count; i++) {
+        ignis__device *device = comm->group->block[i].device;
+        ignis__binding binding;
+        bool ok;
+        if (device == comm->device)
+            continue;
+        if (!ignis__device_enter(call, device, &binding))
+            return NULL;
+        ok = ignis__comm_program_get(call, device, comm->size, dtype, op, comm->tune.delay != 0) != NULL;
+        ignis__device_leave(&binding);
+        if (!ok)
+            return NULL;
+    }
+    return ignis__comm_program_get(call, comm->device, comm->size, dtype, op, comm->tune.delay != 0);
+}
+
+static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+        int64_t value;
+    } known[] = {
+#define IGNIS__COMM_TUNE_ROW(name, value) {#name, offsetof(ignis__comm_tune, name), value},
+        IGNIS__COMM_TUNES(IGNIS__COMM_TUNE_ROW)
+#undef IGNIS__COMM_TUNE_ROW
+    };
+    const char *text = getenv("IGNIS_COMM_TUNE");
+    int i;
+    for (i = 0; i < IGNIS__COUNT(known); i++)
+        *(int64_t *)(void *)((char *)tune + known[i].offset) = known[i].value;
+    while (text && *text) {
+        size_t length = strcspn(text, "=");
+        char *end = NULL;
+        long long value = text[length] ? strtoll(text + length + 1, &end, 0) : -1;
+        for (i = 0; i < IGNIS__COUNT(known); i++)
+            if (strlen(known[i].name) == length && strncmp(known[i].name, text, length) == 0)
+                break;
+        if (end && (*end == 'K' || *end == 'M')) {
+            value = *end == 'K' ? value << 10 : value << 20;
+            end++;
+        }
+        if (i == IGNIS__COUNT(known) || !end || end == text + length + 1 || (*end && *end != ',') || value < 0) {
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known", text);
+            return false;
+        }
+        *(int64_t *)(void *)((char *)tune + known[i].offset) = value;
+        text = *end ? end + 1 : end;
+    }
+    tune->blocks = ignis__clamp(tune->blocks, 1, IGNIS__COMM_BLOCKS);
+    tune->ll_blocks = ignis__clamp(tune->ll_blocks, 1, IGNIS__COMM_BLOCKS);
+    tune->lanes = ignis__clamp(tune->lanes, 1, IGNIS__COMM_LANES);
+    tune->threads = ignis__clamp(tune->threads / 32 * 32, 64, IGNIS__COMM_FLAG_THREADS);
+    tune->ll_threads = ignis__clamp(tune->ll_threads / 32 * 32, 32, IGNIS__COMM_PACKET_THREADS - 32);
+    return true;
+}
+
+/*  A new communicator that only its maker sees until ignis__pool_publish. Null: no memory. */
+static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size)
+{
+    ignis__comm *comm = (ignis__comm *)ignis__pool_take(&ignis__comms);
+    if (!comm) {
+        ignis__fail_host_memory(call, sizeof *comm);
+        return NULL;
+    }
+    memset((char *)comm + sizeof comm->slot, 0, sizeof *comm - sizeof comm->slot);
+    comm->rank = rank;
+    comm->size = size;
+    comm->device = device;
+    comm->timeout_ns = (int64_t)30 * 1000000000;
+    return comm;
+}
+
+static void ignis__comm_group_leave(const char *call, ignis__comm_group *group)
+{
+    int i, live;
+    ignis__mutex_lock(&group->lock);
+    live = --group->live;
+    ignis__mutex_unlock(&group->lock);
+    if (live > 0)
+        return;
+    for (i = 0; i < group->count; i++)
+        if (group->block[i].handle)
+            ignis__vmm_drop(call, &group->block[i]);
+    ignis__free(group);
+}
+
+/*  Nobody can run kernels on it any more. */
+static void ignis__comm_memory_release(void *ptr, void *data)
+{
+    static const char call[] = "ignis_comm_destroy";
+    ignis__comm_memory *memory = (ignis__comm_memory *)data;
+    ignis__binding binding;
+    int i;
+    (void)ptr;
+    if (memory->state && !ignis__atomic_load(&memory->device->lost) && ignis__device_enter(call, memory->device, &binding)) {
+        ignis__memory_give(call, memory->device, memory->state);
+        ignis__device_leave(&binding);
+    }
+    if (memory->record)
+        ignis__pinned_give(call, memory->device, memory->record, (int64_t)sizeof *memory->record);
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
+        if (memory->block[i].handle)
+            ignis__vmm_drop(call, &memory->block[i]);
+    if (memory->group)
+        ignis__comm_group_leave(call, memory->group);
+    ignis__free(memory);
+}
+
+/*  Fills the communicator's own memory, and clears its region; the device is entered. */
+static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
+{
+    ignis__comm_memory *memory = comm->memory;
+    ignis__comm_state *state;
+    int i;
+    bool ok;
+    memory->record = (ignis__comm_record *)ignis__pinned_take(call, comm->device, (int64_t)sizeof *memory->record);
+    memory->state = memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;
+    state = memory->state ? (ignis__comm_state *)ignis__alloc(sizeof *state) : NULL;
+    if (!state) {
+        if (memory->state)
+            ignis__fail_host_memory(call, sizeof *state);
+        return false;
+    }
+    memset(memory->record, 0, sizeof *memory->record);
+    for (i = 0; i < IGNIS__COMM_BLOCKS; i++)
+        state->op[i] = (uint32_t)comm->tune.epoch;
+    state->rank = (uint32_t)comm->rank;
+    state->size = (uint32_t)comm->size;
+    state->record = (ignis__address)(uintptr_t)memory->record;
+    memcpy(state->region, comm->region, sizeof state->region);
+    ok = !IGNIS__CUDA_FAILED(call, comm->device, cuMemcpyHtoDAsync_v2,
+                             (memory->state->address, state, sizeof *state, comm->device->stream)) &&
+         (comm->staged || !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
+                                              (comm->region[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
+         !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
+    ignis__free(state);
+    return ok;
+}
+
+/*  How many blocks of every kernel that moves bytes run at the same time. */
+static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
+{
+    static const struct {
+        int kernel, threads;
+    } limits[] = {{IGNIS__COMM_KERNEL_PACKETS, IGNIS__COMM_PACKET_THREADS},
+                  {IGNIS__COMM_KERNEL_PARTS, IGNIS__COMM_FLAG_THREADS},
+                  {IGNIS__COMM_KERNEL_SLICES, IGNIS__COMM_FLAG_THREADS},
+                  {IGNIS__COMM_KERNEL_PAIR, IGNIS__COMM_FLAG_THREADS}};
+    ignis__comm_program *program = ignis__comm_program_get(call, comm->device, comm->size, -1, -1, comm->tune.delay != 0);
+    int i, per_processor = 1;
+    if (!program)
+        return false;
+    comm->most_blocks = IGNIS__COMM_BLOCKS;
+    for (i = 0; i < IGNIS__COUNT(limits); i++) {
+        if (ignis__cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor &&
+            IGNIS__CUDA_FAILED(call, comm->device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                               (&per_processor, program->function[limits[i].kernel], limits[i].threads, 0)))
+            return false;
+        if (comm->most_blocks > per_processor * comm->device->info.multiprocessors)
+            comm->most_blocks = per_processor * comm->device->info.multiprocessors;
+    }
+    if (comm->most_blocks < 1)
+        comm->most_blocks = 1;
+    return true;
+}
+
+/*  Makes a communicator ready whose region, block, staged and timeout_ns are set. The blocks are its memory's from here on, also on failure. Afterwards
+    all ranks have to meet, before one of them launches. A communicator of one rank, or of NCCL alone, has no region. */
+static bool ignis__comm_start(const char *call, ignis__comm *comm)
+{
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__comm_tune_read(call, &comm->tune) || !ignis__device_enter(call, comm->device, &binding))
+        return false;
+    comm->memory = (ignis__comm_memory *)ignis__alloc(sizeof *comm->memory);
+    comm->storage = comm->memory ? ignis__storage_make(call, comm->device, 0) : NULL;
+    if (!comm->memory)
+        ignis__fail_host_memory(call, sizeof *comm->memory);
+    ok = comm->storage != NULL;
+    if (!ok)
+        ignis__free(comm->memory);
+    if (ok) {
+        comm->memory->device = comm->device;
+        memcpy(comm->memory->block, comm->block, sizeof comm->block);
+        memset(comm->block, 0, sizeof comm->block);
+        comm->memory->group = comm->group;
+        comm->storage->users = 1;
+        comm->storage->wrapped = true;
+        comm->storage->release_fn = ignis__comm_memory_release;
+        comm->storage->release_data = comm->memory;
+        ok = comm->size == 1 || !comm->region[comm->rank] || (ignis__comm_memory_begin(call, comm) && ignis__comm_count_blocks(call, comm));
+    } else {
+        comm->memory = NULL;
+    }
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Lets go of all that a communicator has, after its work is done; also of one that did not start. What graphs still use stays, and makes their
+    kernels leave at once. */
+static void ignis__comm_stop(const char *call, ignis__comm *comm)
+{
+    ignis__binding binding;
+    ignis__comm_memory *memory = comm->memory;
+    ignis__comm_group *group = comm->group;
+    int i;
+    if (group) {
+        ignis__mutex_lock(&group->lock);
+        for (i = 0; i < group->count; i++)
+            if (group->comms[i] == comm)
+                group->comms[i] = NULL;
+        ignis__mutex_unlock(&group->lock);
+    }
+    if (memory && memory->state && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
+        (void)IGNIS__CUDA(cuCtxSynchronize, ());
+        if (ignis__atomic_load(&comm->storage->users) > 1)
+            (void)IGNIS__CUDA_FAILED(
+                call, comm->device, cuMemsetD8Async,
+                (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
+        ignis__device_leave(&binding);
+    }
+    if (comm->storage)
+        ignis__storage_drop(call, comm->storage);
+    else if (group)
+        ignis__comm_group_leave(call, group);
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
+        if (comm->block[i].handle)
+            ignis__vmm_drop(call, &comm->block[i]);
+    comm->storage = NULL;
+    comm->memory = NULL;
+    comm->group = NULL;
+}
+
+/*  The communicator of a handle, held; null, and reported, when there is none. */
+static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
+{
+    ignis__comm *comm;
+    if (!ignis__enter(call))
+        return NULL;
+    comm = (ignis__comm *)ignis__pool_hold(&ignis__comms, handle.id);
+    if (!comm)
+        ignis__fail_stale(call, "communicator", IGNIS_DIAG_COMM_FREED, IGNIS__KIND_COMM, handle.id);
+    return comm;
+}
+
+static void ignis__comm_drop(const char *call, ignis__comm *comm)
+{
+    if (!ignis__pool_drop(comm))
+        return;
+    ignis__comm_stop(call, comm);
+    if (comm->ended)
+        comm->ended(call, comm);
+    ignis__pool_give(&ignis__comms, comm);
+}
+
+/*  Makes the handle of a held communicator stale; false: another thread has. */
+static bool ignis__comm_kill(ignis__comm *comm)
+{
+    bool live;
+    ignis__mutex_lock(&comm->slot.lock);
+    live = ignis__pool_live(comm);
+    if (live)
+        ignis__pool_kill(comm);
+    ignis__mutex_unlock(&comm->slot.lock);
+    if (live)
+        ignis__pool_drop(comm); /* the handle's own hold; the caller still has one */
+    return live;
+}
+
+static void ignis__comms_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__comms.count);
+    int i;
+    for (index = 0; index < count; index++) {
+        ignis__comm *comm = (ignis__comm *)ignis__pool_hold_slot(&ignis__comms, index, 0);
+        if (!comm)
+            continue;
+        ignis__comm_kill(comm);
+        ignis__comm_drop(call, comm);
+    }
+    for (i = 0; i < ignis__device_total; i++) {
+        ignis__device *device = &ignis__devices[i];
+        ignis__binding binding;
+        bool entered = ignis__comm_programs.first[i] && !ignis__atomic_load(&device->lost) && ignis__device_enter(call, device, &binding);
+        while (ignis__comm_programs.first[i]) {
+            ignis__comm_program *program = ignis__comm_programs.first[i];
+            ignis__comm_programs.first[i] = program->next;
+            if (entered)
+                ignis__module_unload(&program->module);
+            ignis__free(program);
+        }
+        if (entered)
+            ignis__device_leave(&binding);
+    }
+}
+
+/*  Breaks a communicator from the host, and those of its group: kernels that wait leave soon. code: IGNIS__COMM_PEER; peer: whom it is about, -1: nobody. */
+static void ignis__comm_break(ignis__comm *comm, int code, int peer)
+{
+    uint64_t none = 0, value = (uint64_t)code | (uint64_t)(peer & 0xFF) << 8;
+    int i;
+    ignis__atomic_swap_if(&comm->broken, &none, value);
+    if (comm->memory && comm->memory->record)
+        *(volatile uint32_t *)&comm->memory->record->abort = (uint32_t)value;
+    if (!comm->group)
+        return;
+    ignis__mutex_lock(&comm->group->lock);
+    for (i = 0; i < comm->group->count; i++) {
+        ignis__comm *sibling = comm->group->comms[i];
+        none = 0;
+        if (!sibling || sibling == comm || !sibling->memory || !sibling->memory->record)
+            continue;
+        ignis__atomic_swap_if(&sibling->broken, &none, value);
+        *(volatile uint32_t *)&sibling->memory->record->abort = (uint32_t)value;
+    }
+    ignis__mutex_unlock(&comm->group->lock);
+}
+
+/*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
+static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
+{
+    static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE, IGNIS_DIAG_COMM_TIMEOUT, IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,
+                                                   IGNIS_DIAG_COMM_MISMATCH};
+    const volatile ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    uint64_t broken = ignis__atomic_load(&comm->broken);
+    uint32_t code = record ? record->code : 0;
+    *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFF) : -1;
+    if (*peer >= comm->size)
+        *peer = -1;
+    code = code ? code : (uint32_t)(broken & 0xFF);
+    return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : IGNIS__COMM_PEER];
+}
+
 /* --- operations ------------------------------------------------------------------------------------------------------- */
+
+typedef enum ignis__comm_kind {
+    IGNIS__COMM_ALL_REDUCE = 1,
+    IGNIS__COMM_REDUCE,
+    IGNIS__COMM_BROADCAST,
+    IGNIS__COMM_ALL_GATHER,
+    IGNIS__COMM_REDUCE_SCATTER,
+    IGNIS__COMM_ALL_TO_ALL,
+    IGNIS__COMM_SEND,
+    IGNIS__COMM_RECV,
+    IGNIS__COMM_BARRIER,
+    IGNIS__COMM_KIND_COUNT
+} ignis__comm_kind;
+
+static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {"nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
+                                                                      "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
+static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
+
+/*  Algorithms, and up to how many bytes of one rank's input each is used: the first row that fits. Measured on H200s with NVLink.
+    Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three ranks on, and wait twice. */
+typedef enum ignis__comm_algorithm {
+    IGNIS__COMM_BY_PACKETS,
+    IGNIS__COMM_BY_PACKETS_TWO,
+    IGNIS__COMM_BY_PARTS,
+    IGNIS__COMM_BY_SLICES,
+    IGNIS__COMM_BY_NCCL
+} ignis__comm_algorithm;
+
+#define IGNIS__COMM_ANY INT64_MAX
+
+static const struct {
+    ignis__comm_kind kind; /* 0: any */
+    int most_ranks;
+    ignis__comm_algorithm algorithm;
+    int64_t most_bytes;
+} ignis__comm_table[] = {
+    {IGNIS__COMM_ALL_REDUCE, 2, IGNIS__COMM_BY_PACKETS, 256 << 10},     {IGNIS__COMM_ALL_REDUCE, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
+    {IGNIS__COMM_ALL_REDUCE, 4, IGNIS__COMM_BY_PACKETS, 64 << 10},      {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},
+    {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_PACKETS_TWO, 512 << 10}, {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
+    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},          {IGNIS__COMM_REDUCE, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
+    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_PARTS, 256 << 10},           {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
+    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},       {IGNIS__COMM_BROADCAST, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
+    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_PARTS, 256 << 10},        {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
+    {(ignis__comm_kind)0, 8, IGNIS__COMM_BY_PACKETS, 64 << 10},         {(ignis__comm_kind)0, 8, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
+};
+
+/*  What is asked for, once it is checked. */
+typedef struct ignis__comm_task {
+    ignis__comm_kind kind;
+    ignis__address in, out;
+    int64_t count; /* elements of a part */
+    ignis_dtype dtype;
+    ignis_op op;
+    int root;
+} ignis__comm_task;
+
+/*  The largest one-phase operation by packets, in bytes of a part. */
+static int64_t ignis__comm_packets_limit(int ranks) { return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2); }
+
+static ignis__comm_algorithm ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
+{
+    const ignis__comm_tune *tune = &comm->tune;
+    int64_t part = task->count * ignis__dtypes[task->dtype].size, limit = ignis__comm_packets_limit(comm->size);
+    int64_t bytes = task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL ? part * comm->size : part;
+    bool two_phases = comm->size > 2 && task->kind <= IGNIS__COMM_BROADCAST;
+    int i;
+    if (comm->nccl && (!comm->region[comm->rank] || (tune->nccl_min >= 0 && bytes >= tune->nccl_min)))
+        return IGNIS__COMM_BY_NCCL;
+    if (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0) {
+        if (bytes <= tune->ll_max && part <= limit)
+            return IGNIS__COMM_BY_PACKETS;
+        if (bytes <= tune->ll_two_max && task->kind == IGNIS__COMM_ALL_REDUCE && part <= limit)
+            return IGNIS__COMM_BY_PACKETS_TWO;
+        return bytes <= tune->one_shot_max || !two_phases ? IGNIS__COMM_BY_PARTS : IGNIS__COMM_BY_SLICES;
+    }
+    for (i = 0; i < IGNIS__COUNT(ignis__comm_table) - 1; i++)
+        if ((!ignis__comm_table[i].kind || ignis__comm_table[i].kind == task->kind) && comm->size <= ignis__comm_table[i].most_ranks &&
+            bytes <= ignis__comm_table[i].most_bytes)
+            break;
+    return ignis__comm_table[i].algorithm;
+}
+
+/*  How an operation is cut up: blocks, threads, and in the call chunk and steps. */
+typedef struct ignis__comm_plan {
+    int kernel;
+    unsigned blocks, threads;
+} ignis__comm_plan;
+
+static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, ignis__comm_algorithm algorithm, int64_t bytes, ignis__comm_call *to)
+{
+    const ignis__comm_tune *tune = &comm->tune;
+    bool two = algorithm == IGNIS__COMM_BY_PACKETS_TWO || algorithm == IGNIS__COMM_BY_SLICES;
+    ignis__comm_plan plan;
+    int64_t units, blocks, chunk;
+    if (algorithm == IGNIS__COMM_BY_PACKETS || algorithm == IGNIS__COMM_BY_PACKETS_TWO) {
+        units = ignis__ceil_div(bytes, two ? 8 * comm->size : 8);
+        blocks = ignis__clamp(ignis__ceil_div(units, tune->ll_threads), 1,
+                              tune->ll_blocks < comm->most_blocks ? tune->ll_blocks : comm->most_blocks);
+        plan.kernel = two ? IGNIS__COMM_KERNEL_PACKETS_TWO : IGNIS__COMM_KERNEL_PACKETS;
+        plan.threads = (unsigned)tune->ll_threads + 32;
+        to->chunk = (int)units;
+        to->steps = 1;
+    } else {
+        units = ignis__ceil_div(bytes, two ? 16 * comm->size : 16);
+        blocks =
+            ignis__clamp(ignis__ceil_div(units, tune->threads), 1, tune->blocks < comm->most_blocks ? tune->blocks : comm->most_blocks);
+        chunk = (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS : 2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
+                ((int64_t)blocks * comm->size * 16);
+        if (chunk > tune->chunk / 16 / comm->size)
+            chunk = tune->chunk / 16 / comm->size;
+        chunk = chunk < 32 ? 32 : chunk / 32 * 32;
+        to->steps = (int)ignis__clamp(ignis__ceil_div(units, blocks * chunk), 1, INT32_MAX);
+        to->chunk = (int)ignis__clamp(ignis__ceil_div(ignis__ceil_div(units, blocks * to->steps), 32) * 32, 32, chunk);
+        plan.kernel = two ? IGNIS__COMM_KERNEL_SLICES : IGNIS__COMM_KERNEL_PARTS;
+        plan.threads = (unsigned)tune->threads;
+    }
+    plan.blocks = (unsigned)blocks;
+    return plan;
+}
+
+/*  kind (4 bits) | op (3) | dtype (3) | root (4) | what is left of the size and of how it is cut up (18). */
+static uint32_t ignis__comm_fingerprint(const ignis__comm_task *task, const ignis__comm_plan *plan, const ignis__comm_call *to)
+{
+    uint64_t hash = (uint64_t)task->count * 0x9E3779B97F4A7C15u;
+    hash = (hash ^ hash >> 29 ^ (uint64_t)plan->kernel << 40 ^ (uint64_t)plan->blocks << 20 ^ (uint64_t)to->chunk) * 0xBF58476D1CE4E5B9u;
+    return (uint32_t)task->kind << 28 | (uint32_t)task->op << 25 | (uint32_t)task->dtype << 22 | (uint32_t)task->root << 18 |
+           (uint32_t)(hash >> 46);
+}
+
+static void ignis__comm_fingerprint_write(ignis__text *text, uint32_t print)
+{
+    uint32_t kind = print >> 28, op = print >> 25 & 7, dtype = print >> 22 & 7;
+    ignis__text_add(text, "%s", kind < IGNIS__COMM_KIND_COUNT ? ignis__comm_kinds[kind] : "something else");
+    if (kind == IGNIS__COMM_ALL_REDUCE || kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_REDUCE_SCATTER)
+        ignis__text_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
+    if (kind != IGNIS__COMM_BARRIER && dtype < IGNIS_DTYPE_COUNT)
+        ignis__text_add(text, " of %s", ignis__dtypes[dtype].name);
+    if (kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_BROADCAST)
+        ignis__text_add(text, ", root %u,", print >> 18 & 15);
+    ignis__text_add(text, " (size hash %05x)", print & 0x3FFFF);
+}
+
+/*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
+static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
+{
+    const volatile ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    uint32_t code = record ? record->code : 0;
+    char sentence[640];
+    ignis__text text;
+    int peer;
+    ignis_diagnostic what = ignis__comm_failure(comm, &peer);
+    ignis__text_begin(&text, sentence, sizeof sentence);
+    if (code == IGNIS__COMM_TIMEOUT)
+        ignis__text_add(&text, "rank %d did not come to operation %u within %.3g s, says rank %u", peer, record->op,
+                        (double)comm->timeout_ns * 1e-9, record->reporter);
+    else if (code == IGNIS__COMM_MISMATCH) {
+        ignis__text_add(&text, "ranks disagree about operation %u: rank %d asks for ", record->op, peer);
+        ignis__comm_fingerprint_write(&text, record->theirs);
+        ignis__text_add(&text, ", rank %d for ", comm->rank);
+        ignis__comm_fingerprint_write(&text, record->mine);
+    } else if (code == IGNIS__COMM_TWICE)
+        ignis__text_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams", peer);
+    else if (peer >= 0)
+        ignis__text_add(&text, "rank %d died or gave the communicator up", peer);
+    else
+        ignis__text_add(&text, "the communicator was aborted");
+    if (diagnostic == IGNIS_DIAG_NONE)
+        return ignis__fail(what, call, "%s", sentence);
+    return ignis__fail(diagnostic, call, "the communicator is broken: %s", sentence);
+}
+
+static bool ignis__comm_works(const char *call, const ignis__comm *comm)
+{
+    int peer;
+    if (ignis__comm_failure(comm, &peer) == IGNIS_DIAG_NONE)
+        return true;
+    ignis__comm_fail(call, comm, IGNIS_DIAG_COMM_BROKEN);
+    return false;
+}
+
+/*  Whether a stream still exists, as far as Ignis was told. */
+static bool ignis__comm_stream_known(ignis__device *device, void *stream)
+{
+    ignis__foreign_stream *foreign;
+    if (stream == device->stream)
+        return true;
+    ignis__mutex_lock(&device->lock);
+    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+        ;
+    ignis__mutex_unlock(&device->lock);
+    return foreign != NULL;
+}
+
+/*  Operations of one communicator come one after the other, whatever stream each is on. */
+static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
+{
+    ignis__capture *capture = ignis__capturing();
+    if (capture && capture->device == work->device) /* the device was idle when it began */
+        return ignis__capture_hold(work->call, capture, comm->storage);
+    if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
+        !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
+        return false;
+    comm->stream = work->stream;
+    return true;
+}
+
+static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis__comm_program *program, const ignis__comm_plan *plan,
+                               ignis__comm_call *to)
+{
+    unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+    void *params[1];
+    params[0] = to;
+    grid[0] = plan->blocks;
+    block[0] = plan->threads;
+    memcpy(to->region, comm->region, sizeof to->region);
+    to->state = comm->memory->state->address;
+    to->timeout_ns = comm->timeout_ns;
+    to->rank = comm->rank;
+    to->in_aligned = (to->in | (ignis__address)to->in_stride) % 16 == 0;
+    to->out_aligned = (to->out | (ignis__address)to->out_stride) % 16 == 0;
+    return ignis__launch(work, program->function[plan->kernel], grid, block, 0, params);
+}
+
+/*  What each rank pushes and takes, by operation. */
+static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
+{
+    const uint32_t all = (1u << comm->size) - 1, me = 1u << comm->rank, root = 1u << task->root, others = all & ~me;
+    const bool is_root = comm->rank == task->root;
+    const bool combines =
+        task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE || task->kind == IGNIS__COMM_REDUCE_SCATTER;
+    ignis__comm_algorithm algorithm = ignis__comm_choose(comm, task);
+    int64_t part = task->count * ignis__dtypes[task->dtype].size;
+    ignis__comm_program *program;
+    ignis__comm_plan plan;
+    ignis__comm_call to;
+    if (algorithm == IGNIS__COMM_BY_NCCL)
+        return comm->nccl_run(work->call, comm, (int)task->kind, task->in, task->out, task->count, task->dtype, task->op, task->root,
+                              work->stream);
+    program = ignis__comm_program_for(work->call, comm, combines ? (int)task->dtype : -1, combines ? (int)task->op : -1);
+    if (!program)
+        return false;
+    memset(&to, 0, sizeof to);
+    to.in = task->in;
+    to.out = task->out;
+    to.count = combines ? task->count : part;
+    to.push = to.take = to.push_two = to.take_two = others;
+    to.keep = 1;
+    to.root = task->root;
+    switch (task->kind) {
+    case IGNIS__COMM_ALL_GATHER: to.out_stride = part; break;
+    case IGNIS__COMM_ALL_TO_ALL: to.out_stride = to.in_stride = part; break;
+    case IGNIS__COMM_REDUCE_SCATTER: to.in_stride = part; break;
+    case IGNIS__COMM_REDUCE:
+        to.keep = is_root;
+        to.push_two = root & ~me;
+        to.take_two = to.take = is_root ? others : 0;
+        if (algorithm != IGNIS__COMM_BY_SLICES)
+            to.push = root & ~me;
+        break;
+    case IGNIS__COMM_BROADCAST:
+        to.keep = algorithm == IGNIS__COMM_BY_SLICES && !is_root;
+        to.push = is_root ? others : 0;
+        to.take = root & ~me;
+        to.push_two = others & ~root;
+        to.take_two = is_root ? 0 : others;
+        break;
+    case IGNIS__COMM_BARRIER: to.push = to.take = 0; break;
+    default: break;
+    }
+    plan = ignis__comm_cut(comm, algorithm, part, &to);
+    to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
+    return ignis__comm_launch(work, comm, program, &plan, &to);
+}
+
+/*  Send, receive, or both. A peer of -1: that direction is not asked for. */
+static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *send, const ignis__comm_task *receive)
+{
+    const ignis__comm_task *task[2];
+    ignis__comm_program *program;
+    ignis__comm_plan plan;
+    ignis__comm_call to;
+    int64_t bytes[2] = {0, 0}, most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
+    int i, lanes[2] = {0, 0};
+    uint32_t prints[2] = {0, 0};
+    if (comm->nccl && !comm->region[comm->rank]) {
+        return (!send || comm->nccl_run(work->call, comm, IGNIS__COMM_SEND, send->in, 0, send->count, send->dtype, send->op, send->root,
+                                        work->stream)) &&
+               (!receive || comm->nccl_run(work->call, comm, IGNIS__COMM_RECV, 0, receive->out, receive->count, receive->dtype, receive->op,
+                                           receive->root, work->stream));
+    }
+    program = ignis__comm_program_for(work->call, comm, -1, -1);
+    if (!program)
+        return false;
+    memset(&to, 0, sizeof to);
+    memset(&plan, 0, sizeof plan);
+    task[0] = send;
+    task[1] = receive;
+    for (i = 0; i < 2; i++) {
+        ignis__comm_task same;
+        if (!task[i])
+            continue;
+        same = *task[i]; /* of both sides */
+        same.kind = IGNIS__COMM_SEND;
+        same.root = 0;
+        bytes[i] = task[i]->count * ignis__dtypes[task[i]->dtype].size;
+        lanes[i] = (int)ignis__clamp(ignis__ceil_div(bytes[i], IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
+        plan.blocks = (unsigned)lanes[i];
+        prints[i] = ignis__comm_fingerprint(&same, &plan, &to);
+    }
+    plan.kernel = IGNIS__COMM_KERNEL_PAIR;
+    plan.blocks = (unsigned)(lanes[0] + lanes[1]);
+    plan.threads = (unsigned)comm->tune.threads;
+    to.push = send ? 1u << send->root : 0;
+    to.take = receive ? 1u << receive->root : 0;
+    to.in = send ? send->in : 0;
+    to.out = receive ? receive->out : 0;
+    to.in_stride = bytes[0];
+    to.out_stride = bytes[1];
+    to.chunk = lanes[0];
+    to.steps = lanes[1];
+    to.fingerprint = prints[0];
+    to.root = (int)prints[1];
+    return ignis__comm_launch(work, comm, program, &plan, &to);
+}
+
+/*  An array that an operation uses. */
+typedef struct ignis__comm_lent {
+    ignis__array *array; /* held */
+    bool acquired;
+} ignis__comm_lent;
+
+/*  Holds an array and gives it to IGNIS_OWNER_NVCCL; false, and reported, when that cannot be. ignis__comm_lent_end gives it back either way. */
+static bool ignis__comm_lend(const char *call, const ignis__comm *comm, ignis_array handle, const ignis__comm_lent *other,
+                             ignis__comm_lent *lent)
+{
+    ignis__array *array = lent->array = ignis__array_hold(call, handle);
+    ignis_owner owner;
+    if (!array || !ignis__array_lock(call, array))
+        return false;
+    owner = array->owner;
+    if (owner == IGNIS_OWNER_IGNIS) {
+        array->owner = IGNIS_OWNER_NVCCL;
+        lent->acquired = true;
+    }
+    ignis__array_unlock(array);
+    if (owner != IGNIS_OWNER_IGNIS && !(other && other->array == array && other->acquired)) {
+        ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "array #%llu is owned by %s, which has to release it first",
+                    (unsigned long long)array->id, ignis__owner_name(owner));
+        return false;
+    }
+    if (array->storage->device != comm->device) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, rank %d of the communicator on device %d",
+                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), comm->rank,
+                    (int)(comm->device - ignis__devices));
+        return false;
+    }
+    return true;
+}
+
+static void ignis__comm_lent_end(const char *call, ignis__comm_lent *lent)
+{
+    if (!lent->array)
+        return;
+    if (lent->acquired) {
+        ignis__mutex_lock(&lent->array->slot.lock);
+        if (lent->array->owner == IGNIS_OWNER_NVCCL)
+            lent->array->owner = IGNIS_OWNER_IGNIS;
+        ignis__array_unlock(lent->array);
+    }
+    ignis__array_drop(call, lent->array);
+}
+
+/*  Input and output may be the same memory or, if one is a part of the other, lie where that part is; else they are apart. */
+static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__comm_kind kind, ignis__address in, int64_t in_bytes,
+                              ignis__address out, int64_t out_bytes)
+{
+    int64_t part = in_bytes < out_bytes ? in_bytes : out_bytes;
+    if (in_bytes == 0 || out_bytes == 0 || in + (ignis__address)in_bytes <= out || out + (ignis__address)out_bytes <= in)
+        return true;
+    if (in_bytes == out_bytes && in == out && kind != IGNIS__COMM_SEND)
+        return true;
+    if (kind == IGNIS__COMM_ALL_GATHER && in == out + (ignis__address)(part * comm->rank))
+        return true;
+    if (kind == IGNIS__COMM_REDUCE_SCATTER && out == in + (ignis__address)(part * comm->rank))
+        return true;
+    ignis__fail(IGNIS_DIAG_COMM_OVERLAP, call, "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in, (long long)in_bytes,
+                out, (long long)out_bytes);
+    return false;
+}
+
+static bool ignis__comm_rank_check(const char *call, const ignis__comm *comm, const char *name, int rank, bool not_self)
+{
+    if (rank >= 0 && rank < comm->size && !(not_self && rank == comm->rank))
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name, rank, comm->size,
+                not_self ? ", than this one" : "");
+    return false;
+}
+
+static bool ignis__comm_op_check(const char *call, ignis_op op, ignis_dtype dtype)
+{
+    if ((unsigned)op >= IGNIS_OP_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d", (int)op, IGNIS_OP_COUNT - 1);
+        return false;
+    }
+    if (op == IGNIS_OP_AVG && dtype >= IGNIS_I32) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
+                    ignis__dtypes[dtype].name);
+        return false;
+    }
+    return true;
+}
+
+/*  in and out have the sizes that the operation needs; task->count becomes the elements of a part. */
+static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const ignis__array *in, const ignis__array *out,
+                               ignis__comm_task *task)
+{
+    const int64_t size = comm->size;
+    const ignis__array *whole = in ? in : out;
+    int64_t wanted = whole->numel;
+    task->dtype = whole->dtype;
+    task->count = whole->numel;
+    if (in && out && in->dtype != out->dtype) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "in is %s, out is %s", ignis__dtypes[in->dtype].name, ignis__dtypes[out->dtype].name);
+        return false;
+    }
+    if (task->kind == IGNIS__COMM_ALL_GATHER)
+        wanted = in->numel * size;
+    if (task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL) {
+        if (in->numel % size != 0) {
+            ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "in has %lld elements, expected a multiple of the %d ranks", (long long)in->numel,
+                        comm->size);
+            return false;
+        }
+        task->count = in->numel / size;
+        if (task->kind == IGNIS__COMM_REDUCE_SCATTER)
+            wanted = task->count;
+    }
+    if (in && out && out->numel != wanted) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "in has %lld elements, so out needs %lld on %d ranks; it has %lld",
+                    (long long)in->numel, (long long)wanted, comm->size, (long long)out->numel);
+        return false;
+    }
+    return true;
+}
+
+/*  With one rank every operation is a copy. */
+static bool ignis__comm_alone(const ignis__work *work, const ignis__comm_task *task)
+{
+    return ignis__copy_on_device(work, task->out, task->in, task->in && task->out ? task->count * ignis__dtypes[task->dtype].size : 0);
+}
+
+/*  One collective operation, from the handles on. in or out may be null where the operation has none on this rank. */
+static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
+                                           const ignis_array *out, ignis_op op, int root)
+{
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    ignis__comm_lent from = IGNIS__ZERO, to = IGNIS__ZERO;
+    ignis__comm_task task = IGNIS__ZERO;
+    ignis__work work;
+    bool ok;
+    if (!comm)
+        return ignis__failed();
+    task.kind = kind;
+    task.op = op;
+    task.root = root;
+    task.dtype = IGNIS_U8;
+    ignis__mutex_lock(&comm->slot.lock);
+    ok = ignis__comm_works(call, comm) && ignis__comm_rank_check(call, comm, "root", root, false);
+    if (kind == IGNIS__COMM_REDUCE && comm->rank != root)
+        out = NULL;
+    ok = ok && (!in || ignis__comm_lend(call, comm, *in, NULL, &from)) && (!out || ignis__comm_lend(call, comm, *out, &from, &to)) &&
+         ((!in && !out) || (ignis__comm_shapes(call, comm, from.array, to.array, &task) && ignis__comm_op_check(call, op, task.dtype)));
+    if (ok && ignis__work_begin(call, comm->device, &work)) {
+        ok = (!in || ignis__work_read(&work, from.array, &task.in)) && (!out || ignis__work_write(&work, to.array, &task.out)) &&
+             (!in || !out ||
+              ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from.array), task.out, ignis__array_bytes(to.array)));
+        if (kind == IGNIS__COMM_BROADCAST)
+            task.out = task.in;
+        ok = ok && ignis__comm_order(&work, comm) &&
+             (comm->size == 1 ? ignis__comm_alone(&work, &task) : ignis__comm_run(&work, comm, &task));
+        ignis__work_end(&work);
+    } else {
+        ok = false;
+    }
+    ignis__mutex_unlock(&comm->slot.lock);
+    ignis__comm_lent_end(call, &to);
+    ignis__comm_lent_end(call, &from);
+    ignis__comm_drop(call, comm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op)
+{
+    return ignis__comm_collective("ignis_comm_all_reduce", comm, IGNIS__COMM_ALL_REDUCE, &in, &out, op, 0);
+}
+
+IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root)
+{
+    return ignis__comm_collective("ignis_comm_reduce", comm, IGNIS__COMM_REDUCE, &in, &out, op, root);
+}
+
+IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root)
+{
+    static const char call[] = "ignis_comm_broadcast";
+    ignis__array *held = ignis__array_hold(call, array);
+    ignis__work work;
+    ignis__address address;
+    ignis_status status;
+    if (!held)
+        return ignis__failed();
+    if (ignis__work_begin(call, held->storage->device, &work)) { /* all but the root may have an array that nobody has written */
+        (void)ignis__work_write(&work, held, &address);
+        ignis__work_end(&work);
+    }
+    status = ignis__comm_collective(call, comm, IGNIS__COMM_BROADCAST, &array, NULL, IGNIS_OP_SUM, root);
+    ignis__array_drop(call, held);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out)
+{
+    return ignis__comm_collective("ignis_comm_all_gather", comm, IGNIS__COMM_ALL_GATHER, &in, &out, IGNIS_OP_SUM, 0);
+}
+
+IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op)
+{
+    return ignis__comm_collective("ignis_comm_reduce_scatter", comm, IGNIS__COMM_REDUCE_SCATTER, &in, &out, op, 0);
+}
+
+IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out)
+{
+    return ignis__comm_collective("ignis_comm_all_to_all", comm, IGNIS__COMM_ALL_TO_ALL, &in, &out, IGNIS_OP_SUM, 0);
+}
+
+IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm)
+{
+    return ignis__comm_collective("ignis_comm_barrier", comm, IGNIS__COMM_BARRIER, NULL, NULL, IGNIS_OP_SUM, 0);
+}
+
+/*  A send, a receive or both; in or out is null for what is not asked for. */
+static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const ignis_array *in, int dest, const ignis_array *out,
+                                     int source)
+{
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    ignis__comm_lent from = IGNIS__ZERO, to = IGNIS__ZERO;
+    ignis__comm_task send = IGNIS__ZERO, receive = IGNIS__ZERO;
+    ignis__work work;
+    bool ok, self;
+    if (!comm)
+        return ignis__failed();
+    self = in && out && dest == comm->rank && source == comm->rank;
+    send.kind = receive.kind = IGNIS__COMM_SEND;
+    send.root = dest;
+    receive.root = source;
+    ignis__mutex_lock(&comm->slot.lock);
+    ok = ignis__comm_works(call, comm) && (!in || ignis__comm_rank_check(call, comm, "dest", dest, !self)) &&
+         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) && (!in || ignis__comm_lend(call, comm, *in, NULL, &from)) &&
+         (!out || ignis__comm_lend(call, comm, *out, &from, &to)) && (!in || ignis__comm_shapes(call, comm, from.array, NULL, &send)) &&
+         (!out || ignis__comm_shapes(call, comm, NULL, to.array, &receive)) &&
+         (!self || ignis__comm_shapes(call, comm, from.array, to.array, &send));
+    if (ok && ignis__work_begin(call, comm->device, &work)) {
+        ok = (!in || ignis__work_read(&work, from.array, &send.in)) && (!out || ignis__work_write(&work, to.array, &receive.out)) &&
+             (!in || !out ||
+              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from.array), receive.out,
+                                ignis__array_bytes(to.array))) &&
+             ignis__comm_order(&work, comm);
+        send.out = receive.out;
+        ok = ok && (self ? ignis__comm_alone(&work, &send) : ignis__comm_run_pair(&work, comm, in ? &send : NULL, out ? &receive : NULL));
+        ignis__work_end(&work);
+    } else {
+        ok = false;
+    }
+    ignis__mutex_unlock(&comm->slot.lock);
+    ignis__comm_lent_end(call, &to);
+    ignis__comm_lent_end(call, &from);
+    ignis__comm_drop(call, comm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest)
+{
+    return ignis__comm_pair("ignis_comm_send", comm, &array, dest, NULL, 0);
+}
+
+IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source)
+{
+    return ignis__comm_pair("ignis_comm_recv", comm, NULL, 0, &array, source);
+}
+
+IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source)
+{
+    return ignis__comm_pair("ignis_comm_send_recv", comm, &in, dest, &out, source);
+}
+
+IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_status";
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    int peer;
+    if (!comm)
+        return ignis__failed();
+    if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
+        status = ignis__comm_fail(call, comm, IGNIS_DIAG_NONE);
+    ignis__comm_drop(call, comm);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_synchronize";
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    ignis__work work;
+    ignis_status status = IGNIS_OK;
+    void *last;
+    bool ok;
+    int peer;
+    if (!comm)
+        return ignis__failed();
+    ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
+    if (ok) { /* bounded by the deadlines of the kernels */
+        ignis__mutex_lock(&comm->slot.lock);
+        last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream) ? comm->stream : NULL;
+        ignis__mutex_unlock(&comm->slot.lock);
+        ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) &&
+             (!last || !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (last)));
+        ignis__work_end(&work);
+    }
+    if (!ok)
+        status = ignis__failed();
+    else if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
+        status = ignis__comm_fail(call, comm, IGNIS_DIAG_NONE);
+    ignis__comm_drop(call, comm);
+    return status;
+}
+
+/* --- all GPUs of one process ------------------------------------------------------------------------------------------- */
+
+static bool ignis__comm_devices_check(const char *call, const int *devices, int count)
+{
+    int i, k, can;
+    if (count < 1 || count > IGNIS_COMM_MAX_RANKS || count > ignis__device_total) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d: there are %d devices", count, IGNIS_COMM_MAX_RANKS,
+                    ignis__device_total);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        if (!ignis__device_get(call, devices[i]))
+            return false;
+        for (k = 0; k < i; k++)
+            if (devices[k] == devices[i]) {
+                ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "device %d is that of rank %d and of rank %d; each rank needs its own", devices[i],
+                            k, i);
+                return false;
+            }
+    }
+    for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
+        for (k = 0; k < count; k++) {
+            if (i == k)
+                continue;
+            can = 0;
+            if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
+                return false;
+            if (!can) {
+                ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                            "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init", devices[i],
+                            devices[k]);
+                return false;
+            }
+        }
+    return true;
+}
+
+/*  One region for each rank, which all devices see at the same address. */
+static ignis__comm_group *ignis__comm_group_make(const char *call, const int *devices, int count)
+{
+    ignis__comm_group *group = (ignis__comm_group *)ignis__alloc(sizeof *group);
+    bool ok = true;
+    int i;
+    if (!group) {
+        ignis__fail_host_memory(call, sizeof *group);
+        return NULL;
+    }
+    ignis__mutex_init(&group->lock);
+    group->count = count;
+    group->live = 1; /* the maker, for now */
+    for (i = 0; i < count; i++)
+        group->block[i].device = &ignis__devices[devices[i]];
+    for (i = 0; i < count && ok && count > 1; i++)
+        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false, &group->block[i]);
+    if (ok)
+        return group;
+    ignis__comm_group_leave(call, group);
+    return NULL;
+}
+
+IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
+{
+    static const char call[] = "ignis_comm_init_all";
+    ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
+    int first[IGNIS_COMM_MAX_RANKS], i, k, made = 0, most = IGNIS__COMM_BLOCKS;
+    ignis__comm_group *group;
+    double timeout = desc && desc->timeout_s > 0 ? desc->timeout_s : 30;
+    bool ok = true;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!handles)
+        return ignis__fail_null(call, "comms");
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
+        first[i] = i;
+    devices = devices ? devices : first;
+    if (count > 0 && count <= IGNIS_COMM_MAX_RANKS)
+        memset(handles, 0, sizeof *handles * (size_t)count);
+    if (ignis__capture_refuses(call) || !ignis__comm_devices_check(call, devices, count))
+        return ignis__failed();
+    ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
+    group = ignis__comm_group_make(call, devices, count);
+    if (!group)
+        return ignis__failed();
+    for (i = 0; i < count && ok; i++) {
+        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count);
+        ok = comm != NULL;
+        if (!ok)
+            break;
+        comms[made++] = comm;
+        for (k = 0; k < count; k++) {
+            comm->region[k] = group->block[k].address;
+            comm->member[k] = k;
+        }
+        comm->timeout_ns = (int64_t)(timeout * 1e9);
+        comm->group = group;
+        group->live++;
+        group->comms[i] = comm;
+        snprintf(comm->reason, sizeof comm->reason, "all devices of one process");
+        ok = ignis__comm_start(call, comm);
+        if (ok && comm->size > 1 && comm->most_blocks < most)
+            most = comm->most_blocks;
+    }
+    for (i = 0; i < made; i++) {
+        comms[i]->most_blocks = most;
+        if (ok) {
+            handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
+        } else {
+            ignis__comm_stop(call, comms[i]);
+            ignis__pool_give(&ignis__comms, comms[i]);
+        }
+    }
+    ignis__comm_group_leave(call, group);
+    return ok ? IGNIS_OK : ignis__failed();
+}
 
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
 

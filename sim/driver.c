@@ -13,6 +13,8 @@
         IGNIS_SIM_STREAMS   eager   work runs when it is submitted (the default)
                             lazy    work runs only when something waits for it: finds missing waits, the same way every time
                             thread  every stream has a worker thread
+        IGNIS_SIM_PEER      which devices reach each other's memory: all (the default), 0 for none, or pairs, "0-1,2-3"
+        CUDA_VISIBLE_DEVICES  numbers or UUIDs ("GPU-...") of the devices that the program sees, in its order, as for real
         IGNIS_SIM_FAIL      kind:n[,kind:n...]: the n-th call (from 1) of a kind fails; n+ also fails all later ones.
                             A kind is a name of SIM_KINDS below, "any", or the exact name of a function.
         IGNIS_SIM_LEAKS     1: say at exit what is still alive
@@ -37,6 +39,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -200,6 +203,7 @@ enum {
     X(cuDeviceGetPCIBusId, query, NEEDS_INIT) \
     X(cuDeviceGetByPCIBusId, query, NEEDS_INIT) \
     X(cuDeviceCanAccessPeer, query, NEEDS_INIT) \
+    X(cuDeviceGetP2PAttribute, query, NEEDS_INIT) \
     X(cuDevicePrimaryCtxRetain, context, NEEDS_INIT) \
     X(cuDevicePrimaryCtxRelease_v2, release, NEEDS_INIT) \
     X(cuDevicePrimaryCtxReset_v2, release, NEEDS_INIT) \
@@ -603,10 +607,11 @@ static struct {
     sim_range **ranges;   /* sorted by address */
     size_t range_count, range_room;
     sim_reservation *reservations;
-    uint64_t process; /* a random number that names this process in tickets */
-    long spinning;    /* operations that spin and are not done */
-    long physicals;   /* those with a handle or a mapping */
-    long imports;     /* of those, the ones from a file descriptor */
+    uint64_t process;            /* a random number that names this process in tickets */
+    unsigned reach[MAX_DEVICES]; /* by machine numbers: bit set of whose memory it can reach */
+    long spinning;               /* operations that spin and are not done */
+    long physicals;              /* those with a handle or a mapping */
+    long imports;                /* of those, the ones from a file descriptor */
     struct {
         uintptr_t start;
         size_t size;
@@ -2002,11 +2007,7 @@ static int device_by_number(int number)
 }
 
 /* Can these two of the machine's devices reach each other's memory? */
-static int devices_reach(int a, int b)
-{
-    (void)a, (void)b;
-    return 1;
-}
+static int devices_reach(int a, int b) { return a == b || sim.reach[a] >> b & 1; }
 
 static int read_size(const char *text, size_t *out)
 {
@@ -2049,6 +2050,78 @@ static int read_streams(const char *text, int *out)
     return 0;
 }
 
+static int read_peers(const char *text)
+{
+    int a, b, length = 0;
+    int all = !strcmp(text, "all") || !strcmp(text, "1");
+    for (int i = 0; i < MAX_DEVICES; i++)
+        sim.reach[i] = all ? (1u << MAX_DEVICES) - 1 : 0;
+    if (all || !strcmp(text, "0"))
+        return 1;
+    for (; sscanf(text, "%d-%d%n", &a, &b, &length) == 2; text += length + 1) {
+        if (a < 0 || b < 0 || a >= MAX_DEVICES || b >= MAX_DEVICES)
+            return 0;
+        sim.reach[a] |= 1u << b;
+        sim.reach[b] |= 1u << a;
+        if (text[length] != ',')
+            return !text[length];
+    }
+    return 0;
+}
+
+static void uuid_of(int number, unsigned char *uuid)
+{
+    memcpy(uuid, "IgnisSimulator", 14);
+    uuid[14] = (unsigned char)sim.cc;
+    uuid[15] = (unsigned char)number;
+}
+
+/* Number of the device whose UUID starts as the text does, -1: none. */
+static int device_by_uuid(const char *text, size_t length, int machine_count)
+{
+    for (int number = 0; number < machine_count; number++) {
+        unsigned char uuid[16];
+        char name[48];
+        size_t used = (size_t)snprintf(name, sizeof name, "GPU-");
+        uuid_of(number, uuid);
+        for (int i = 0; i < 16; i++)
+            used += (size_t)snprintf(name + used, sizeof name - used, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+        if (length > 4 && length <= used && !strncasecmp(name, text, length))
+            return number;
+    }
+    return -1;
+}
+
+/* The list ends at the first entry that names no device; a device named twice leaves none. */
+static void read_visible(const char *text)
+{
+    int machine_count = sim.device_count, count = 0;
+    unsigned seen = 0;
+    for (int i = 0; i < machine_count; i++)
+        sim.contexts[i].number = i;
+    if (!text)
+        return;
+    while (count < machine_count) {
+        size_t length = strcspn(text, ",");
+        char *end;
+        long number = strtol(text, &end, 10);
+        if (end == text || end != text + length)
+            number = device_by_uuid(text, length, machine_count);
+        if (number < 0 || number >= machine_count)
+            break;
+        if (seen >> number & 1) {
+            count = 0;
+            break;
+        }
+        seen |= 1u << number;
+        sim.contexts[count++].number = (int)number;
+        if (!text[length])
+            break;
+        text += length + 1;
+    }
+    sim.device_count = count;
+}
+
 static const char *knob(const char *name, const char *fallback)
 {
     const char *value = getenv(name);
@@ -2069,6 +2142,7 @@ static int read_settings(void)
            setting("IGNIS_SIM_CC", read_cc(knob("IGNIS_SIM_CC", "90"), &sim.cc)) &&
            setting("IGNIS_SIM_MEMORY", read_size(knob("IGNIS_SIM_MEMORY", "2G"), &sim.memory)) &&
            setting("IGNIS_SIM_STREAMS", read_streams(knob("IGNIS_SIM_STREAMS", "eager"), &sim.streams)) &&
+           setting("IGNIS_SIM_PEER", read_peers(knob("IGNIS_SIM_PEER", "all"))) &&
            (sim.rule_count || setting("IGNIS_SIM_FAIL", set_rules(getenv("IGNIS_SIM_FAIL"))));
 }
 
@@ -2117,8 +2191,9 @@ SIM_API CUresult cuInit(unsigned int flags)
     if (sim.ready)
         return leave(sim.device_count ? SUCCESS : ERROR_NO_DEVICE);
     REQUIRE(read_settings(), ERROR_INVALID_VALUE);
+    read_visible(getenv("CUDA_VISIBLE_DEVICES"));
     for (int i = 0; i < sim.device_count; i++)
-        sim.contexts[i].device = sim.contexts[i].number = i;
+        sim.contexts[i].device = i;
     *(void **)&sim.poison = dlsym(RTLD_DEFAULT, "__asan_poison_memory_region");
     *(void **)&sim.unpoison = dlsym(RTLD_DEFAULT, "__asan_unpoison_memory_region");
     pthread_atfork(fork_prepare, fork_parent, fork_child);
@@ -2198,9 +2273,7 @@ static int device_uuid(CUuuid *uuid, CUdevice device)
         return ERROR_INVALID_VALUE;
     if (!is_device(device))
         return ERROR_INVALID_DEVICE;
-    memcpy(uuid->bytes, "IgnisSimulator", 14);
-    uuid->bytes[14] = (char)sim.cc;
-    uuid->bytes[15] = (char)device;
+    uuid_of(sim.contexts[device].number, (unsigned char *)uuid->bytes);
     return SUCCESS;
 }
 
@@ -2221,7 +2294,7 @@ SIM_API CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
     BEGIN(cuDeviceGetPCIBusId);
     REQUIRE(id && length > 0, ERROR_INVALID_VALUE);
     REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
-    snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned)device + 1);
+    snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned)sim.contexts[device].number + 1);
     return leave(SUCCESS);
 }
 
@@ -2231,8 +2304,9 @@ SIM_API CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
     BEGIN(cuDeviceGetByPCIBusId);
     REQUIRE(device && id, ERROR_INVALID_VALUE);
     REQUIRE(sscanf(id, "%x:%x:", &domain, &bus) == 2, ERROR_INVALID_VALUE);
-    REQUIRE(!domain && is_device((int)bus - 1), ERROR_INVALID_DEVICE);
-    *device = (int)bus - 1;
+    int found = domain ? -1 : device_by_number((int)bus - 1);
+    REQUIRE(found >= 0, ERROR_INVALID_DEVICE);
+    *device = found;
     return leave(SUCCESS);
 }
 
@@ -2262,7 +2336,7 @@ static const struct { int first, last, value; } attributes[] = {
 static int attribute_value(int attribute, CUdevice device, int *out)
 {
     switch (attribute) {
-    case 33: *out = device + 1; return SUCCESS; /* PCI bus */
+    case 33: *out = sim.contexts[device].number + 1; return SUCCESS; /* PCI bus */
     case 75: *out = sim.cc / 10; return SUCCESS;
     case 76: *out = sim.cc % 10; return SUCCESS;
     default: break;
@@ -2286,7 +2360,18 @@ SIM_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
     BEGIN(cuDeviceCanAccessPeer);
     REQUIRE(can, ERROR_INVALID_VALUE);
     REQUIRE(is_device(device) && is_device(peer), ERROR_INVALID_DEVICE);
-    *can = device != peer;
+    *can = device != peer && devices_reach(sim.contexts[device].number, sim.contexts[peer].number);
+    return leave(SUCCESS);
+}
+
+/* 1: rank of the link's speed, 0 is the best; 2: access, 3: atomics, 4: arrays, of which there are none; 5: only some atomics. */
+SIM_API CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
+{
+    BEGIN(cuDeviceGetP2PAttribute);
+    REQUIRE(value && (int)attribute >= 1 && (int)attribute <= 5, ERROR_INVALID_VALUE);
+    REQUIRE(is_device(device) && is_device(peer) && device != peer, ERROR_INVALID_DEVICE);
+    int reach = devices_reach(sim.contexts[device].number, sim.contexts[peer].number);
+    *value = ((int)attribute == 2 || (int)attribute == 3) && reach;
     return leave(SUCCESS);
 }
 
@@ -2421,7 +2506,8 @@ SIM_API CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
     sim_context *peer = handle_get(OBJECT_CONTEXT, handle);
     REQUIRE(!flags, ERROR_INVALID_VALUE);
     REQUIRE(peer && peer->active, ERROR_INVALID_CONTEXT);
-    REQUIRE(peer != current(), ERROR_PEER_ACCESS_UNSUPPORTED);
+    REQUIRE(peer != current(), ERROR_INVALID_CONTEXT);
+    REQUIRE(devices_reach(current()->number, peer->number), ERROR_PEER_ACCESS_UNSUPPORTED);
     REQUIRE(!(current()->peers & 1u << peer->device), ERROR_PEER_ACCESS_ALREADY_ENABLED);
     current()->peers |= 1u << peer->device;
     return leave(SUCCESS);

@@ -248,7 +248,7 @@ static void test_contexts(void)
     CHECK(top == second);
     OK(cuCtxEnablePeerAccess(second, 0));
     CODE(704, cuCtxEnablePeerAccess(second, 0));
-    CODE(217, cuCtxEnablePeerAccess(first, 0));
+    CODE(201, cuCtxEnablePeerAccess(first, 0));
     OK(cuCtxDisablePeerAccess(second));
     CODE(705, cuCtxDisablePeerAccess(second));
     OK(cuDevicePrimaryCtxRelease_v2(1));
