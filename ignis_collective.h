@@ -11,6 +11,28 @@
 
         It includes ignis.h, and is built in the same way. NCCL is needed for nothing on one host of up to 8 GPUs; where it is installed it
         is used for what it does best.
+
+    ON DATA-PARALLEL TRAINING (>>parallel)
+
+        Every rank has a GPU, the whole model, and its part of each batch. A program for one GPU becomes one for many by two calls:
+
+            ignis_comm comm = ignis_comm_init(NULL);
+            ignis_parallel parallel = ignis_parallel_create(comm, parameters, count, NULL);
+
+        The first meets the other ranks. The second gives all of them rank 0's parameters, and from then on ignis_backward leaves the mean
+        over the ranks in the gradients, so that every rank's optimizer takes the same step, to the bit. Where each rank's loss is the mean
+        over a part of equal size, these are the gradients of the mean over the whole batch, up to rounding: the losses are those of one GPU.
+
+        Gradients live in a few large pieces of memory, the buckets. A backward counts beforehand how often it will use each bucket's
+        parameters; when it has passed the last use, the bucket is averaged by one all-reduce on a stream beside it, while the backward goes
+        on. Name the parameters in the order of their use: then buckets are whole in their order, from the last to the first. All ranks average
+        all buckets once a backward, in the same order, whether their loss depended on them or not: so one rank may leave a parameter out,
+        whose gradient counts as what it was, zeros after a step. What a backward function reaches by a backward of its own has to be an
+        ignis_checkpoint, whose parameters are waited for; other such functions end with GRADIENT_LATE when they come too late.
+
+        Between ignis_parallel_no_sync_begin and _end gradients add up on each rank alone, for batches in pieces. A whole step can be
+        captured as a graph, on every rank. When a rank dies or its backward fails, the others learn it by PEER or TIMEOUT from
+        their next operation or ignis_comm_synchronize; the gradients mean nothing then. examples/train_gpt.c shows it all.
 */
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
@@ -6577,10 +6599,11 @@ typedef struct ignis__comm_tune {
     int64_t delay;                  /* 1: blocks are late at random, for tests */
 } ignis__comm_tune;
 
-#define IGNIS__COMM_TUNES(X)                                                                                                \
-    X(ll_max, -1)                                                                                                           \
-    X(ll_two_max, -1) X(one_shot_max, -1) X(nccl_min, -1) X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) \
-        X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+#define IGNIS__COMM_TUNES(X)                                                                                                 \
+    X(ll_max, -1)                                                                                                            \
+    X(ll_two_max, -1)                                                                                                        \
+    X(one_shot_max, -1) X(nccl_min, -1) X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) \
+        X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
 /*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
     last of them. */

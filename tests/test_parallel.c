@@ -493,7 +493,7 @@ static void *rank_is_late(void *context)
     rule.backward_fn = late_backward;
     rule.user_data = &r->model.final_weight;
     CHECK_OK(ignis_tape_record(made, &x, 1, &rule));
-    CHECK_OK(ignis_parallel_no_sync_begin(parallel)); /* the bucket is whole only at the end, so all is well */
+    CHECK_OK(ignis_parallel_no_sync_begin(parallel)); /* the one bucket is whole only at the end, so all is well */
     CHECK_OK(ignis_backward(ignis_sum(ignis_mul(made, r->model.final_weight)), IGNIS_NO_ARRAY));
     CHECK_OK(ignis_parallel_no_sync_end(parallel));
     CHECK_OK(ignis_scope_end(scope));
@@ -517,6 +517,55 @@ TEST(a_gradient_that_comes_too_late_is_told)
     SETUP(NULL);
     NEEDS_DEVICES(2);
     run_ranks(rank_is_late, 60);
+}
+
+/*  Looks, in the middle of a backward, how many buckets are on their way. */
+static ignis_status looking_backward(const ignis_backward_args *args)
+{
+    ignis__parallel_state *parallel = (ignis__parallel_state *)args->user_data;
+    CHECK_INT(parallel->launched, 1);
+    args->grad_inputs[0] = ignis_array_clone(args->grad_output);
+    return IGNIS_OK;
+}
+
+static void *rank_looks(void *context)
+{
+    rank *r = (rank *)context;
+    ignis_parallel_desc desc;
+    ignis_parallel parallel;
+    ignis__parallel_state *state;
+    ignis_scope scope;
+    ignis_tensor x, made;
+    ignis_rule rule;
+    CHECK_OK(ignis_device_use(r->rank));
+    model_make(&r->model, 1);
+    memset(&desc, 0, sizeof desc);
+    desc.first_bucket_bytes = 1;
+    parallel = ignis_parallel_create(r->comm, r->model.all, r->model.count, &desc);
+    state = ignis__parallel_hold("test", parallel);
+    CHECK(state);
+    scope = ignis_scope_begin();
+    x = ignis_scale(r->model.norm_weight, 2);
+    made = ignis_tensor_from_array(ignis_tensor_data(x), false);
+    memset(&rule, 0, sizeof rule);
+    rule.name = "looking";
+    rule.backward_fn = looking_backward;
+    rule.user_data = state;
+    CHECK_OK(ignis_tape_record(made, &x, 1, &rule));
+    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(made, r->model.final_weight)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_OK(ignis_comm_synchronize(r->comm));
+    CHECK(ignis__parallel_drop("test", state));
+    CHECK_OK(ignis_parallel_free(parallel));
+    model_release(&r->model);
+    return NULL;
+}
+
+TEST(the_first_gradients_travel_while_backward_goes_on)
+{
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    run_ranks(rank_looks, 60);
 }
 
 /* --- ranks that fail -------------------------------------------------------------------------------------------------------- */
