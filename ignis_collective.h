@@ -4527,8 +4527,7 @@ typedef enum ignis__nccl_kind {
     IGNIS__NCCL_REDUCE_SCATTER, /* count: what each rank gets */
     IGNIS__NCCL_ALL_TO_ALL,     /* count: what each rank gives each other */
     IGNIS__NCCL_SEND,
-    IGNIS__NCCL_RECV,
-    IGNIS__NCCL_SEND_RECV /* to one rank and from another, or the same */
+    IGNIS__NCCL_RECV
 } ignis__nccl_kind;
 
 /*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
@@ -4713,48 +4712,25 @@ IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, 
     return nccl;
 }
 
-/*  One operation of several messages: between each two of ncclGroupStart and ncclGroupEnd. */
-typedef struct ignis__nccl_group {
-    ignis__nccl_comm *nccl;
-    const char *function; /* the first that failed */
-    int error;
-} ignis__nccl_group;
-
-static void ignis__nccl_send(ignis__nccl_group *group, ignis__address from, int64_t count, int dtype, int peer, void *stream)
+/*  What ncclSend or ncclRecv answered, in a group, where they do nothing yet: keeps the first failure. */
+static void ignis__nccl_note(int *first, int error)
 {
-    int error = IGNIS__NCCL(ncclSend, ((const void *)(uintptr_t)from, (size_t)count, dtype, peer, group->nccl->comm, stream));
-    if (error != IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS && group->error == IGNIS__NCCL_SUCCESS) {
-        group->error = error;
-        group->function = "ncclSend";
-    }
+    if (*first == IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS)
+        *first = error;
 }
 
-static void ignis__nccl_recv(ignis__nccl_group *group, ignis__address to, int64_t count, int dtype, int peer, void *stream)
+/*  An operation, queued on the stream when this returns; of a group, when that ends. root_or_peer is the root of reduce and broadcast, and the
+    other rank of a message. The device is entered. Failure breaks the communicator. */
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, ignis__nccl_kind kind, ignis__address in, ignis__address out,
+                            int64_t count, ignis_dtype dtype, ignis_op op, int root_or_peer, int size, void *stream)
 {
-    int error = IGNIS__NCCL(ncclRecv, ((void *)(uintptr_t)to, (size_t)count, dtype, peer, group->nccl->comm, stream));
-    if (error != IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS && group->error == IGNIS__NCCL_SUCCESS) {
-        group->error = error;
-        group->function = "ncclRecv";
-    }
-}
-
-/*  An operation, queued on the stream when this returns. root_or_peer is the root of reduce and broadcast, and the other rank of messages,
-    source the one that IGNIS__NCCL_SEND_RECV receives from. The device is entered. Failure breaks the communicator. */
-IGNIS__MAYBE_UNUSED static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, ignis__nccl_kind kind, ignis__address in,
-                                                ignis__address out, int64_t count, ignis_dtype dtype, ignis_op op, int root_or_peer,
-                                                int source, int size, void *stream)
-{
-    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather",        "ncclReduceScatter",
-                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv",      "ncclSend and ncclRecv"};
-    const void *from = (const void *)(uintptr_t)in;
-    void *to = (void *)(uintptr_t)out, *comm;
-    size_t number = (size_t)count;
-    int type = ignis__nccl_dtypes[dtype], reduction = ignis__nccl_ops[op], error, peer;
-    int64_t bytes = count * ignis__dtypes[dtype].size;
-    ignis__nccl_group group;
-    group.nccl = nccl;
-    group.function = names[kind];
-    group.error = IGNIS__NCCL_SUCCESS;
+    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter",
+                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv"};
+    const char *from = (const char *)(uintptr_t)in;
+    char *to = (char *)(uintptr_t)out;
+    size_t number = (size_t)count, bytes = number * (size_t)ignis__dtypes[dtype].size;
+    int type = ignis__nccl_dtypes[dtype], reduction = ignis__nccl_ops[op], error = IGNIS__NCCL_SUCCESS, peer;
+    void *comm;
     ignis__mutex_lock(&nccl->lock);
     comm = nccl->comm;
     if (!comm) {
@@ -4768,23 +4744,32 @@ IGNIS__MAYBE_UNUSED static bool ignis__nccl_run(const char *call, ignis__nccl_co
     case IGNIS__NCCL_BROADCAST: error = IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root_or_peer, comm, stream)); break;
     case IGNIS__NCCL_ALL_GATHER: error = IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream)); break;
     case IGNIS__NCCL_REDUCE_SCATTER: error = IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream)); break;
+    case IGNIS__NCCL_SEND: error = IGNIS__NCCL(ncclSend, (from, number, type, root_or_peer, comm, stream)); break;
+    case IGNIS__NCCL_RECV: error = IGNIS__NCCL(ncclRecv, (to, number, type, root_or_peer, comm, stream)); break;
     default:
         (void)IGNIS__NCCL(ncclGroupStart, ());
-        for (peer = 0; kind == IGNIS__NCCL_ALL_TO_ALL && peer < size; peer++) {
-            ignis__nccl_send(&group, in + (ignis__address)(peer * bytes), count, type, peer, stream);
-            ignis__nccl_recv(&group, out + (ignis__address)(peer * bytes), count, type, peer, stream);
+        for (peer = 0; peer < size; peer++) {
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
         }
-        if (kind == IGNIS__NCCL_SEND || kind == IGNIS__NCCL_SEND_RECV)
-            ignis__nccl_send(&group, in, count, type, root_or_peer, stream);
-        if (kind == IGNIS__NCCL_RECV || kind == IGNIS__NCCL_SEND_RECV)
-            ignis__nccl_recv(&group, out, count, type, kind == IGNIS__NCCL_RECV ? root_or_peer : source, stream);
-        error = IGNIS__NCCL(ncclGroupEnd, ());
-        error = group.error != IGNIS__NCCL_SUCCESS ? group.error : error;
+        ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
+        error = error != IGNIS__NCCL_SUCCESS ? error : IGNIS__NCCL_IN_PROGRESS;
     }
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, group.function, error);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[kind], error);
+}
+
+/*  Messages between these two travel at the same time, where one alone could wait for the other for ever. */
+static void ignis__nccl_group_begin(void) { (void)IGNIS__NCCL(ncclGroupStart, ()); }
+
+static bool ignis__nccl_group_end(const char *call, ignis__nccl_comm *nccl)
+{
+    int error = IGNIS__NCCL(ncclGroupEnd, ());
+    if (error == IGNIS__NCCL_IN_PROGRESS)
+        error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclGroupEnd", error);
 }
 
 /*  What has gone wrong since with operations that are on their way, such as another host that is gone. True: nothing. */
@@ -5021,6 +5006,7 @@ typedef struct ignis__job_watch {
     uint64_t key; /* of the communicator: the same on all its ranks */
     const int *member;
     int count;
+    unsigned char *gone; /* for each member: it has destroyed its part */
     void (*notify)(void *owner, ignis__job_event event, int member);
     void *owner;
     struct ignis__job_watch *next;
@@ -5279,14 +5265,20 @@ static void ignis__job_tell(ignis__job *job, const int *member, int count, ignis
             (void)ignis__job_send(job, member[i], kind, key, NULL, 0);
 }
 
+/*  With the job locked: tells the communicators that a rank takes part in, or the one of a key. */
 static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank, uint64_t key)
 {
     ignis__job_watch *watch;
     int i;
-    for (watch = job->watches; watch; watch = watch->next)
-        for (i = 0; i < watch->count; i++)
-            if (watch->member[i] == rank && (!key || key == watch->key))
-                watch->notify(watch->owner, event, i);
+    for (watch = job->watches; watch; watch = watch->next) {
+        for (i = 0; i < watch->count; i++) {
+            if (watch->member[i] != rank || (key && key != watch->key))
+                continue;
+            watch->gone[i] |= event == IGNIS__JOB_LEFT;
+            watch->notify(watch->owner, event, i);
+        }
+    }
+    pthread_cond_broadcast(&job->changed);
 }
 
 /*  With the job locked: a rank is dead. Rank 0 tells those who are not connected to it. */
@@ -5298,7 +5290,6 @@ static void ignis__job_lose(ignis__job *job, int rank)
         return;
     job->links[rank].state = IGNIS__JOB_DEAD;
     ignis__job_notify(job, IGNIS__JOB_DIED, rank, 0);
-    pthread_cond_broadcast(&job->changed);
     for (i = 1; i < job->size && job->rank == 0 && job->hosts > 1; i++)
         if (job->ranks[i].host != job->ranks[rank].host && job->links[i].state == IGNIS__JOB_ALIVE)
             (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
@@ -5358,7 +5349,6 @@ static bool ignis__job_deliver(ignis__job *job, int through, const unsigned char
         if (job->links[header.from].state == IGNIS__JOB_ALIVE) {
             job->links[header.from].state = IGNIS__JOB_GONE;
             ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, 0);
-            pthread_cond_broadcast(&job->changed);
         }
         break;
     case IGNIS__JOB_LOST:
@@ -5569,15 +5559,27 @@ static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
     pthread_mutex_unlock(&job->lock);
 }
 
-static ignis__job_state ignis__job_state_of(ignis__job *job, int rank)
+/*  With the job locked: how a rank is, as far as a communicator is concerned (null: none). */
+static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__job_watch *watch, int rank)
 {
-    ignis__job_state state;
+    int i;
+    if (job->links[rank].state == IGNIS__JOB_ALIVE)
+        for (i = 0; watch && i < watch->count; i++)
+            if (watch->member[i] == rank && watch->gone[i])
+                return IGNIS__JOB_GONE;
+    return job->links[rank].state;
+}
+
+/*  Whether a rank has died, or left a communicator. */
+static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
+{
+    bool absent;
     if (!job->links)
-        return IGNIS__JOB_ALIVE;
+        return false;
     pthread_mutex_lock(&job->lock);
-    state = job->links[rank].state;
+    absent = ignis__job_state_in(job, watch, rank) != IGNIS__JOB_ALIVE;
     pthread_mutex_unlock(&job->lock);
-    return state;
+    return absent;
 }
 
 /*  With the job locked: the oldest message of a rank under a key, taken out; null when none has come. */
@@ -5593,10 +5595,11 @@ static ignis__job_message *ignis__job_find(ignis__job *job, int rank, uint64_t k
     return message;
 }
 
-/*  Every member gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. No
-    member ends with success unless all have given theirs. False: *failure tells why, and no descriptor is kept. Nothing is reported. */
-static bool ignis__job_gather(ignis__job *job, uint64_t key, const int *member, int count, int me, const void *mine, size_t size, void *all,
-                              int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
+/*  Every member gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. Who has left
+    the communicator `watch` (null: none) is not waited for. No member ends
+    with success unless all have given theirs. False: *failure tells why, and no descriptor is kept. Nothing is reported. */
+static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_watch *watch, const int *member, int count, int me,
+                              const void *mine, size_t size, void *all, int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
 {
     struct timespec until;
     bool expired = false, late;
@@ -5644,7 +5647,7 @@ static bool ignis__job_gather(ignis__job *job, uint64_t key, const int *member, 
         if (!missing)
             break;
         for (i = 0; i < count; i++) { /* one that died after its record had come keeps the others from going on, too */
-            ignis__job_state state = i == me ? IGNIS__JOB_ALIVE : job->links[member[i]].state;
+            ignis__job_state state = i == me ? IGNIS__JOB_ALIVE : ignis__job_state_in(job, watch, member[i]);
             if (state == IGNIS__JOB_DEAD || (state == IGNIS__JOB_GONE && !(came[i / 8] >> i % 8 & 1))) {
                 failure->dead = true;
                 failure->rank = member[i];
@@ -5704,18 +5707,20 @@ enum { IGNIS__GATE_CLIENTS = 64, IGNIS__GATE_BYTES = 512 };
 
 typedef enum ignis__gate_verdict { IGNIS__GATE_MORE, IGNIS__GATE_TAKEN, IGNIS__GATE_AWAY } ignis__gate_verdict;
 
+typedef struct ignis__gate_client {
+    int fd;
+    int64_t deadline;
+    size_t have;
+    unsigned char data[IGNIS__GATE_BYTES];
+} ignis__gate_client;
+
 typedef struct ignis__gate {
     int listener;
     size_t want; /* bytes that a client says */
     ignis__gate_verdict (*admit)(void *context, int fd, const unsigned char *data, size_t have);
     void *context;
     int count;
-    struct ignis__gate_client {
-        int fd;
-        int64_t deadline;
-        size_t have;
-        unsigned char data[IGNIS__GATE_BYTES];
-    } client[IGNIS__GATE_CLIENTS];
+    ignis__gate_client client[IGNIS__GATE_CLIENTS];
 } ignis__gate;
 
 static void ignis__gate_drop(ignis__gate *gate, int i, bool taken)
@@ -5746,7 +5751,7 @@ static void ignis__gate_turn(ignis__gate *gate)
     }
     now = ignis__monotonic_ns();
     for (i = 0; i < gate->count;) {
-        struct ignis__gate_client *client = &gate->client[i];
+        ignis__gate_client *client = &gate->client[i];
         ssize_t got = recv(client->fd, client->data + client->have, gate->want - client->have, MSG_DONTWAIT);
         ignis__gate_verdict verdict = IGNIS__GATE_MORE;
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) || (got < 0 && now > client->deadline)) {
@@ -6046,7 +6051,7 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
         snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
-                 job->size, meeting->where, (double)job->timeout_ns * 1e-9, missing);
+                 job->size, meeting->where, (double)job->timeout_ns / 1e9, missing);
         answer.refused = 3;
     } else if (!ignis__meeting_gpus(meeting, answer.why, sizeof answer.why)) {
         answer.refused = 1;
@@ -6112,7 +6117,7 @@ static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
         }
         if (ignis__monotonic_ns() >= meeting->deadline) {
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "rank %d did not reach rank 0 at %s within %g s: %s", job->rank,
-                        meeting->where, (double)job->timeout_ns * 1e-9, why);
+                        meeting->where, (double)job->timeout_ns / 1e9, why);
             return false;
         }
         if (spoken && !answer.refused) {
@@ -6319,9 +6324,9 @@ static bool ignis__meeting_paths(ignis__meeting *meeting, ignis__place *place, c
         return false;
     }
     if (*place->folder) {
-        snprintf(meeting->meet_path, sizeof meeting->meet_path, "%s/meet", folder);
-        snprintf(meeting->token_path, sizeof meeting->token_path, "%s/token", folder);
-        snprintf(meeting->where, sizeof meeting->where, "%s", folder);
+        snprintf(meeting->meet_path, sizeof meeting->meet_path, "%.300s/meet", folder);
+        snprintf(meeting->token_path, sizeof meeting->token_path, "%.300s/token", folder);
+        snprintf(meeting->where, sizeof meeting->where, "%.300s", folder);
     } else {
         snprintf(meeting->where, sizeof meeting->where, "%s:%s", place->host, place->port);
     }
@@ -6465,19 +6470,19 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
 
 static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
 static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
-static ignis__job_state ignis__job_state_of(ignis__job *job, int rank)
+static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
 {
-    (void)job, (void)rank;
-    return IGNIS__JOB_ALIVE;
+    (void)job, (void)watch, (void)rank;
+    return false;
 }
 static void ignis__job_tell(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
 {
     (void)job, (void)member, (void)count, (void)kind, (void)key;
 }
-static bool ignis__job_gather(ignis__job *job, uint64_t key, const int *member, int count, int me, const void *mine, size_t size, void *all,
-                              int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
+static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_watch *watch, const int *member, int count, int me,
+                              const void *mine, size_t size, void *all, int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
 {
-    (void)job, (void)key, (void)member, (void)count, (void)me, (void)fd, (void)deadline, (void)failure;
+    (void)job, (void)key, (void)watch, (void)member, (void)count, (void)me, (void)fd, (void)deadline, (void)failure;
     memcpy(all, mine, size);
     if (fds)
         fds[0] = -1;
@@ -6516,7 +6521,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__job_exchange(const char *call, ignis__job
                     (int)IGNIS__JOB_DATA);
         return false;
     }
-    if (ignis__job_gather(job, key, members, count, me, mine, size, all, -1, NULL, deadline_ns, &failure))
+    if (ignis__job_gather(job, key, NULL, members, count, me, mine, size, all, -1, NULL, deadline_ns, &failure))
         return true;
     return ignis__job_failed(call, &failure);
 }
@@ -6599,11 +6604,13 @@ typedef struct ignis__comm_tune {
     int64_t delay;                  /* 1: blocks are late at random, for tests */
 } ignis__comm_tune;
 
-#define IGNIS__COMM_TUNES(X)                                                                                                 \
-    X(ll_max, -1)                                                                                                            \
-    X(ll_two_max, -1)                                                                                                        \
-    X(one_shot_max, -1) X(nccl_min, -1) X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) \
-        X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+#define IGNIS__COMM_TUNES(X)                                                                                                      \
+    X(ll_max, -1)                                                                                                                 \
+    X(ll_two_max, -1)                                                                                                             \
+    X(one_shot_max, -1)                                                                                                           \
+    X(nccl_min, -1)                                                                                                               \
+    X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) \
+        X(delay, 0)
 
 /*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
     last of them. */
@@ -6638,7 +6645,9 @@ typedef struct ignis__comm {
     void *nccl;
     bool (*nccl_run)(const char *call, struct ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
                      ignis_dtype dtype, ignis_op op, int root, void *stream);
-    void (*ended)(const char *call, struct ignis__comm *comm); /* null, or called when nobody holds it any more, after ignis__comm_stop */
+    struct ignis__comm_tie *tie;                               /* to ranks of other processes; null: of ignis_comm_init_all */
+    void (*ending)(struct ignis__comm *comm);                  /* null, or called when nobody holds it any more: no break comes after it */
+    void (*ended)(const char *call, struct ignis__comm *comm); /* null, or called after ignis__comm_stop */
 
     ignis__comm_tune tune;
     int most_blocks; /* of a kernel, so that all run at the same time */
@@ -6685,7 +6694,7 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two", "ignis_comm_parts",
                                                            "ignis_comm_slices", "ignis_comm_pair"};
     char defines[96];
-    int kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d", program->ranks);
+    int registers, kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d", program->ranks);
     if (program->op >= 0)
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
     if (program->delay)
@@ -6696,7 +6705,9 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     for (kernel = 0; kernel < IGNIS__COMM_KERNELS; kernel++) {
         if (kernel == (program->op >= 0 ? IGNIS__COMM_KERNEL_PAIR : IGNIS__COMM_KERNEL_PACKETS_TWO))
             continue;
-        if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&program->function[kernel], program->module.module, names[kernel]))) {
+        if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&program->function[kernel], program->module.module, names[kernel])) ||
+            IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, /* which has a driver that loads lazily load it now */
+                               (&registers, IGNIS__CU_FUNC_REGISTERS, program->function[kernel]))) {
             ignis__module_unload(&program->module);
             return false;
         }
@@ -6989,6 +7000,8 @@ static void ignis__comm_drop(const char *call, ignis__comm *comm)
 {
     if (!ignis__pool_drop(comm))
         return;
+    if (comm->ending)
+        comm->ending(comm);
     ignis__comm_stop(call, comm);
     if (comm->ended)
         comm->ended(call, comm);
@@ -7138,7 +7151,7 @@ static ignis__comm_algorithm ignis__comm_choose(const ignis__comm *comm, const i
     const ignis__comm_tune *tune = &comm->tune;
     int64_t part = task->count * ignis__dtypes[task->dtype].size, limit = ignis__comm_packets_limit(comm->size);
     int64_t bytes = task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL ? part * comm->size : part;
-    bool two_phases = comm->size > 2 && task->kind <= IGNIS__COMM_BROADCAST;
+    bool two_phases = task->kind <= IGNIS__COMM_BROADCAST;
     int i;
     if (comm->nccl && (!comm->region[comm->rank] || (tune->nccl_min >= 0 && bytes >= tune->nccl_min)))
         return IGNIS__COMM_BY_NCCL;
@@ -7359,10 +7372,16 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     int i, lanes[2] = {0, 0};
     uint32_t prints[2] = {0, 0};
     if (comm->nccl && !comm->region[comm->rank]) {
-        return (!send || comm->nccl_run(work->call, comm, IGNIS__COMM_SEND, send->in, 0, send->count, send->dtype, send->op, send->root,
-                                        work->stream)) &&
-               (!receive || comm->nccl_run(work->call, comm, IGNIS__COMM_RECV, 0, receive->out, receive->count, receive->dtype, receive->op,
-                                           receive->root, work->stream));
+        bool ok, both = send && receive;
+        if (both)
+            ignis__nccl_group_begin();
+        ok = (!send || comm->nccl_run(work->call, comm, IGNIS__COMM_SEND, send->in, 0, send->count, send->dtype, send->op, send->root,
+                                      work->stream)) &&
+             (!receive || comm->nccl_run(work->call, comm, IGNIS__COMM_RECV, 0, receive->out, receive->count, receive->dtype, receive->op,
+                                         receive->root, work->stream));
+        if (both)
+            ok = ignis__nccl_group_end(work->call, (ignis__nccl_comm *)comm->nccl) && ok;
+        return ok;
     }
     program = ignis__comm_program_for(work->call, comm, -1, -1);
     if (!program)
@@ -7828,6 +7847,923 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
 }
 
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
+
+/* --- what the collective layer needs of the system: memory that processes map together ------------------------------- */
+
+#ifndef _WIN32
+
+#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern int memfd_create(const char *name, unsigned flags);
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+enum {
+    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
+    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
+    IGNIS__GET_SEALS = 1034,
+    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
+};
+
+/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
+static int ignis__shared_make(size_t size)
+{
+    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
+static void *ignis__shared_map(int fd, size_t size)
+{
+    struct stat info;
+    void *data;
+    int seals = fcntl(fd, IGNIS__GET_SEALS);
+    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
+        errno = EINVAL;
+        return NULL;
+    }
+    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+static void ignis__shared_close(int *fd) { ignis__job_close_fd(fd); }
+
+#else
+
+static int ignis__shared_make(size_t size)
+{
+    (void)size;
+    return -1;
+}
+static void *ignis__shared_map(int fd, size_t size)
+{
+    (void)fd, (void)size;
+    return NULL;
+}
+static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
+static void ignis__shared_close(int *fd) { *fd = -1; }
+
+#endif
+
+/* --- regions: made, shown to the others, tried out -------------------------------------------------------------------- */
+
+typedef struct ignis__comm_tie {
+    ignis__job_watch watch; /* with the key under which its ranks exchange records, and their ranks in the job */
+    int me;
+    uint64_t made; /* communicators that were made from this one */
+    ignis_comm_transport wanted, transport;
+    void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
+    bool registered[IGNIS_COMM_MAX_RANKS];
+    size_t staged_bytes;
+    ignis__block *byte; /* for barriers through NCCL */
+} ignis__comm_tie;
+
+/*  What a rank says after each step of making a communicator. */
+typedef struct ignis__vote {
+    int32_t failed; /* a diagnostic; 0: it went well */
+    int32_t driver_error;
+    int64_t bytes; /* of its region */
+    char why[256];
+    ignis__nccl_id nccl;
+} ignis__vote;
+
+/*  A communicator that is being made. */
+typedef struct ignis__making {
+    const char *call;
+    ignis__comm *comm;
+    int64_t deadline;
+    ignis__record before; /* what this thread had reported */
+    ignis__vote mine, *all;
+    ignis__job_failure failure;
+    bool lost; /* a rank died, or did not come: `failure` tells */
+} ignis__making;
+
+enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_PORTABLE = 1, IGNIS__CU_HOST_MAPPED = 2 };
+
+static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
+
+/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the first of
+    those who failed says. */
+static bool ignis__step_end(ignis__making *making, int fd, int *fds)
+{
+    ignis__comm *comm = making->comm;
+    ignis__comm_tie *tie = comm->tie;
+    ignis__record failure;
+    int i;
+    ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
+    making->mine.failed = (int32_t)failure.diagnostic;
+    making->mine.driver_error = (int32_t)failure.driver_error;
+    if (!ignis__job_gather(comm->job, tie->watch.key, &tie->watch, tie->watch.member, tie->watch.count, tie->me, &making->mine,
+                           sizeof making->mine, making->all, fd, fds, making->deadline, &making->failure)) {
+        making->lost = true;
+        return false;
+    }
+    for (i = 0; i < tie->watch.count; i++) {
+        ignis__vote *vote = &making->all[i];
+        if (!vote->failed)
+            continue;
+        vote->why[sizeof vote->why - 1] = 0;
+        making->mine.failed = vote->failed > 0 && vote->failed < IGNIS_DIAG_COUNT ? vote->failed : IGNIS_DIAG_COMM_PEER;
+        making->mine.driver_error = vote->driver_error;
+        if (i == tie->me || tie->watch.count == 1)
+            snprintf(making->mine.why, sizeof making->mine.why, "%s", vote->why);
+        else
+            snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
+        for (i = 0; fds && i < tie->watch.count; i++)
+            ignis__shared_close(&fds[i]);
+        return false;
+    }
+    return true;
+}
+
+/*  Reports why a communicator could not be made. */
+static void ignis__making_report(ignis__making *making)
+{
+    int error = making->mine.driver_error;
+    if (making->lost)
+        (void)ignis__job_failed(making->call, &making->failure);
+    else
+        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error, error ? ignis__cuda_name(error) : NULL, NULL, "%s",
+                            making->mine.why);
+}
+
+/*  Takes the regions of host memory, and pins them for the device. */
+static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd)
+{
+    ignis__comm_tie *tie = comm->tie;
+    if (!ignis__cuda.cuMemHostRegister_v2 || !ignis__cuda.cuMemHostUnregister || !ignis__cuda.cuMemHostGetDevicePointer_v2) {
+        ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "the CUDA driver has no cuMemHostRegister");
+        return false;
+    }
+    tie->staged[i] = ignis__shared_map(fd, tie->staged_bytes);
+    if (!tie->staged[i]) {
+        char why[128];
+        ignis__system_error(why, sizeof why);
+        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)tie->staged_bytes,
+                    why);
+        return false;
+    }
+    if (IGNIS__CUDA_FAILED(call, comm->device, cuMemHostRegister_v2,
+                           (tie->staged[i], tie->staged_bytes, IGNIS__CU_HOST_PORTABLE | IGNIS__CU_HOST_MAPPED)))
+        return false;
+    tie->registered[i] = true;
+    return !IGNIS__CUDA_FAILED(call, comm->device, cuMemHostGetDevicePointer_v2, (&comm->region[i], tie->staged[i], 0));
+}
+
+/*  This rank's region, zeroed, and a descriptor of it for the others. */
+static bool ignis__region_make(const char *call, ignis__comm *comm, int64_t bytes, int *fd)
+{
+    ignis__comm_tie *tie = comm->tie;
+    int me = comm->rank;
+    if (comm->staged) {
+        tie->staged_bytes = (size_t)bytes;
+        *fd = ignis__shared_make(tie->staged_bytes);
+        if (*fd >= 0)
+            return ignis__staged_map(call, comm, me, *fd);
+        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "the system makes no %lld bytes of shared memory", (long long)bytes);
+        return false;
+    }
+    if (!ignis__vmm_make(call, comm->device, bytes, NULL, 0, true, &comm->block[me]))
+        return false;
+    comm->region[me] = comm->block[me].address;
+    return ignis__vmm_fd(call, &comm->block[me], fd) &&
+           !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
+                               (comm->region[me], 0, (size_t)comm->block[me].size, comm->device->stream)) &&
+           !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
+}
+
+/*  The regions of the others. */
+static bool ignis__regions_adopt(ignis__making *making, const int *fds)
+{
+    ignis__comm *comm = making->comm;
+    int i;
+    for (i = 0; i < comm->size; i++) {
+        if (i == comm->rank)
+            continue;
+        if (fds[i] < 0 || making->all[i].bytes != making->all[comm->rank].bytes) {
+            ignis__fail(IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
+                        (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "",
+                        (long long)making->all[comm->rank].bytes);
+            return false;
+        }
+        if (comm->staged ? !ignis__staged_map(making->call, comm, i, fds[i])
+                         : !ignis__vmm_adopt(making->call, comm->device, fds[i], making->all[i].bytes, NULL, 0, &comm->block[i]))
+            return false;
+        if (!comm->staged)
+            comm->region[i] = comm->block[i].address;
+    }
+    return true;
+}
+
+/*  Gives the regions back, this rank's own and the mappings of the others'. */
+static void ignis__regions_drop(const char *call, ignis__comm *comm)
+{
+    ignis__comm_tie *tie = comm->tie;
+    bool lost = ignis__atomic_load(&comm->device->lost) != 0, entered;
+    ignis__binding binding;
+    int i, count = comm->size < IGNIS_COMM_MAX_RANKS ? comm->size : IGNIS_COMM_MAX_RANKS;
+    for (i = 0; i < count; i++) {
+        if (comm->block[i].device)
+            ignis__vmm_drop(call, &comm->block[i]);
+        if (tie->registered[i]) {
+            entered = !lost && ignis__device_enter(call, comm->device, &binding);
+            if (entered)
+                (void)IGNIS__CUDA_FAILED(call, comm->device, cuMemHostUnregister, (tie->staged[i]));
+            if (entered)
+                ignis__device_leave(&binding);
+            tie->registered[i] = false;
+        }
+        if (tie->staged[i])
+            ignis__shared_unmap(tie->staged[i], tie->staged_bytes);
+        tie->staged[i] = NULL;
+        comm->region[i] = 0;
+    }
+}
+
+/*  Waits for a stream until the deadline. */
+static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline)
+{
+    int error;
+    while (ignis__cuda.cuStreamQuery && (error = IGNIS__CUDA(cuStreamQuery, (stream))) != 0) {
+        if (error != IGNIS__CU_NOT_READY)
+            return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
+        if (ignis__monotonic_ns() >= deadline) {
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "a copy to or from another rank's memory did not end before the deadline");
+            return false;
+        }
+        ignis__sleep_us(20);
+    }
+    return !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+}
+
+/*  What rank `from` writes into the region of rank `to`. */
+static void ignis__probe_fill(const ignis__comm_tie *tie, int from, int to, unsigned char *out)
+{
+    uint64_t hash = ignis__hash(tie->watch.key, &from, sizeof from);
+    int i;
+    hash = ignis__hash(hash, &to, sizeof to);
+    for (i = 0; i < IGNIS__PROBE_BYTES; i++)
+        out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
+}
+
+/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at + offset. */
+static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
+{
+    ignis__comm *comm = making->comm;
+    ignis__binding binding;
+    void *stream = NULL;
+    bool ok;
+    int i;
+    if (!ignis__device_enter(making->call, comm->device, &binding))
+        return false;
+    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    for (i = 0; ok && i < comm->size; i++)
+        ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
+                                         (comm->region[i] + offset, data + (size_t)i * piece, piece, stream))
+                   : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
+                                         (data + (size_t)i * piece, comm->region[i] + offset, piece, stream));
+    ok = ok && ignis__stream_wait(making->call, comm->device, stream, making->deadline);
+    if (stream)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Writes into every region. */
+static bool ignis__probe_write(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
+    int i;
+    for (i = 0; i < comm->size; i++)
+        ignis__probe_fill(comm->tie, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
+    return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
+}
+
+/*  Reads what all have written into every region. */
+static bool ignis__probe_read(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
+    size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
+    int from, to;
+    memset(data, 0, sizeof data);
+    if (!ignis__probe_copy(making, data, piece, 0, false))
+        return false;
+    for (to = 0; to < comm->size; to++)
+        for (from = 0; from < comm->size; from++) {
+            ignis__probe_fill(comm->tie, from, to, expected);
+            if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) == 0)
+                continue;
+            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
+                        "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to, comm->rank);
+            return false;
+        }
+    return true;
+}
+
+/*  Makes this rank's region clean again. */
+static bool ignis__probe_clear(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    ignis__binding binding;
+    bool ok;
+    if (comm->staged) {
+        memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
+        return true;
+    }
+    if (!ignis__device_enter(making->call, comm->device, &binding))
+        return false;
+    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemsetD8Async,
+                             (comm->region[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES, comm->device->stream)) &&
+         !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamSynchronize, (comm->device->stream));
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Regions that all ranks see, of device memory or of host memory (comm->staged), tried out by writing and reading between each two. */
+static bool ignis__regions_make(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    int fd = -1, fds[IGNIS_COMM_MAX_RANKS], i;
+    ignis__binding binding;
+    bool ok;
+    ignis__step_begin(making);
+    making->mine.bytes = ignis__comm_region_bytes(comm->size);
+    if (ignis__device_enter(making->call, comm->device, &binding)) {
+        ok = ignis__region_make(making->call, comm, making->mine.bytes, &fd);
+        if (ok && !comm->staged)
+            making->mine.bytes = comm->block[comm->rank].size;
+        ignis__device_leave(&binding);
+    }
+    ok = ignis__step_end(making, fd, fds);
+    ignis__shared_close(&fd);
+    if (ok) {
+        ignis__step_begin(making);
+        (void)ignis__regions_adopt(making, fds);
+        for (i = 0; i < comm->size; i++)
+            ignis__shared_close(&fds[i]);
+        ok = ignis__step_end(making, -1, NULL);
+        if (ok) {
+            ignis__step_begin(making);
+            (void)ignis__probe_write(making);
+            ok = ignis__step_end(making, -1, NULL);
+        }
+        if (ok) {
+            ignis__step_begin(making);
+            (void)ignis__probe_read(making);
+            ok = ignis__step_end(making, -1, NULL);
+        }
+        if (ok) {
+            ignis__step_begin(making);
+            (void)ignis__probe_clear(making);
+            ok = ignis__step_end(making, -1, NULL);
+        }
+    }
+    if (!ok)
+        ignis__regions_drop(making->call, comm);
+    return ok;
+}
+
+/* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
+
+/*  Nobody tells the communicator anything from here on, and its work is done. */
+static void ignis__comm_ending(ignis__comm *comm)
+{
+    ignis__binding binding;
+    ignis__job_watch_end(comm->job, &comm->tie->watch);
+    if (!ignis__atomic_load(&comm->device->lost) && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
+        (void)IGNIS__CUDA_FAILED("ignis_comm_destroy", comm->device, cuCtxSynchronize, ()); /* kernels have deadlines, so this ends */
+        ignis__device_leave(&binding);
+    }
+}
+
+/*  Gives back what ignis__comm_stop does not know of. */
+static void ignis__comm_ended(const char *call, ignis__comm *comm)
+{
+    ignis__comm_tie *tie = comm->tie;
+    ignis__binding binding;
+    ignis__nccl_leave(call, (ignis__nccl_comm *)comm->nccl);
+    comm->nccl = NULL;
+    if (tie->byte && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
+        ignis__memory_give(call, comm->device, tie->byte);
+        ignis__device_leave(&binding);
+    }
+    ignis__regions_drop(call, comm);
+    ignis__job_drop(comm->job);
+    ignis__free((void *)(uintptr_t)tie->watch.member);
+    ignis__free(tie->watch.gone);
+    ignis__free(tie);
+    comm->tie = NULL;
+}
+
+/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still in it. */
+static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
+{
+    ignis__comm *comm = (ignis__comm *)owner;
+    if (event == IGNIS__JOB_LEFT)
+        return;
+    ignis__comm_break(comm, IGNIS__COMM_PEER, member);
+    if (comm->nccl)
+        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
+}
+
+/*  A communicator of members (ranks of the job) with nothing in it yet. */
+static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
+                                        uint64_t key, int64_t timeout_ns)
+{
+    ignis__comm *comm = ignis__comm_new(call, device, me, count);
+    ignis__comm_tie *tie = comm ? (ignis__comm_tie *)ignis__alloc(sizeof *tie) : NULL;
+    int *members = tie ? (int *)ignis__alloc(sizeof *members * (size_t)count) : NULL;
+    unsigned char *gone = members ? (unsigned char *)ignis__alloc((size_t)count) : NULL;
+    int i;
+    if (!gone) {
+        if (comm) {
+            ignis__fail_host_memory(call, sizeof *tie);
+            ignis__pool_give(&ignis__comms, comm);
+        }
+        ignis__free(members);
+        ignis__free(tie);
+        return NULL;
+    }
+    memcpy(members, member, sizeof *members * (size_t)count);
+    for (i = 0; i < count && i < IGNIS_COMM_MAX_RANKS; i++)
+        comm->member[i] = member[i];
+    tie->me = me;
+    tie->watch.key = key;
+    tie->watch.member = members;
+    tie->watch.count = count;
+    tie->watch.gone = gone;
+    tie->watch.notify = ignis__comm_notify;
+    tie->watch.owner = comm;
+    comm->tie = tie;
+    comm->ending = ignis__comm_ending;
+    comm->ended = ignis__comm_ended;
+    comm->job = job;
+    comm->timeout_ns = timeout_ns;
+    ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
+    ignis__job_hold(job);
+    return comm;
+}
+
+static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size)
+{
+    const ignis__job_watch *watch = &comm->tie->watch;
+    const ignis__job_rank *ranks = comm->job->ranks;
+    int i, k, hosts = 0;
+    *local_rank = *local_size = 0;
+    for (i = 0; i < watch->count; i++) {
+        bool here = ranks[watch->member[i]].host == ranks[comm->job->rank].host;
+        *local_size += here;
+        *local_rank += here && i < comm->rank;
+        for (k = 0; k < i && ranks[watch->member[k]].host != ranks[watch->member[i]].host; k++)
+            ;
+        hosts += k == i;
+    }
+    return hosts;
+}
+
+/*  An operation of a communicator through NCCL; a barrier is a sum of one byte. */
+static bool ignis__comm_run_nccl(const char *call, ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
+                                 ignis_dtype dtype, ignis_op op, int root, void *stream)
+{
+    ignis__nccl_comm *nccl = (ignis__nccl_comm *)comm->nccl;
+    ignis__address byte = comm->tie->byte->address;
+    if (kind == IGNIS__COMM_BARRIER)
+        return ignis__nccl_run(call, nccl, IGNIS__NCCL_ALL_REDUCE, byte, byte, 1, IGNIS_U8, IGNIS_OP_SUM, 0, comm->size, stream);
+    return ignis__nccl_run(call, nccl, (ignis__nccl_kind)(kind - IGNIS__COMM_ALL_REDUCE), in, out, count, dtype, op, root, comm->size,
+                           stream);
+}
+
+/*  Through NCCL: rank 0 makes an id, and all join. */
+static bool ignis__comm_make_nccl(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    ignis__binding binding;
+    ignis__nccl_id id;
+    ignis__step_begin(making);
+    if (comm->rank == 0)
+        (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
+    else
+        (void)ignis__nccl_open(making->call);
+    if (ignis_status_last() == IGNIS_OK && ignis__device_enter(making->call, comm->device, &binding)) {
+        comm->tie->byte = ignis__memory_take(making->call, comm->device, comm->device->stream, 16);
+        ignis__device_leave(&binding);
+    }
+    if (!ignis__step_end(making, -1, NULL))
+        return false;
+    id = making->all[0].nccl;
+    ignis__step_begin(making);
+    comm->nccl = ignis__nccl_join(making->call, comm->device, &id, comm->rank, comm->size, making->deadline);
+    comm->nccl_run = ignis__comm_run_nccl;
+    return ignis__step_end(making, -1, NULL);
+}
+
+/*  Chooses the transport, as all ranks do from the same facts, and sets it up. */
+static bool ignis__comm_make_transport(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    ignis__comm_tie *tie = comm->tie;
+    int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
+    char far[96] = "";
+    if (hosts > 1)
+        snprintf(far, sizeof far, "the ranks are on %d hosts", hosts);
+    else if (comm->size > IGNIS_COMM_MAX_RANKS)
+        snprintf(far, sizeof far, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
+    if (*far && (tie->wanted == IGNIS_COMM_PEER || tie->wanted == IGNIS_COMM_STAGED)) {
+        making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
+        snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
+                 tie->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", far);
+        return false;
+    }
+    if (*far || tie->wanted == IGNIS_COMM_NCCL) {
+        tie->transport = IGNIS_COMM_NCCL;
+        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *far ? far : "it was asked for");
+        return ignis__comm_make_nccl(making);
+    }
+    tie->transport = IGNIS_COMM_PEER;
+    if (comm->size == 1) {
+        snprintf(comm->reason, sizeof comm->reason, "there is one rank");
+        return true;
+    }
+    if (tie->wanted != IGNIS_COMM_STAGED) {
+        snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
+        if (ignis__regions_make(making))
+            return true;
+        if (making->lost || tie->wanted == IGNIS_COMM_PEER)
+            return false;
+        snprintf(comm->reason, sizeof comm->reason, "through host memory, as the ranks cannot share device memory: %.170s",
+                 making->mine.why);
+    } else {
+        snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was asked for");
+    }
+    tie->transport = IGNIS_COMM_STAGED;
+    comm->staged = true;
+    return ignis__regions_make(making);
+}
+
+/*  Sets a prepared communicator up together with its other ranks, and makes its handle. On failure it is gone; *lost (may be null) tells
+    whether a rank died, which is not reported then. */
+static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_comm_transport wanted, bool *lost)
+{
+    ignis_comm handle = {0};
+    ignis__making making;
+    bool ok = false;
+    memset(&making, 0, sizeof making);
+    making.call = call;
+    making.comm = comm;
+    making.deadline = ignis__monotonic_ns() + comm->timeout_ns;
+    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
+    comm->tie->wanted = wanted;
+    if (!making.all) {
+        making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
+        snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
+    } else if (ignis__comm_make_transport(&making)) {
+        ignis__step_begin(&making);
+        (void)ignis__comm_start(call, comm);
+        ignis__job_watch_begin(comm->job, &comm->tie->watch);
+        ok = ignis__step_end(&making, -1, NULL);
+    }
+    if (lost)
+        *lost = making.lost && making.failure.dead;
+    if (!ok && !(lost && *lost))
+        ignis__making_report(&making);
+    ignis__free(making.all);
+    if (ok) {
+        handle.id = ignis__pool_publish(&ignis__comms, comm);
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
+                    (int)(comm->device - ignis__devices), comm->reason);
+        return handle;
+    }
+    making.before = ignis__quiet_begin(); /* the first failure is the one reported */
+    ignis__comm_ending(comm);
+    ignis__comm_stop(call, comm);
+    ignis__comm_ended(call, comm);
+    ignis__quiet_end(&making.before, &making.before, making.mine.why, sizeof making.mine.why);
+    ignis__pool_give(&ignis__comms, comm);
+    return handle;
+}
+
+/*  The transport that is asked for. False: nonsense. */
+static bool ignis__comm_wanted(const char *call, const ignis_comm_desc *desc, ignis_comm_transport *wanted)
+{
+    static const char *const names[] = {"", "peer", "staged", "nccl"};
+    const char *text = getenv("IGNIS_COMM_TRANSPORT");
+    int i;
+    *wanted = desc->transport;
+    if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL", (int)desc->transport);
+        return false;
+    }
+    if (desc->transport || !text || !*text)
+        return true;
+    for (i = 1; i < IGNIS__COUNT(names); i++)
+        if (strcmp(text, names[i]) == 0)
+            *wanted = (ignis_comm_transport)i;
+    if (*wanted)
+        return true;
+    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
+    return false;
+}
+
+/*  One number for a process, so that ranks can tell whether they are threads of one. */
+static uint64_t ignis__process_key(void)
+{
+    static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    static uint64_t key;
+    ignis__mutex_lock(&lock);
+    if (!key && !ignis__random_bytes(&key, sizeof key))
+        key = 1;
+    ignis__mutex_unlock(&lock);
+    return key;
+}
+
+IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+{
+    static const char call[] = "ignis_comm_init";
+    ignis_comm_desc defaults;
+    ignis_comm handle = {0};
+    ignis_comm_transport wanted;
+    ignis__job_rank self;
+    ignis__binding binding;
+    ignis__device *device;
+    ignis__comm *comm;
+    ignis__place place;
+    ignis__job *job;
+    int ordinal, *member, i;
+    double timeout;
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc ? desc : &defaults;
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_wanted(call, desc, &wanted) ||
+        !ignis__place_read(call, desc, &place))
+        return handle;
+    timeout = desc->timeout_s == 0 ? 30 : desc->timeout_s;
+    if (!(timeout > 0 && timeout <= 1e6)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+        return handle;
+    }
+    ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
+    if ((desc->device == 0 && ordinal < 0) || (device = ignis__device_get(call, ordinal)) == NULL ||
+        !ignis__device_enter(call, device, &binding))
+        return handle;
+    memset(&self, 0, sizeof self);
+    self.host = ignis__job_host();
+    self.process = ignis__process_key();
+    memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
+    memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+    self.rank = place.rank;
+    self.size = place.size;
+    self.pid = (int32_t)ignis__process_id();
+    self.driver = device->info.driver_version;
+    self.transport = (int32_t)wanted;
+    job = ignis__job_meet(call, &place, &self, (int64_t)(timeout * 1e9));
+    member = job ? (int *)ignis__alloc(sizeof *member * (size_t)job->size) : NULL;
+    if (member) {
+        for (i = 0; i < job->size; i++)
+            member[i] = i;
+        comm = ignis__comm_prepare(call, job, device, member, job->size, job->rank, job->key, job->timeout_ns);
+        if (comm)
+            handle = ignis__comm_make(call, comm, wanted, NULL);
+    } else if (job) {
+        ignis__fail_host_memory(call, sizeof *member * (size_t)job->size);
+    }
+    ignis__free(member);
+    ignis__job_drop(job); /* the communicator has it now */
+    ignis__device_leave(&binding);
+    return handle;
+}
+
+/*  The communicator that others are made from; of those of ignis_comm_init_all there are no others. */
+static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
+{
+    ignis__comm *comm;
+    comm = ignis__comm_hold(call, handle);
+    if (!comm || (comm->job && !ignis__capture_refuses(call)))
+        return comm;
+    if (!comm->job)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "the communicator is of ignis_comm_init_all; call that again for the devices that are to take part");
+    ignis__comm_drop(call, comm);
+    return NULL;
+}
+
+typedef struct ignis__split {
+    int32_t color, key;
+} ignis__split;
+
+IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
+{
+    static const char call[] = "ignis_comm_split";
+    ignis__comm *parent = ignis__comm_parent(call, handle), *comm;
+    ignis_comm result = {0};
+    ignis__job_failure failure;
+    ignis__split mine, *all;
+    int i, k, count = 0, me = 0, *member;
+    const ignis__job_watch *watch;
+    uint64_t serial, child;
+    if (!parent)
+        return result;
+    watch = &parent->tie->watch;
+    serial = ignis__atomic_add(&parent->tie->made, 1);
+    mine.color = color;
+    mine.key = key;
+    all = (ignis__split *)ignis__alloc((sizeof *all + 2 * sizeof *member) * (size_t)watch->count);
+    member = (int *)(void *)(all + watch->count);
+    if (!all) {
+        ignis__fail_host_memory(call, sizeof *all * (size_t)watch->count);
+    } else if (!ignis__job_gather(parent->job, watch->key, watch, watch->member, watch->count, parent->rank, &mine, sizeof mine, all, -1,
+                                  NULL, ignis__monotonic_ns() + parent->timeout_ns, &failure)) {
+        (void)ignis__job_failed(call, &failure);
+    } else if (color >= 0) {
+        int *place = member + watch->count; /* ranks of the parent, in the order of their keys */
+        for (i = 0; i < watch->count; i++) {
+            if (all[i].color != color)
+                continue;
+            for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
+                place[k] = place[k - 1];
+            place[k] = i;
+        }
+        for (i = 0; i < count; i++) {
+            member[i] = watch->member[place[i]];
+            if (place[i] == parent->rank)
+                me = i;
+        }
+        child = ignis__hash(ignis__hash(watch->key, &serial, sizeof serial), &color, sizeof color);
+        comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, child, parent->timeout_ns);
+        if (comm)
+            result = ignis__comm_make(call, comm, parent->tie->wanted, NULL);
+    }
+    ignis__free(all);
+    ignis__comm_drop(call, parent);
+    return result;
+}
+
+/*  Who of a communicator's ranks is gone, agreed upon: rounds in which those who are there say who they think is not, until all say the same.
+    Who dies meanwhile costs another round. False, and reported: the deadline has passed. */
+static bool ignis__shrink_agree(const char *call, ignis__comm *parent, uint64_t key, uint64_t *round, unsigned char *gone, int64_t deadline)
+{
+    const ignis__job_watch *watch = &parent->tie->watch;
+    size_t bytes = ((size_t)watch->count + 7) / 8;
+    int *member = (int *)ignis__alloc(((size_t)watch->count * (sizeof *member + bytes)));
+    unsigned char *all = (unsigned char *)(member + watch->count);
+    bool same = false, ok = true;
+    int i, count, me = 0;
+    size_t b;
+    if (!member) {
+        ignis__fail_host_memory(call, (size_t)watch->count * (sizeof *member + bytes));
+        return false;
+    }
+    while (!same && ok) {
+        uint64_t its_key = ignis__hash(key, round, sizeof *round);
+        ignis__job_failure failure;
+        ++*round;
+        for (i = count = 0; i < watch->count; i++) {
+            if (i != parent->rank && ignis__job_absent(parent->job, watch, watch->member[i]))
+                gone[i / 8] = (unsigned char)(gone[i / 8] | 1u << i % 8);
+            if (gone[i / 8] >> i % 8 & 1)
+                continue;
+            if (i == parent->rank)
+                me = count;
+            member[count++] = watch->member[i];
+        }
+        if (ignis__job_gather(parent->job, its_key, watch, member, count, me, gone, bytes, all, -1, NULL, deadline, &failure)) {
+            for (same = true, i = 0; i < count; i++)
+                same &= memcmp(all + (size_t)i * bytes, gone, bytes) == 0;
+            for (i = 0; i < count; i++)
+                for (b = 0; b < bytes; b++)
+                    gone[b] = (unsigned char)(gone[b] | all[(size_t)i * bytes + b]);
+        } else if (!failure.dead) {
+            ok = ignis__job_failed(call, &failure);
+        }
+    }
+    ignis__free(member);
+    if (ok && (gone[parent->rank / 8] >> parent->rank % 8 & 1)) {
+        ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
+        return false;
+    }
+    return ok;
+}
+
+IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_shrink";
+    ignis__comm *parent = ignis__comm_parent(call, handle), *comm;
+    unsigned char gone[IGNIS__JOB_MAX_RANKS / 8];
+    int member[IGNIS__JOB_MAX_RANKS], i, count, me;
+    const ignis__job_watch *watch;
+    ignis_comm result = {0};
+    uint64_t serial, key, round = 0;
+    int64_t deadline;
+    bool lost = true;
+    if (!parent)
+        return result;
+    watch = &parent->tie->watch;
+    serial = ~ignis__atomic_add(&parent->tie->made, 1);
+    key = ignis__hash(watch->key, &serial, sizeof serial);
+    deadline = ignis__monotonic_ns() + parent->timeout_ns;
+    memset(gone, 0, sizeof gone);
+    while (lost && ignis__shrink_agree(call, parent, key, &round, gone, deadline)) {
+        uint64_t child = ignis__hash(key, gone, sizeof gone);
+        for (i = count = me = 0; i < watch->count; i++) {
+            if (gone[i / 8] >> i % 8 & 1)
+                continue;
+            if (i == parent->rank)
+                me = count;
+            member[count++] = watch->member[i];
+        }
+        comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, child, parent->timeout_ns);
+        lost = false;
+        if (comm)
+            result = ignis__comm_make(call, comm, parent->tie->wanted, &lost);
+    }
+    ignis__comm_drop(call, parent);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_abort";
+    ignis__comm *comm;
+    comm = ignis__comm_hold(call, handle);
+    if (!comm)
+        return ignis__failed();
+    ignis__comm_break(comm, IGNIS__COMM_PEER, comm->rank);
+    if (comm->nccl)
+        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
+    if (comm->job)
+        ignis__job_tell(comm->job, comm->tie->watch.member, comm->tie->watch.count, IGNIS__JOB_ABORT, comm->tie->watch.key);
+    ignis__comm_drop(call, comm);
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_destroy";
+    ignis__record before;
+    ignis__comm *comm;
+    ignis_status status;
+    if ((comm = ignis__comm_hold(call, handle)) == NULL)
+        return ignis__failed();
+    if (ignis__capture_refuses(call)) {
+        ignis__comm_drop(call, comm);
+        return ignis__failed();
+    }
+    if (!ignis__comm_kill(comm)) {
+        ignis__comm_drop(call, comm);
+        return ignis__fail(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile");
+    }
+    if (comm->job)
+        ignis__job_tell(comm->job, comm->tie->watch.member, comm->tie->watch.count, IGNIS__JOB_LEAVE, comm->tie->watch.key);
+    before = ignis__this_thread.record;
+    memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
+    ignis__comm_drop(call, comm);
+    status = ignis__this_thread.record.status;
+    if (before.status != IGNIS_OK) {
+        ignis__record_drop(&ignis__this_thread);
+        ignis__this_thread.record = before;
+    }
+    return status;
+}
+
+IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
+{
+    static const char call[] = "ignis_comm_query";
+    ignis__comm *comm;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!info)
+        return ignis__fail_null(call, "info");
+    comm = ignis__comm_hold(call, handle);
+    if (!comm)
+        return ignis__failed();
+    memset(info, 0, sizeof *info);
+    info->rank = info->local_rank = comm->rank;
+    info->size = info->local_size = comm->size;
+    info->device = (int)(comm->device - ignis__devices);
+    info->hosts = 1;
+    info->transport = IGNIS_COMM_PEER;
+    if (comm->job) {
+        info->hosts = ignis__comm_hosts(comm, &info->local_rank, &info->local_size);
+        info->transport = comm->tie->transport;
+    }
+    snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
+    info->status = ignis__diagnostics[ignis__comm_failure(comm, &info->failed_rank)].status;
+    info->timeout_s = (double)comm->timeout_ns / 1e9;
+    ignis__comm_drop(call, comm);
+    return IGNIS_OK;
+}
 
 /* ===============================================================================================================
    >>parallel - data-parallel training.

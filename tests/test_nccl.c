@@ -167,7 +167,7 @@ static ignis_array array_make(const rank *r, int64_t count, double nothing)
 static bool run_one(const rank *r, ignis__nccl_kind kind, ignis_array in, ignis_array out, int64_t count, int root)
 {
     return ignis__nccl_run("run", r->nccl, kind, in.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(in) : 0,
-                           out.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(out) : 0, count, r->dtype, r->op, root, root, r->size,
+                           out.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(out) : 0, count, r->dtype, r->op, root, r->size,
                            ignis_stream_current());
 }
 
@@ -280,9 +280,12 @@ static void *run_moves(void *context)
     expect(r, "all_gather", out, r->size * n, gathered, n);
     CHECK(run_one(r, IGNIS__NCCL_ALL_TO_ALL, in, out, n, 0));
     expect(r, "all_to_all", out, r->size * n, transposed, n);
-    CHECK(run_one(r, IGNIS__NCCL_SEND_RECV, in, out, n, r->rank ^ 1));
+    ignis__nccl_group_begin();
+    CHECK(run_one(r, IGNIS__NCCL_SEND, in, none, n, r->rank ^ 1));
+    CHECK(run_one(r, IGNIS__NCCL_RECV, none, out, n, r->rank ^ 1));
+    CHECK(ignis__nccl_group_end("run", r->nccl));
     ignis_array part = ignis_array_slice(out, 0, 0, n);
-    expect(r, "send_recv", part, n, of_neighbour, n);
+    expect(r, "send and recv", part, n, of_neighbour, n);
     if (r->rank > 0) {
         CHECK(run_one(r, IGNIS__NCCL_RECV, none, out, n, r->rank - 1));
         expect(r, "recv", part, n, of_left, n);
@@ -374,9 +377,9 @@ TEST(what_nccl_refuses_is_told)
     CHECK_MESSAGE_HAS("ncclCommInitRankConfig failed with \"invalid argument\" (4)");
     nccl = ignis__nccl_join("join", &ignis__devices[0], &id, 0, 1, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
     REQUIRE(nccl);
-    CHECK(!ignis__nccl_run("run", nccl, IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 7, 0, 1, ignis_stream_current()));
+    CHECK(!ignis__nccl_run("run", nccl, IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 7, 1, ignis_stream_current()));
     test__check_failure(__FILE__, __LINE__, "run(", IGNIS_ERROR_CUDA, IGNIS_DIAG_NCCL_CALL);
-    CHECK(!ignis__nccl_run("run", nccl, IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 0, 0, 1, ignis_stream_current()));
+    CHECK(!ignis__nccl_run("run", nccl, IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 0, 1, ignis_stream_current()));
     test__check_failure(__FILE__, __LINE__, "run(", IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
     ignis__nccl_leave("leave", nccl);
 }
