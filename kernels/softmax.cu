@@ -206,7 +206,7 @@ template <int N> __device__ inline void subtract_at(int at, Wide factor, Wide (&
 
 __device__ inline Wide not_a_number() { return Wide(__int_as_float(0x7fffffff)); }
 
-/*  Of the rows of a team, in its first thread. */
+/*  Of the rows of a team; its first thread keeps it. */
 struct tally {
     Wide loss;
     int counted; /* rows that are not ignored */
@@ -215,10 +215,11 @@ struct tally {
 /*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits: that of the sum of losses times scale.
     An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. */
 template <typename Team, int N>
-__device__ tally cross_entropy(Wide *log_sums, T *gradient, const logit_rows &all, Wide scale, int kept)
+__device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const logit_rows &all, Wide scale, int kept)
 {
     const auto row_of = [&](long long turn) { return all.rows - 1 - turn; }; /* the last rows are likely to be in the cache still */
-    tally mine = {0, 0};
+    if (Team::thread() == 0)
+        mine = {0, 0};
     long long turn = Team::first();
     int next = turn < all.rows ? all.class_of(row_of(turn)) : 0;
     for (; turn < all.rows; turn += Team::count()) {
@@ -266,7 +267,6 @@ __device__ tally cross_entropy(Wide *log_sums, T *gradient, const logit_rows &al
         }
         clear<Team>(to, all.n, all.stride);
     }
-    return mine;
 }
 
 /*  The gradient from log_sums of the forward pass; grad is that of the scaled sum of losses. */
@@ -327,16 +327,6 @@ extern "C" __global__ void __launch_bounds__(256)
         counts[blockIdx.x] = count;
 }
 
-__device__ inline void hand_over(tally mine, Wide *losses, long long *counted)
-{
-    const Wide loss = ignis_block_sum(mine.loss);
-    const long long count = ignis_block_sum((long long)mine.counted);
-    if (threadIdx.x == 0) {
-        losses[blockIdx.x] = loss;
-        counted[blockIdx.x] = count;
-    }
-}
-
 /*  losses and counted of each block. counts and count_blocks: for the gradient of a mean; else count_blocks is 0. */
 extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     ignis_cross_entropy_warp(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
@@ -344,8 +334,14 @@ extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
                              const long long *counts, int count_blocks)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    const Wide scale = scale_from(counts, count_blocks);
-    hand_over(cross_entropy<ignis_warp_team, PACK>(log_sums, gradient, all, scale, 0), losses, counted);
+    tally mine = {0, 0};
+    cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, scale_from(counts, count_blocks), 0);
+    const Wide loss = ignis_block_sum(mine.loss);
+    const int count = ignis_block_sum(mine.counted);
+    if (threadIdx.x == 0) {
+        losses[blockIdx.x] = loss;
+        counted[blockIdx.x] = count;
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
@@ -354,11 +350,16 @@ extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
                               const long long *counts, int count_blocks, int packed, int kept)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    __shared__ tally mine; /* not in registers, which are scarce here */
     const Wide scale = scale_from(counts, count_blocks);
     if (packed)
-        hand_over(cross_entropy<ignis_block_team, PACK>(log_sums, gradient, all, scale, kept), losses, counted);
+        cross_entropy<ignis_block_team, PACK>(mine, log_sums, gradient, all, scale, kept);
     else
-        hand_over(cross_entropy<ignis_block_team, 1>(log_sums, gradient, all, scale, 0), losses, counted);
+        cross_entropy<ignis_block_team, 1>(mine, log_sums, gradient, all, scale, 0);
+    if (threadIdx.x == 0) {
+        losses[blockIdx.x] = mine.loss;
+        counted[blockIdx.x] = mine.counted;
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
@@ -402,7 +403,9 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     for (long long r = threadIdx.x; r < rows; r += blockDim.x)
         counted += all.target(r) != ignore_index;
     const Wide factor = scale_of(mean, ignis_block_sum(counted));
-    const Wide sum = ignis_block_sum(cross_entropy<ignis_warp_team, PACK>(log_sums, gradient, all, factor, 0).loss);
+    tally mine = {0, 0};
+    cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, factor, 0);
+    const Wide sum = ignis_block_sum(mine.loss);
     if (threadIdx.x == 0) {
         scale[0] = factor;
         loss[0] = sum * factor;
