@@ -4649,19 +4649,19 @@ static void ignis__lease_close(int end) { (void)end; }
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
 /*  A file mapping would do; NVIDIA's own samples share host memory so. It is not made yet by anything that could be tested. */
-static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
+static int ignis__shared_make(size_t size)
 {
-    (void)size, (void)handle;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "host memory is not shared between processes on Windows");
-    return false;
+    (void)size;
+    errno = ENOSYS;
+    return -1;
 }
-static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
+static void *ignis__shared_map(int fd, size_t size)
 {
-    (void)handle;
-    ignis__host_share(call, size, NULL);
+    (void)fd, (void)size;
+    errno = ENOSYS;
     return NULL;
 }
-static void ignis__host_unmap(void *memory, int64_t size) { (void)memory, (void)size; }
+static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
 
 #else /* POSIX */
 
@@ -4676,11 +4676,11 @@ extern int memfd_create(const char *, unsigned);
 #endif
 #endif
 
-enum {                         /* of Linux */
-       IGNIS__MEMFD_FLAGS = 3, /* close on exec, can be sealed */
-       IGNIS__ADD_SEALS = 1033,
-       IGNIS__GET_SEALS = 1034,
-       IGNIS__SEAL_SIZE = 1 | 2 | 4 /* against more seals, shrinking, growing */
+enum {
+    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
+    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
+    IGNIS__GET_SEALS = 1034,
+    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
 };
 
 /*  In clock ticks since the system has started: the 22nd word, counted behind the program's name, which can hold anything. */
@@ -4737,38 +4737,60 @@ static bool ignis__file_publish(const char *part, const char *path)
     return made;
 }
 
-/*  A file in memory, whose size nobody can change any more. */
+/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
+static int ignis__shared_make(size_t size)
+{
+    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
+static void *ignis__shared_map(int fd, size_t size)
+{
+    struct stat info;
+    void *data;
+    int seals = fcntl(fd, IGNIS__GET_SEALS);
+    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
+        errno = EINVAL;
+        return NULL;
+    }
+    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+
+#endif
+
+/*  Host memory to be shared; see ignis__shared_make. */
 static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
 {
     memset(handle, 0, sizeof *handle);
     handle->type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle->fd = memfd_create("ignis-host", IGNIS__MEMFD_FLAGS);
-    if (handle->fd >= 0 && ftruncate(handle->fd, (off_t)size) == 0 && fcntl(handle->fd, IGNIS__ADD_SEALS, IGNIS__SEAL_SIZE) == 0)
+    handle->fd = ignis__shared_make((size_t)size);
+    if (handle->fd >= 0)
         return true;
     ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size, strerror(errno));
-    ignis__lease_close(handle->fd);
     memset(handle, 0, sizeof *handle);
     return false;
 }
 
-/*  Maps one, after making sure that it is of that size and stays so: to read behind its end would be a bus error. */
 static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
 {
-    struct stat info;
-    void *memory;
-    if (fstat(handle->fd, &info) != 0 || info.st_size != size || (fcntl(handle->fd, IGNIS__GET_SEALS) & 2) == 0) {
+    void *memory = ignis__shared_map(handle->fd, (size_t)size);
+    if (!memory && errno == EINVAL)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor is not %lld bytes of shared host memory", (long long)size);
-        return NULL;
-    }
-    memory = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, handle->fd, 0);
-    if (memory != MAP_FAILED)
-        return memory;
-    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)size, strerror(errno));
-    return NULL;
+    else if (!memory)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)size, strerror(errno));
+    return memory;
 }
-static void ignis__host_unmap(void *memory, int64_t size) { munmap(memory, (size_t)size); }
-
-#endif
 
 /* --- records ----------------------------------------------------------------------------------------------------------- */
 
@@ -5280,7 +5302,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_
             (void)IGNIS__CUDA(cuMemHostUnregister, (host));
         ignis__work_end(&work);
     }
-    ignis__host_unmap(host, size);
+    ignis__shared_unmap(host, (size_t)size);
     return ok;
 }
 
@@ -6794,22 +6816,22 @@ static struct {
     ignis__mutex lock;
     uint64_t lent; /* arrays of ours */
     ignis__share *first;
-} ignis__shares = {IGNIS__MUTEX_INIT, 0, NULL};
+} ignis__shared_arrays = {IGNIS__MUTEX_INIT, 0, NULL};
 
 static void ignis__share_link(ignis__share *share)
 {
-    ignis__mutex_lock(&ignis__shares.lock);
-    share->next = ignis__shares.first;
-    ignis__shares.first = share;
+    ignis__mutex_lock(&ignis__shared_arrays.lock);
+    share->next = ignis__shared_arrays.first;
+    ignis__shared_arrays.first = share;
     if (share->array)
-        ignis__atomic_add(&ignis__shares.lent, 1);
-    ignis__mutex_unlock(&ignis__shares.lock);
+        ignis__atomic_add(&ignis__shared_arrays.lent, 1);
+    ignis__mutex_unlock(&ignis__shared_arrays.lock);
 }
 
 /*  Takes out of the list: one share; or what others are done with, of one array or of all. The lock is taken. */
 static ignis__share *ignis__shares_unlink(const ignis__share *wanted, const ignis__array *array, bool all)
 {
-    ignis__share **link = &ignis__shares.first, *taken = NULL;
+    ignis__share **link = &ignis__shared_arrays.first, *taken = NULL;
     while (*link) {
         ignis__share *share = *link;
         struct pollfd gone;
@@ -6828,7 +6850,7 @@ static ignis__share *ignis__shares_unlink(const ignis__share *wanted, const igni
         share->next = taken;
         taken = share;
         if (share->array)
-            ignis__atomic_add(&ignis__shares.lent, (uint64_t)-1);
+            ignis__atomic_add(&ignis__shared_arrays.lent, (uint64_t)-1);
     }
     return taken;
 }
@@ -6860,9 +6882,9 @@ static struct {
 static void ignis__shares_reap(const char *call, ignis__array *array)
 {
     ignis__share *gone;
-    ignis__mutex_lock(&ignis__shares.lock);
+    ignis__mutex_lock(&ignis__shared_arrays.lock);
     gone = ignis__shares_unlink(NULL, array, false);
-    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__mutex_unlock(&ignis__shared_arrays.lock);
     ignis__shares_end(call, gone);
     if (ignis__shares_before.reap)
         ignis__shares_before.reap(call, array);
@@ -6872,11 +6894,11 @@ static void ignis__shares_reap(const char *call, ignis__array *array)
 static void ignis__shares_holders(ignis__text *text, const ignis__array *array)
 {
     const ignis__share *share;
-    ignis__mutex_lock(&ignis__shares.lock);
-    for (share = ignis__shares.first; share; share = share->next)
+    ignis__mutex_lock(&ignis__shared_arrays.lock);
+    for (share = ignis__shared_arrays.first; share; share = share->next)
         if (share->array == array)
             ignis__text_add(text, "%sprocess %lld", text->length ? ", " : "", (long long)share->peer_pid);
-    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__mutex_unlock(&ignis__shared_arrays.lock);
     if (ignis__shares_before.holders)
         ignis__shares_before.holders(text, array);
 }
@@ -6885,9 +6907,9 @@ static void ignis__shares_holders(ignis__text *text, const ignis__array *array)
 static void ignis__shares_close(const char *call)
 {
     ignis__share *lent;
-    ignis__mutex_lock(&ignis__shares.lock);
+    ignis__mutex_lock(&ignis__shared_arrays.lock);
     lent = ignis__shares_unlink(NULL, NULL, true);
-    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__mutex_unlock(&ignis__shared_arrays.lock);
     ignis__shares_end(call, lent);
 }
 
@@ -6895,7 +6917,7 @@ static void ignis__shares_close(const char *call)
 static void ignis__shares_forked(void)
 {
     const ignis__share *share;
-    for (share = ignis__shares.first; share; share = share->next)
+    for (share = ignis__shared_arrays.first; share; share = share->next)
         close(share->end);
 }
 
@@ -6903,14 +6925,14 @@ static void ignis__shares_use(void)
 {
     static uint64_t watched;
     ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
-    ignis__mutex_lock(&ignis__shares.lock);
+    ignis__mutex_lock(&ignis__shared_arrays.lock);
     if (ignis__exports_reap != ignis__shares_reap) {
         ignis__shares_before.reap = ignis__exports_reap;
         ignis__shares_before.holders = ignis__export_holders;
         ignis__exports_reap = ignis__shares_reap;
         ignis__export_holders = ignis__shares_holders;
     }
-    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__mutex_unlock(&ignis__shared_arrays.lock);
     if (ignis__atomic_add(&watched, 1) == 1)
         ignis__at_fork(ignis__shares_forked);
 }
@@ -7029,9 +7051,9 @@ static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *
     ignis__vmm_handle_close(&memory);
     close(fds[1]);
     if (!ok) {
-        ignis__mutex_lock(&ignis__shares.lock);
+        ignis__mutex_lock(&ignis__shared_arrays.lock);
         share = ignis__shares_unlink(share, NULL, false); /* others may have seen the hang-up first */
-        ignis__mutex_unlock(&ignis__shares.lock);
+        ignis__mutex_unlock(&ignis__shared_arrays.lock);
         ignis__shares_end(call, share);
         ignis__trouble_report(call, &trouble);
     }
@@ -7122,9 +7144,9 @@ static void ignis__share_release(void *ptr, void *data)
 {
     ignis__share *share = (ignis__share *)data;
     (void)ptr;
-    ignis__mutex_lock(&ignis__shares.lock);
+    ignis__mutex_lock(&ignis__shared_arrays.lock);
     (void)ignis__shares_unlink(share, NULL, false);
-    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__mutex_unlock(&ignis__shared_arrays.lock);
     ignis__vmm_drop("ignis_array_free", &share->block);
     close(share->end);
     ignis__free(share);
@@ -9814,7 +9836,7 @@ static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
     if (*peer >= comm->size)
         *peer = -1;
     code = code ? code : (uint32_t)(broken & 0xFF);
-    return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : IGNIS__COMM_PEER];
+    return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
 }
 
 /* --- operations ------------------------------------------------------------------------------------------------------- */
@@ -10579,75 +10601,6 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
 
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
 
-/* --- what the collective layer needs of the system: memory that processes map together ------------------------------- */
-
-#ifndef _WIN32
-
-#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
-#ifdef __cplusplus
-extern "C" {
-#endif
-extern int memfd_create(const char *name, unsigned flags);
-#ifdef __cplusplus
-}
-#endif
-#endif
-
-enum {
-    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
-    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
-    IGNIS__GET_SEALS = 1034,
-    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
-};
-
-/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
-static int ignis__shared_make(size_t size)
-{
-    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
-    if (fd < 0)
-        return -1;
-    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
-        return fd;
-    error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
-static void *ignis__shared_map(int fd, size_t size)
-{
-    struct stat info;
-    void *data;
-    int seals = fcntl(fd, IGNIS__GET_SEALS);
-    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
-        errno = EINVAL;
-        return NULL;
-    }
-    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return data == MAP_FAILED ? NULL : data;
-}
-
-static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
-static void ignis__shared_close(int *fd) { ignis__job_close_fd(fd); }
-
-#else
-
-static int ignis__shared_make(size_t size)
-{
-    (void)size;
-    return -1;
-}
-static void *ignis__shared_map(int fd, size_t size)
-{
-    (void)fd, (void)size;
-    return NULL;
-}
-static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
-static void ignis__shared_close(int *fd) { *fd = -1; }
-
-#endif
-
 /* --- regions: made, shown to the others, tried out -------------------------------------------------------------------- */
 
 typedef struct ignis__comm_tie {
@@ -10713,7 +10666,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
         else
             snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
         for (i = 0; fds && i < tie->watch.count; i++)
-            ignis__shared_close(&fds[i]);
+            ignis__job_close_fd(&fds[i]);
         return false;
     }
     return true;
@@ -10940,12 +10893,12 @@ static bool ignis__regions_make(ignis__making *making)
         ignis__device_leave(&binding);
     }
     ok = ignis__step_end(making, fd, fds);
-    ignis__shared_close(&fd);
+    ignis__job_close_fd(&fd);
     if (ok) {
         ignis__step_begin(making);
         (void)ignis__regions_adopt(making, fds);
         for (i = 0; i < comm->size; i++)
-            ignis__shared_close(&fds[i]);
+            ignis__job_close_fd(&fds[i]);
         ok = ignis__step_end(making, -1, NULL);
         if (ok) {
             ignis__step_begin(making);
