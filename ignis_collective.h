@@ -4868,6 +4868,10 @@ static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_
                  IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
         ok = to_device ? ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, host, size)
                        : ignis__work_read(&work, array, &address) && ignis__copy_to_host(&work, host, address, size);
+        if (!ok && IGNIS__CUDA(cuCtxSynchronize, ()) != 0) { /* a copy may still be under way: better lose the mapping than fault */
+            ignis__work_end(&work);
+            return false;
+        }
         if (pinned)
             (void)IGNIS__CUDA(cuMemHostUnregister, (host));
         ignis__work_end(&work);
