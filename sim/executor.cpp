@@ -6,9 +6,13 @@
     Kernels that cannot wait at all (the NVRTC stand-in finds out) skip even that and run as a plain loop that the
     compiler has seen through. Blocks are spread over OS threads by a counter.
 
+    Kernels that may wait for what other blocks, devices or processes write (they have acquire, relaxed or volatile loads
+    in inline PTX) get an OS thread for every block, so that all of them go on. Such a load that finds what it found
+    before lets another thread of the block run; when all have polled in vain, the OS thread sleeps a little.
+
     What it cannot run: a thread that spins on a plain or volatile load until another thread of its own block, or a
     block that has not begun, writes. Threads are not interrupted; they give way in barriers and warp functions,
-    atomicCAS and atomicExch without success, __nanosleep, and acquire, relaxed and volatile loads in inline PTX.
+    atomicCAS and atomicExch without success, __nanosleep, and those loads.
 
     Reading order: settings, contexts and fibers, messages, waiting (barriers, warps), faults, blocks, launches,
     modules.
@@ -131,10 +135,18 @@ typedef struct sim_fiber {
 
 enum state { UNSTARTED, RUNNING, READY, AT_BARRIER, AT_WARP, DONE };
 
+#define REMEMBERED_POLLS 8
+#define NEW_POLLS 64 /* that found something new, before a thread gives way all the same: it may poll in more places */
+
 typedef struct sim_thread {
     sim_fiber *fiber;
     enum state state;
     sim_copies copies;
+    struct { /* what its last ordered loads found */
+        const void *address;
+        unsigned long long value;
+    } polls[REMEMBERED_POLLS];
+    unsigned new_polls;
 } sim_thread;
 
 typedef struct warp_op { /* a warp-wide operation that some lanes have reached */
@@ -175,6 +187,9 @@ typedef struct worker {
     sim_fiber *fibers[MAX_THREADS]; /* created when first needed, kept */
     sim_fiber *spare[MAX_THREADS];  /* those that hold no thread */
     unsigned fiber_count, spare_count;
+    bool is_crew; /* one of many: its fibers share mappings, of which a process may have only so many */
+    char *slab;
+    unsigned slab_left;
 
     sim_thread threads[MAX_THREADS];
     unsigned short order[MAX_THREADS];
@@ -189,6 +204,7 @@ typedef struct worker {
 
     char *dynamic_shared;
     size_t dynamic_size;
+    unsigned yields, vain_rounds; /* since the OS thread gave way; how often it did since a poll found something new */
     uint64_t stamp, random;
     char start_fence, end_fence; /* thread sanitizer: order between launches */
 
@@ -252,20 +268,37 @@ static void fiber_reset(sim_fiber *f, unsigned index)
     }
 }
 
-static sim_fiber *fiber_create(worker *w)
+/* Room for `stacks` stacks, with a guard page below. */
+static char *map_stacks(worker *w, size_t stack, unsigned stacks)
 {
-    size_t stack = settings.sanitized ? 512 * 1024 : 64 * 1024;
-    size_t size = stack + GUARD_SIZE;
+    size_t size = stacks * stack + GUARD_SIZE;
     char *mapping = (char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    sim_fiber *f = (sim_fiber *)calloc(1, sizeof *f);
-    if (mapping == MAP_FAILED || !f) {
+    if (mapping == MAP_FAILED) {
         fprintf(stderr, "ignis sim: no memory for fiber %u\n", w->fiber_count);
         abort();
     }
     mprotect(mapping, GUARD_SIZE, PROT_NONE);
-    f->mapping = mapping;
-    f->mapping_size = size;
-    f->context.stack = mapping + GUARD_SIZE;
+    return mapping;
+}
+
+static sim_fiber *fiber_create(worker *w)
+{
+    enum { SLAB = 32 };
+    size_t stack = settings.sanitized ? 512 * 1024 : 64 * 1024;
+    sim_fiber *f = (sim_fiber *)calloc(1, sizeof *f);
+    if (!f)
+        abort();
+    if (!w->is_crew) {
+        f->mapping = map_stacks(w, stack, 1);
+        f->mapping_size = stack + GUARD_SIZE;
+        f->context.stack = f->mapping + GUARD_SIZE;
+    } else {
+        if (!w->slab_left) {
+            w->slab = map_stacks(w, stack, SLAB);
+            w->slab_left = SLAB;
+        }
+        f->context.stack = w->slab + GUARD_SIZE + --w->slab_left * stack;
+    }
     f->context.stack_size = stack;
     fiber_reset(f, w->fiber_count);
     w->fibers[w->fiber_count++] = f;
@@ -594,16 +627,64 @@ static unsigned runtime_live_lanes(void)
     return w->warps[w->current / SIM_WARP].live;
 }
 
-static void runtime_yield(void)
+static int job_failed(const worker *w);
+
+/* Every thread of the block that can run has come by here: what they wait for comes from elsewhere. At first the processor
+   is only offered, then given up for a while: offers alone would let spinning OS threads pass it among themselves. */
+static void wait_for_others(worker *w, bool in_vain)
+{
+    enum { OFFERS = 8, PAUSE_NS = 20000 };
+    int failed = in_vain ? job_failed(w) : SIM_OK;
+    if (failed) /* another block of the launch: this one might wait for it for ever */
+        give_up(w, failed, "given up because another block failed", sim_place{NULL, 0});
+    if (!in_vain || ++w->vain_rounds <= OFFERS) {
+        sched_yield();
+        return;
+    }
+    struct timespec pause = {0, PAUSE_NS};
+    nanosleep(&pause, NULL);
+}
+
+static void yield_to_others(worker *w, bool in_vain)
+{
+    bool others = !w->whole_block && (w->ready_count || w->started < w->thread_count);
+    if (++w->yields > w->ready_count && (w->whole_block || w->started == w->thread_count)) {
+        w->yields = 0;
+        wait_for_others(w, in_vain);
+    }
+    if (!others)
+        return;
+    unsigned self = w->current;
+    make_ready(w, self);
+    /* Threads that have not begun come first: the one that is waited for may be among them. */
+    switch_to(w, w->started < w->thread_count ? fiber_idle(w, w->order[w->started]) : next_fiber(w), false);
+    w->current = self;
+    w->threads[self].state = RUNNING;
+}
+
+static void runtime_yield(void) { yield_to_others(this_worker, false); }
+
+static void runtime_poll(const void *address, unsigned long long value)
 {
     worker *w = this_worker;
-    if (!w->whole_block && (w->ready_count || w->started < w->thread_count)) {
-        make_ready(w, w->current);
-        /* Threads that have not begun come first: the one that is waited for may be among them. */
-        if (w->started < w->thread_count)
-            switch_to(w, fiber_idle(w, w->order[w->started]), false);
-    } else
-        sched_yield();
+    if (w->whole_block)
+        return;
+    sim_thread *t = &w->threads[w->current];
+    unsigned i = 0;
+    while (i < REMEMBERED_POLLS && t->polls[i].address != address)
+        i++;
+    if (i < REMEMBERED_POLLS && t->polls[i].value == value) {
+        yield_to_others(w, true);
+        return;
+    }
+    t->new_polls++;
+    if (i == REMEMBERED_POLLS)
+        i = t->new_polls % REMEMBERED_POLLS;
+    t->polls[i].address = address;
+    t->polls[i].value = value;
+    w->vain_rounds = 0;
+    if (t->new_polls % NEW_POLLS == 0)
+        yield_to_others(w, false);
 }
 
 static sim_copies *runtime_copies(int grow)
@@ -620,7 +701,7 @@ static sim_copies *runtime_copies(int grow)
 }
 
 static sim_runtime runtime = {
-    0, runtime_barrier, runtime_arrive, runtime_warp, runtime_live_lanes, runtime_yield, runtime_fail, runtime_copies};
+    0, runtime_barrier, runtime_arrive, runtime_warp, runtime_live_lanes, runtime_yield, runtime_fail, runtime_poll, runtime_copies};
 
 /* A thread is through. Others may have waited for it only. */
 static void thread_exit(worker *w)
@@ -663,6 +744,7 @@ struct sim_module {
     void *handle;
     int file;
     const sim_module_info_t *info;
+    pthread_mutex_t one_at_a_time; /* sanitizers: static shared memory exists once */
     loaded_kernel *kernels;
     const Elf64_Ehdr *elf; /* the image, mapped */
     size_t elf_size;
@@ -680,9 +762,12 @@ typedef struct job {
     char *text;
     size_t text_size;
     pthread_mutex_t lock; /* guards failed and text */
-    int helpers;          /* guarded by pool.lock */
+    int helpers;          /* guarded by pool.lock, or crew.lock */
+    unsigned wanted;      /* crew threads yet to come, guarded by crew.lock */
     struct job *next_job;
 } job;
+
+static int job_failed(const worker *w) { return __atomic_load_n(&w->job->failed, __ATOMIC_RELAXED); }
 
 static void run_one_thread(worker *w, unsigned index)
 {
@@ -695,6 +780,8 @@ static void run_one_thread(worker *w, unsigned index)
     t->fiber = w->running;
     t->state = RUNNING;
     t->copies.count = t->copies.group = 0;
+    memset(t->polls, 0, sizeof t->polls);
+    t->new_polls = 0;
     if (__tsan_acquire)
         __tsan_acquire(&w->start_fence);
     w->kernel->entry->run(w->job->args, begin, end);
@@ -759,6 +846,7 @@ static void prepare_threads(worker *w)
         w->barriers[i].arrived = w->barriers[i].waiting_count = 0;
     w->live = n;
     w->started = w->ready_head = w->ready_count = 0;
+    w->yields = w->vain_rounds = 0;
 }
 
 /* Runs fibers until the block is done or given up. */
@@ -961,26 +1049,30 @@ static void *helper_main(void *)
     return NULL;
 }
 
+static bool start_thread(void *(*body)(void *))
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all); /* the host's signals are for the host's threads */
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool made = pthread_create(&thread, NULL, body, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (made)
+        pthread_detach(thread);
+    return made;
+}
+
 static void recruit(job *j)
 {
     pthread_mutex_lock(&pool.lock);
     j->next_job = pool.jobs;
     pool.jobs = j;
-    for (; pool.started < settings.workers - 1; pool.started++) {
-        pthread_t thread;
-        sigset_t all, before;
-        sigfillset(&all); /* the host's signals are for the host's threads */
-        sigdelset(&all, SIGSEGV);
-        sigdelset(&all, SIGBUS);
-        sigdelset(&all, SIGFPE);
-        sigdelset(&all, SIGILL);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        bool made = pthread_create(&thread, NULL, helper_main, NULL) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (!made)
-            break;
-        pthread_detach(thread);
-    }
+    while (pool.started < settings.workers - 1 && start_thread(helper_main))
+        pool.started++;
     pthread_cond_broadcast(&pool.work);
     pthread_mutex_unlock(&pool.lock);
 }
@@ -994,6 +1086,72 @@ static void dismiss(job *j)
     pthread_mutex_unlock(&pool.lock);
 }
 
+/* The OS threads of launches that spin: as many as there are blocks at the same time, kept for the next such launch. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    job *jobs;                  /* that want more threads */
+    unsigned wanted, available; /* sum of what they want; threads that wait for work, or are about to */
+} crew = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0, 0};
+
+static void crew_unlink(job *j)
+{
+    for (job **p = &crew.jobs; *p; p = &(*p)->next_job)
+        if (*p == j) {
+            *p = j->next_job;
+            return;
+        }
+}
+
+static void *crew_main(void *)
+{
+    worker *w = worker_get();
+    w->is_crew = true;
+    pthread_mutex_lock(&crew.lock); /* counted as available by who started it */
+    for (;;) {
+        while (!crew.jobs)
+            pthread_cond_wait(&crew.work, &crew.lock);
+        job *j = crew.jobs;
+        crew.available--;
+        crew.wanted--;
+        j->helpers++;
+        if (--j->wanted == 0)
+            crew_unlink(j);
+        pthread_mutex_unlock(&crew.lock);
+        run_blocks(w, j, false);
+        pthread_mutex_lock(&crew.lock);
+        crew.available++;
+        if (--j->helpers == 0)
+            pthread_cond_broadcast(&crew.done);
+    }
+    return NULL;
+}
+
+static void crew_call(job *j, unsigned count)
+{
+    pthread_mutex_lock(&crew.lock);
+    j->wanted = count;
+    j->next_job = crew.jobs;
+    crew.jobs = j;
+    crew.wanted += count;
+    while (crew.available < crew.wanted && start_thread(crew_main))
+        crew.available++;
+    pthread_cond_broadcast(&crew.work);
+    pthread_mutex_unlock(&crew.lock);
+}
+
+static void crew_dismiss(job *j)
+{
+    pthread_mutex_lock(&crew.lock);
+    if (j->wanted)
+        crew_unlink(j);
+    crew.wanted -= j->wanted;
+    j->wanted = 0;
+    while (j->helpers)
+        pthread_cond_wait(&crew.done, &crew.lock);
+    pthread_mutex_unlock(&crew.lock);
+}
+
 static uint64_t gcd(uint64_t a, uint64_t b) { return b ? gcd(b, a % b) : a; }
 
 static void choose_block_order(job *j)
@@ -1001,6 +1159,10 @@ static void choose_block_order(job *j)
     static uint64_t state;
     if (settings.order != ORDER_RANDOM)
         return;
+    if (settings.sanitized && j->kernel->facts.spins) { /* one block at a time: in an order that all peers have */
+        j->multiplier = 1;
+        return;
+    }
     uint64_t launch = settings.seed + __atomic_fetch_add(&state, 1, __ATOMIC_RELAXED);
     j->offset = random_next(&launch) % j->blocks;
     do
@@ -1043,7 +1205,7 @@ static int say_fault(sim_text *t, const worker *w, const siginfo_t *info, const 
         say(t, "illegal instruction");
         return SIM_LAUNCH_FAILED;
     }
-    if (address >= guard && address < guard + GUARD_SIZE) {
+    if (guard && address >= guard && address < guard + GUARD_SIZE) {
         say(t, "stack overflow: local arrays or recursion need more than %zu bytes", w->running->context.stack_size);
         return SIM_LAUNCH_FAILED;
     }
@@ -1109,7 +1271,8 @@ static void worker_destroy(void *pointer)
     for (unsigned i = 0; i < w->fiber_count; i++) {
         if (w->fibers[i]->context.tsan)
             __tsan_destroy_fiber(w->fibers[i]->context.tsan);
-        munmap(w->fibers[i]->mapping, w->fibers[i]->mapping_size);
+        if (w->fibers[i]->mapping)
+            munmap(w->fibers[i]->mapping, w->fibers[i]->mapping_size);
         free(w->fibers[i]);
     }
     for (int i = 0; i < MAX_THREADS; i++)
@@ -1175,7 +1338,6 @@ static bool dimensions_valid(const sim_launch *l, const loaded_kernel *k, uint64
 
 extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, void *const *args, char *text, size_t text_size)
 {
-    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     const loaded_kernel *k = (const loaded_kernel *)kernel;
     job j;
     setup();
@@ -1188,6 +1350,12 @@ extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, v
                  kernel->max_threads);
         return SIM_INVALID_VALUE;
     }
+    if (launch->together && settings.sanitized && j.blocks > 1) {
+        snprintf(text, text_size,
+                 "kernel %s: under a sanitizer the simulator runs blocks one after the other, and never a cooperative launch",
+                 kernel->name);
+        return SIM_LAUNCH_FAILED;
+    }
     j.kernel = k;
     j.launch = launch;
     j.args = args;
@@ -1196,11 +1364,17 @@ extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, v
     pthread_mutex_init(&j.lock, NULL);
     choose_block_order(&j);
     if (settings.sanitized)
-        pthread_mutex_lock(&one_at_a_time); /* static shared memory exists once */
-    run_blocks(worker_get(), &j, settings.workers > 1 && j.blocks > 1);
-    dismiss(&j);
+        pthread_mutex_lock(&k->module->one_at_a_time);
+    bool spins = (k->facts.spins || launch->together) && !settings.sanitized;
+    if (spins && j.blocks > 1)
+        crew_call(&j, (unsigned)(j.blocks < SIM_MAX_TOGETHER ? j.blocks : SIM_MAX_TOGETHER) - 1);
+    run_blocks(worker_get(), &j, !spins && settings.workers > 1 && j.blocks > 1);
+    if (spins)
+        crew_dismiss(&j);
+    else
+        dismiss(&j);
     if (settings.sanitized)
-        pthread_mutex_unlock(&one_at_a_time);
+        pthread_mutex_unlock(&k->module->one_at_a_time);
     pthread_mutex_destroy(&j.lock);
     return j.failed;
 }
@@ -1277,6 +1451,7 @@ static bool module_list_kernels(sim_module *m)
         k->facts.param_count = e->param_count;
         k->facts.param_sizes = e->sizes;
         k->facts.param_offsets = e->offsets;
+        k->facts.spins = (e->flags & SIM_KERNEL_SPINS) != 0;
         k->facts.max_threads = e->max_threads < MAX_THREADS ? e->max_threads : MAX_THREADS;
         if (e->address && dladdr(e->address, &symbol) && symbol.dli_saddr == e->address)
             k->mangled = symbol.dli_sname;
@@ -1294,6 +1469,7 @@ extern "C" int sim_module_load(const void *image, sim_module **out)
     if (!m)
         return SIM_OUT_OF_MEMORY;
     m->file = -1;
+    pthread_mutex_init(&m->one_at_a_time, NULL);
     if (!module_open(m, image, size) || !module_list_kernels(m)) {
         sim_module_unload(m);
         return SIM_INVALID_IMAGE;

@@ -66,7 +66,7 @@ typedef struct token {
 
 /* A declaration at namespace level. */
 typedef enum chunk_kind { C_FUNCTION, C_TYPE, C_OTHER } chunk_kind;
-enum { TAINT_WAITS = 1, TAINT_SHARED = 2 };
+enum { TAINT_WAITS = 1, TAINT_SHARED = 2, TAINT_SPINS = 4, TAINT_ALL = 7 };
 
 typedef struct chunk {
     int begin, end; /* tokens; end is one behind the last */
@@ -434,6 +434,21 @@ static int token_waits(const rewriter *r, int i)
     return is(r, i, "volatile") && !(i > 0 && (is(r, i - 1, "asm") || is(r, i - 1, "__asm__")));
 }
 
+/* How a thread waits for another block, device or process, or tells it: ordered loads and stores in PTX, and functions of
+   system scope. */
+static int token_spins(const rewriter *r, int i)
+{
+    static const char *const instructions[] = {"ld.acquire", "ld.relaxed",  "ld.volatile", "st.release",
+                                               "st.relaxed", "st.volatile", "red.release"};
+    static const char scope[] = "_system";
+    const token *t = &r->tokens[i];
+    for (size_t k = 0; t->kind == T_STRING && k < sizeof instructions / sizeof instructions[0]; k++)
+        if (memmem(t->at, t->length, instructions[k], strlen(instructions[k])))
+            return 1;
+    size_t length = sizeof scope - 1;
+    return t->kind == T_IDENTIFIER && t->length > length && !memcmp(t->at + t->length - length, scope, length);
+}
+
 static unsigned taint_of_name(const rewriter *r, const token *name)
 {
     unsigned taint = 0;
@@ -464,13 +479,15 @@ static void spread_taint(rewriter *r)
                 add_taint(r, i, TAINT_WAITS);
             if (is(r, k, "__shared__"))
                 add_taint(r, i, TAINT_SHARED);
+            if (token_spins(r, k))
+                add_taint(r, i, TAINT_SPINS);
         }
     while (changed) {
         changed = 0;
         for (int i = 0; i < r->chunk_count; i++) {
             const chunk *c = &r->chunks[i];
             unsigned taint = c->taint;
-            for (int k = c->begin; k < c->end && taint != (TAINT_WAITS | TAINT_SHARED); k++)
+            for (int k = c->begin; k < c->end && taint != TAINT_ALL; k++)
                 if (r->tokens[k].kind == T_IDENTIFIER)
                     taint |= taint_of_name(r, &r->tokens[k]);
             changed |= taint != c->taint;
@@ -708,7 +725,8 @@ static const char *register_type(char constraint)
 static void write_expression(rewriter *r, sim_buffer *out, const asm_operand *o)
 {
     for (int i = o->begin; i < o->end; i++)
-        sim_print(out, "%s%.*s", i > o->begin ? " " : "", (int)r->tokens[i].length, r->tokens[i].at);
+        sim_print(out, "%s%.*s", i > o->begin && r->tokens[i - 1].at + r->tokens[i - 1].length != r->tokens[i].at ? " " : "",
+                  (int)r->tokens[i].length, r->tokens[i].at);
 }
 
 static void write_operand(rewriter *r, sim_buffer *out, const asm_operand *o)
@@ -916,8 +934,8 @@ static void write_entry(rewriter *r, const chunk *c, const char *name, const cha
         write_bounds(r, c);
     else
         sim_print(r->out, "1024");
-    sim_print(r->out, ", %s | %s, &%s),\n", taint & TAINT_WAITS ? "0" : "SIM_KERNEL_LOOP", taint & TAINT_SHARED ? "SIM_KERNEL_SHARED" : "0",
-              strip);
+    sim_print(r->out, ", %s | %s | %s, &%s),\n", taint & TAINT_WAITS ? "0" : "SIM_KERNEL_LOOP",
+              taint & TAINT_SHARED ? "SIM_KERNEL_SHARED" : "0", taint & TAINT_SPINS ? "SIM_KERNEL_SPINS" : "0", strip);
     r->entry_count++;
 }
 

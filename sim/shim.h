@@ -160,15 +160,28 @@ SIM_QUIET void sim_yield()
     sim_this_thread = self;
 }
 
+/* The same for a load that was made and gave `value`: others run if it gave that before. */
+SIM_QUIET void sim_poll(const void *address, unsigned long long value)
+{
+    uint3 self = sim_this_thread;
+    sim_rt->poll(address, value);
+    sim_this_thread = self;
+}
+
 SIM_DEVICE void __syncthreads(SIM_AT) { sim_barrier(0, 0, SIM_BARRIER_SYNC, 0, SIM_HERE); }
 SIM_DEVICE int __syncthreads_count(int p, SIM_AT) { return sim_barrier(0, 0, SIM_BARRIER_COUNT, p, SIM_HERE); }
 SIM_DEVICE int __syncthreads_and(int p, SIM_AT) { return sim_barrier(0, 0, SIM_BARRIER_AND, p, SIM_HERE); }
 SIM_DEVICE int __syncthreads_or(int p, SIM_AT) { return sim_barrier(0, 0, SIM_BARRIER_OR, p, SIM_HERE); }
 SIM_DEVICE void __syncwarp(unsigned mask = 0xffffffffu, SIM_AT) { sim_warp(mask, 0, 0, 1, "__syncwarp", SIM_HERE); }
-/* Atomics are sequentially ordered here already; a fence has nothing left to do but stop the compiler. */
+/* Atomics are ordered here already; a fence has nothing left to do but stop the compiler. Only the system's keeps a load
+   behind an earlier store too, which x86 does not do by itself. */
 SIM_DEVICE void __threadfence() { __asm__ volatile("" ::: "memory"); }
 SIM_DEVICE void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
-SIM_DEVICE void __threadfence_system() { __asm__ volatile("" ::: "memory"); }
+#if defined(SIM_THREAD_SANITIZER)
+SIM_DEVICE void __threadfence_system() { __asm__ volatile("" ::: "memory"); } /* GCC refuses fences there */
+#else
+SIM_DEVICE void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#endif
 SIM_DEVICE void __nanosleep(unsigned) { sim_yield(); }
 
 /* ------------------------------------------------------------------------------------------- shared memory */
@@ -459,7 +472,14 @@ SIM_DEVICE long long clock64()
 }
 typedef long clock_t;
 SIM_DEVICE clock_t clock() { return (clock_t)clock64(); }
-SIM_DEVICE unsigned long long __globaltimer() { return (unsigned long long)clock64(); }
+extern "C" int clock_gettime(int, void *) noexcept;
+/* Nanoseconds, by the same clock in every process. */
+SIM_DEVICE unsigned long long __globaltimer()
+{
+    long long t[2];
+    clock_gettime(1, t); /* CLOCK_MONOTONIC */
+    return (unsigned long long)t[0] * 1000000000u + (unsigned long long)t[1];
+}
 
 /* ----------------------------------------------------------------------------------------- kernel descriptors */
 

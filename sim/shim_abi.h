@@ -8,11 +8,12 @@
 #ifndef SIM_SHIM_ABI_H
 #define SIM_SHIM_ABI_H
 
-#define SIM_ABI_VERSION 1
+#define SIM_ABI_VERSION 2
 #define SIM_WARP 32
 
 enum { SIM_LANE_PLAIN, SIM_LANE_ADDRESS, SIM_LANE_THREAD }; /* which sanitizer a module was built with */
-enum { SIM_KERNEL_LOOP = 1, SIM_KERNEL_SHARED = 2 };        /* kernel flags: never waits; uses __shared__ */
+/* Kernel flags: never waits; uses __shared__; may wait for what other blocks, devices or processes write. */
+enum { SIM_KERNEL_LOOP = 1, SIM_KERNEL_SHARED = 2, SIM_KERNEL_SPINS = 4 };
 enum { SIM_BARRIER_SYNC, SIM_BARRIER_COUNT, SIM_BARRIER_AND, SIM_BARRIER_OR };
 
 /* A source position, for messages. */
@@ -55,7 +56,9 @@ typedef struct sim_runtime {
     unsigned (*live_lanes)(void);
     void (*yield)(void);                                    /* lets other threads run; every loop that spins must come by here */
     void (*fail)(int code, const char *text, sim_place at); /* ends the launch, does not return */
-    sim_copies *(*copies)(int grow);                        /* this thread's pending cp.async, with room for one more if `grow` */
+    /* Told of every ordered load; lets others run, in this block and in other processes, once it has seen the same before. */
+    void (*poll)(const void *address, unsigned long long value);
+    sim_copies *(*copies)(int grow); /* this thread's pending cp.async, with room for one more if `grow` */
 } sim_runtime;
 
 typedef struct sim_entry_point {

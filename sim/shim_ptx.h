@@ -365,23 +365,80 @@ template <class Register, int N> SIM_DEVICE sim_pack<Register, N> *sim_pack_at(c
 SIM_PTX_SPACE(, sim_generic)
 SIM_PTX_SPACE(_shared, sim_shared)
 
-/* A load that waits for a peer's store is usually in a loop: let the peer run. */
-#define SIM_PTX_ORDERED(type, Register)                                                                                     \
-    template <class R> SIM_DEVICE void sim_ptx_ld_acquire_##type(R &d, sim_address a)                                       \
-    {                                                                                                                       \
-        sim_yield();                                                                                                        \
-        d = sim_bits<R>(__atomic_load_n((Register *)sim_generic(a), __ATOMIC_ACQUIRE));                                     \
-    }                                                                                                                       \
-    template <class R> SIM_DEVICE void sim_ptx_ld_volatile_##type(R &d, sim_address a) { sim_ptx_ld_acquire_##type(d, a); } \
-    template <class R> SIM_DEVICE void sim_ptx_ld_relaxed_##type(R &d, sim_address a) { sim_ptx_ld_acquire_##type(d, a); }  \
-    template <class R> SIM_DEVICE void sim_ptx_st_release_##type(sim_address a, R s)                                        \
-    {                                                                                                                       \
-        __atomic_store_n((Register *)sim_generic(a), sim_bits<Register>(s), __ATOMIC_RELEASE);                              \
-    }                                                                                                                       \
-    template <class R> SIM_DEVICE void sim_ptx_st_volatile_##type(sim_address a, R s) { sim_ptx_st_release_##type(a, s); }  \
-    template <class R> SIM_DEVICE void sim_ptx_st_relaxed_##type(sim_address a, R s) { sim_ptx_st_release_##type(a, s); }
+/* Loads and stores that other devices and processes are to see. A load in a loop that waits for a peer's store lets the
+   peer run. Up to 8 bytes are one atomic access, 16 are two; a GPU promises no more. */
+template <class Word> SIM_DEVICE Word sim_load_ordered(sim_address a, sim_place at)
+{
+    Word *p = (Word *)sim_pack_at<Word, 1>(sim_generic(a), at);
+    Word value = __atomic_load_n(p, __ATOMIC_ACQUIRE);
+    sim_poll(p, value);
+    return value;
+}
+template <class Word> SIM_DEVICE void sim_store_ordered(sim_address a, Word value, sim_place at)
+{
+    __atomic_store_n((Word *)sim_pack_at<Word, 1>(sim_generic(a), at), value, __ATOMIC_RELEASE);
+}
+SIM_DEVICE unsigned long long sim_pair(unsigned low, unsigned high) { return (unsigned long long)high << 32 | low; }
+
+#define SIM_PTX_ORDERED_LOAD(name, type, Register)                                             \
+    template <class R> SIM_DEVICE void sim_ptx_ld_##name##_##type(R &d, sim_address a, SIM_AT) \
+    {                                                                                          \
+        d = sim_bits<R>(sim_load_ordered<Register>(a, SIM_HERE));                              \
+    }
+#define SIM_PTX_ORDERED_STORE(name, type, Register)                                           \
+    template <class R> SIM_DEVICE void sim_ptx_st_##name##_##type(sim_address a, R s, SIM_AT) \
+    {                                                                                         \
+        sim_store_ordered<Register>(a, sim_bits<Register>(s), SIM_HERE);                      \
+    }
+/* The vector forms; these have no acquire or release. */
+#define SIM_PTX_ORDERED_VECTORS(name)                                                                                 \
+    template <class R> SIM_DEVICE void sim_ptx_ld_##name##_v2_b32(R &d0, R &d1, sim_address a, SIM_AT)                \
+    {                                                                                                                 \
+        unsigned long long v = sim_load_ordered<unsigned long long>(a, SIM_HERE);                                     \
+        d0 = sim_bits<R>((unsigned)v);                                                                                \
+        d1 = sim_bits<R>((unsigned)(v >> 32));                                                                        \
+    }                                                                                                                 \
+    template <class R> SIM_DEVICE void sim_ptx_ld_##name##_v2_b64(R &d0, R &d1, sim_address a, SIM_AT)                \
+    {                                                                                                                 \
+        sim_pack_at<unsigned long long, 2>(sim_generic(a), SIM_HERE);                                                 \
+        d0 = sim_bits<R>(sim_load_ordered<unsigned long long>(a, SIM_HERE));                                          \
+        d1 = sim_bits<R>(sim_load_ordered<unsigned long long>(sim_address{a.value + 8}, SIM_HERE));                   \
+    }                                                                                                                 \
+    template <class R> SIM_DEVICE void sim_ptx_ld_##name##_v4_b32(R &d0, R &d1, R &d2, R &d3, sim_address a, SIM_AT)  \
+    {                                                                                                                 \
+        unsigned long long v, w;                                                                                      \
+        sim_ptx_ld_##name##_v2_b64(v, w, a, sim_file, sim_line);                                                      \
+        d0 = sim_bits<R>((unsigned)v);                                                                                \
+        d1 = sim_bits<R>((unsigned)(v >> 32));                                                                        \
+        d2 = sim_bits<R>((unsigned)w);                                                                                \
+        d3 = sim_bits<R>((unsigned)(w >> 32));                                                                        \
+    }                                                                                                                 \
+    template <class R> SIM_DEVICE void sim_ptx_st_##name##_v2_b32(sim_address a, R s0, R s1, SIM_AT)                  \
+    {                                                                                                                 \
+        sim_store_ordered<unsigned long long>(a, sim_pair(sim_bits<unsigned>(s0), sim_bits<unsigned>(s1)), SIM_HERE); \
+    }                                                                                                                 \
+    template <class R> SIM_DEVICE void sim_ptx_st_##name##_v2_b64(sim_address a, R s0, R s1, SIM_AT)                  \
+    {                                                                                                                 \
+        sim_pack_at<unsigned long long, 2>(sim_generic(a), SIM_HERE);                                                 \
+        sim_store_ordered<unsigned long long>(a, sim_bits<unsigned long long>(s0), SIM_HERE);                         \
+        sim_store_ordered<unsigned long long>(sim_address{a.value + 8}, sim_bits<unsigned long long>(s1), SIM_HERE);  \
+    }                                                                                                                 \
+    template <class R> SIM_DEVICE void sim_ptx_st_##name##_v4_b32(sim_address a, R s0, R s1, R s2, R s3, SIM_AT)      \
+    {                                                                                                                 \
+        sim_ptx_st_##name##_v2_b64(a, sim_pair(sim_bits<unsigned>(s0), sim_bits<unsigned>(s1)),                       \
+                                   sim_pair(sim_bits<unsigned>(s2), sim_bits<unsigned>(s3)), sim_file, sim_line);     \
+    }
+#define SIM_PTX_ORDERED(type, Register)             \
+    SIM_PTX_ORDERED_LOAD(acquire, type, Register)   \
+    SIM_PTX_ORDERED_LOAD(volatile, type, Register)  \
+    SIM_PTX_ORDERED_LOAD(relaxed, type, Register)   \
+    SIM_PTX_ORDERED_STORE(release, type, Register)  \
+    SIM_PTX_ORDERED_STORE(volatile, type, Register) \
+    SIM_PTX_ORDERED_STORE(relaxed, type, Register)
 SIM_PTX_ORDERED(b32, unsigned)
 SIM_PTX_ORDERED(b64, unsigned long long)
+SIM_PTX_ORDERED_VECTORS(volatile)
+SIM_PTX_ORDERED_VECTORS(relaxed)
 
 #define SIM_PTX_ATOMIC(name, type, T, function)                                                           \
     SIM_DEVICE void sim_ptx_red_##name##_##type(sim_address a, T v) { function((T *)sim_generic(a), v); } \
@@ -415,10 +472,9 @@ SIM_DEVICE void sim_ptx_red_add_v4_f32(sim_address a, float x, float y, float z,
 /* ------------------------------------------------------------------------- fences, barriers, hints, control */
 
 SIM_DEVICE void sim_ptx_fence_acq_rel() { __threadfence(); }
-SIM_DEVICE void sim_ptx_fence_sc() { __threadfence(); }
+SIM_DEVICE void sim_ptx_fence_sc() { __threadfence_system(); }
 SIM_DEVICE void sim_ptx_membar_gl() { __threadfence(); }
-SIM_DEVICE void sim_ptx_membar_sys() { __threadfence(); }
-SIM_DEVICE void sim_ptx_membar_cta() { __threadfence(); }
+SIM_DEVICE void sim_ptx_membar() { __threadfence_system(); } /* .sys, .cta */
 SIM_DEVICE void sim_ptx_prefetch(sim_address) {}
 SIM_DEVICE void sim_ptx_prefetchu(sim_address) {}
 SIM_DEVICE void sim_ptx_griddepcontrol_wait() {}

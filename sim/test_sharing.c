@@ -67,6 +67,12 @@ typedef struct access {
     X(cuMemRetainAllocationHandle, (ptr *, void *)) X(cuDeviceGetCount, (int *)) X(cuDeviceGetUuid_v2, (char *, int)) X(cuDeviceGetPCIBusId, (char *, int, int)) \
     X(cuDeviceGetByPCIBusId, (int *, const char *)) X(cuDeviceCanAccessPeer, (int *, int, int)) \
     X(cuDeviceGetP2PAttribute, (int *, int, int, int)) X(cuCtxEnablePeerAccess, (handle, unsigned)) X(cuCtxDisablePeerAccess, (handle)) \
+    X(cuStreamBeginCapture_v2, (handle, int)) X(cuStreamEndCapture, (handle, handle *)) \
+    X(cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long)) X(cuGraphLaunch, (handle, handle)) \
+    X(cuGraphExecDestroy, (handle)) X(cuGraphDestroy, (handle)) X(cuStreamWaitValue32_v2, (handle, ptr, unsigned, unsigned)) X(cuStreamWriteValue32_v2, (handle, ptr, unsigned, unsigned)) \
+    X(cuStreamWaitValue64_v2, (handle, ptr, unsigned long long, unsigned)) \
+    X(cuStreamWriteValue64_v2, (handle, ptr, unsigned long long, unsigned)) X(cuDevicePrimaryCtxReset_v2, (int)) \
+    X(cuLaunchCooperativeKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **)) \
     X(cuIpcGetMemHandle, (ipc_handle *, ptr)) \
     X(cuIpcOpenMemHandle_v2, (ptr *, ipc_handle, unsigned)) X(cuIpcCloseMemHandle, (ptr)) \
     X(cuIpcGetEventHandle, (ipc_handle *, handle)) X(cuIpcOpenEventHandle, (handle *, ipc_handle)) \
@@ -146,9 +152,68 @@ static int is_sanitized(void) { return dlsym(RTLD_DEFAULT, "__asan_init") || dls
 
 /* >>kernels */
 
-static const char *const kernel_text = "extern \"C\" {\n"
-                                       "__global__ void store(int *out, int value) { out[threadIdx.x] = value; }\n"
-                                       "}\n";
+static const char *const kernel_text =
+    "extern \"C\" {\n"
+    "__global__ void store(int *out, int value) { out[threadIdx.x] = value; }\n"
+    "__device__ unsigned load(const unsigned *p)\n"
+    "{ unsigned v; asm volatile(\"ld.acquire.sys.global.u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p) : \"memory\"); return v; }\n"
+    "__device__ void tell(unsigned *p, unsigned v)\n"
+    "{ asm volatile(\"st.release.sys.global.u32 [%0], %1;\" : : \"l\"(p), \"r\"(v) : \"memory\"); }\n"
+    "__device__ unsigned long long time()\n"
+    "{ unsigned long long t; asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(t)); return t; }\n"
+    /* Each block tells the peer's and waits for it, `rounds` times; out: 0, or 1 + the round that timed out. */
+    "__global__ void meet(unsigned *mine, unsigned *theirs, int *out, unsigned first, unsigned rounds)\n"
+    "{ __shared__ int late; unsigned b = blockIdx.x; if (!threadIdx.x) late = 0;\n"
+    "  for (unsigned r = first; r < first + rounds; r++) {\n"
+    "    __syncthreads(); if (threadIdx.x == blockDim.x - 1) { __threadfence_system(); tell(theirs + b, r); }\n"
+    "    if (threadIdx.x == 0) { unsigned long long end = time() + 10000000000ull;\n"
+    "      while (!late && (int)(load(mine + b) - r) < 0) if (time() > end) late = 1 + r; }\n"
+    "    __syncthreads(); if (late) break; }\n"
+    "  if (!threadIdx.x) out[b] = late; }\n"
+    "__global__ void signal(unsigned *flag, unsigned value) { tell(flag, value); }\n"
+    "__global__ void await(unsigned *flag, unsigned value, int *out)\n"
+    "{ unsigned long long end = time() + 10000000000ull; *out = 0; while (load(flag) != value) if (time() > end) { *out = 1; break; } }\n"
+    /* Blocks that all wait for each other, with nothing but atomics. */
+    "__global__ void together(int *count, int *out)\n"
+    "{ atomicAdd(count, 1); long long left = 1000000000; while (atomicAdd(count, 0) < (int)gridDim.x && --left) __nanosleep(100);\n"
+    "  out[blockIdx.x] = left == 0; }\n"
+    /* Every thread sends 8 bytes of data with a flag in the same 16, and waits for the peer's. */
+    "__global__ void swap(uint4 *mine, uint4 *theirs, unsigned *out, unsigned seed)\n"
+    "{ unsigned i = blockIdx.x * blockDim.x + threadIdx.x, x = seed + i, y = seed * i, a, b, c, d, f = 77;\n"
+    "  asm volatile(\"st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};\" : : \"l\"(theirs + i), \"r\"(x), \"r\"(f), \"r\"(y), \"r\"(f) : "
+    "\"memory\");\n"
+    "  unsigned long long end = time() + 10000000000ull; b = d = 0;\n"
+    "  while ((b != f || d != f) && time() < end)\n"
+    "    asm volatile(\"ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(a), \"=r\"(b), \"=r\"(c), \"=r\"(d) : \"l\"(mine + i) "
+    ": "
+    "\"memory\");\n"
+    "  out[2 * i] = a; out[2 * i + 1] = c; }\n"
+    /* One instruction of each kind. */
+    "__global__ void words(unsigned *p, unsigned long long *q)\n"
+    "{ unsigned a, b, c, d; unsigned long long l;\n"
+    "  asm volatile(\"st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};\" : : \"l\"(p), \"r\"(1), \"r\"(2), \"r\"(3), \"r\"(4) : "
+    "\"memory\");\n"
+    "  asm volatile(\"st.relaxed.sys.global.v2.u32 [%0], {%1, %2};\" : : \"l\"(p + 4), \"r\"(5), \"r\"(6) : \"memory\");\n"
+    "  asm volatile(\"st.volatile.global.v2.u32 [%0], {%1, %2};\" : : \"l\"(p + 6), \"r\"(7), \"r\"(8) : \"memory\");\n"
+    "  asm volatile(\"st.relaxed.sys.global.u32 [%0], %1;\" : : \"l\"(p + 8), \"r\"(9) : \"memory\");\n"
+    "  asm volatile(\"st.volatile.global.u32 [%0], %1;\" : : \"l\"(p + 9), \"r\"(10) : \"memory\");\n"
+    "  asm volatile(\"fence.acq_rel.sys;\" : : : \"memory\"); asm volatile(\"fence.sc.sys;\" : : : \"memory\");\n"
+    "  asm volatile(\"membar.sys;\" : : : \"memory\");\n"
+    "  asm volatile(\"red.release.sys.global.add.u32 [%0], %1;\" : : \"l\"(p + 9), \"r\"(1) : \"memory\");\n"
+    "  asm volatile(\"st.release.sys.global.u64 [%0], %1;\" : : \"l\"(q), \"l\"(1ull << 40) : \"memory\");\n"
+    "  asm volatile(\"ld.acquire.sys.global.u64 %0, [%1];\" : \"=l\"(l) : \"l\"(q) : \"memory\"); q[1] = l + 1;\n"
+    "  asm volatile(\"ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(a), \"=r\"(b), \"=r\"(c), \"=r\"(d) : \"l\"(p) : "
+    "\"memory\");\n"
+    "  p[10] = a + 10 * b + 100 * c + 1000 * d;\n"
+    "  asm volatile(\"ld.relaxed.sys.global.v2.u32 {%0, %1}, [%2];\" : \"=r\"(a), \"=r\"(b) : \"l\"(p + 4) : \"memory\");\n"
+    "  asm volatile(\"ld.volatile.global.v2.u32 {%0, %1}, [%2];\" : \"=r\"(c), \"=r\"(d) : \"l\"(p + 6) : \"memory\");\n"
+    "  p[11] = a + 10 * b + 100 * c + 1000 * d;\n"
+    "  asm volatile(\"ld.relaxed.sys.global.u32 %0, [%1];\" : \"=r\"(a) : \"l\"(p + 8) : \"memory\");\n"
+    "  asm volatile(\"ld.volatile.global.u32 %0, [%1];\" : \"=r\"(b) : \"l\"(p + 9) : \"memory\");\n"
+    "  asm volatile(\"ld.global.nc.v2.u32 {%0, %1}, [%2];\" : \"=r\"(c), \"=r\"(d) : \"l\"(p)); p[12] = a + 10 * b + 1000 * c + 10000 * "
+    "d;\n"
+    "  __nanosleep(10); }\n"
+    "}\n";
 
 static handle load_kernels(void)
 {
@@ -165,7 +230,15 @@ static handle load_kernels(void)
     *(void **)&get = dlsym(library, "nvrtcGetCUBIN");
     const char *options[] = {"--gpu-architecture=sm_90"};
     OK(create(&program, kernel_text, "sharing.cu", 0, NULL, NULL));
-    OK(compile(program, 1, options));
+    if (compile(program, 1, options)) {
+        int (*get_log)(handle, char *);
+        char log[65536] = "";
+        *(void **)&get_log = dlsym(library, "nvrtcGetProgramLog");
+        get_log(program, log);
+        printf("%.4000s\n", log);
+        fflush(stdout);
+        _exit(1);
+    }
     OK(get_size(program, &size));
     char *image = malloc(size);
     OK(get(program, image));
@@ -831,6 +904,313 @@ static void test_killed_recorder(void)
     close(socket);
 }
 
+/* >>kernels that wait for each other */
+
+enum { MEET_BLOCKS = 6, MEET_THREADS = 40 };
+
+/* One end of a meeting: a device, its flags, and what its kernels report. */
+typedef struct party {
+    int device;
+    handle context, module, stream;
+    ptr flags, out;
+} party;
+
+static party party_new(int device, ptr flags)
+{
+    party p = {.device = device, .context = context_of(device)};
+    p.module = load_kernels();
+    p.stream = new_stream();
+    p.flags = flags ? flags : new_block(65536);
+    p.out = new_block(65536);
+    OK(cuMemsetD8Async(p.flags, 0, 65536, p.stream));
+    OK(cuMemsetD8Async(p.out, 0xEE, 65536, p.stream));
+    OK(cuStreamSynchronize(p.stream));
+    return p;
+}
+
+static void party_meet(const party *p, ptr theirs, unsigned first, unsigned rounds)
+{
+    void *arguments[] = {(void *)&p->flags, &theirs, (void *)&p->out, &first, &rounds};
+    OK(cuCtxSetCurrent(p->context));
+    OK(cuLaunchKernel(function_of(p->module, "meet"), MEET_BLOCKS, 1, 1, MEET_THREADS, 1, 1, 0, p->stream, arguments, NULL));
+}
+
+static void party_check(const party *p)
+{
+    int out[MEET_BLOCKS];
+    memset(out, -1, sizeof out);
+    OK(cuCtxSetCurrent(p->context));
+    OK(cuMemcpyDtoHAsync_v2(out, p->out, sizeof out, p->stream));
+    OK(cuStreamSynchronize(p->stream));
+    for (int i = 0; i < MEET_BLOCKS; i++)
+        CHECK(out[i] == 0);
+}
+
+static void party_end(const party *p)
+{
+    OK(cuCtxSetCurrent(p->context));
+    OK(cuStreamDestroy_v2(p->stream));
+    OK(cuMemFree_v2(p->flags));
+    OK(cuMemFree_v2(p->out));
+    OK(cuDevicePrimaryCtxRelease_v2(p->device));
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Two devices, driven by one thread; what follows in a stream comes after. */
+static void test_meet(void)
+{
+    start_driver();
+    party a = party_new(0, 0), b = party_new(1, 0);
+    double start = seconds();
+    party_meet(&a, b.flags, 1, 100);
+    party_meet(&a, b.flags, 101, 1);
+    party_meet(&b, a.flags, 1, 100);
+    party_meet(&b, a.flags, 101, 1);
+    party_check(&a);
+    party_check(&b);
+    double took = seconds() - start;
+    CHECK(took < 5);
+    /* A wait for one device's stream has both run; polling it has, too. */
+    party_meet(&a, b.flags, 102, 5);
+    party_meet(&b, a.flags, 102, 5);
+    OK(cuStreamSynchronize(b.stream));
+    party_check(&a);
+    party_meet(&a, b.flags, 107, 5);
+    OK(cuCtxSetCurrent(a.context));
+    for (int i = 0; i < 20; i++)
+        CODE(600, cuStreamQuery(a.stream));
+    party_meet(&b, a.flags, 107, 5);
+    OK(cuCtxSetCurrent(a.context));
+    for (int i = 0; i < 10000 && cuStreamQuery(a.stream) == 600; i++)
+        usleep(1000);
+    OK(cuStreamQuery(a.stream));
+    party_check(&a);
+    party_check(&b);
+    party_end(&a);
+    party_end(&b);
+}
+
+static void test_meet_random(void)
+{
+    setenv("IGNIS_SIM_ORDER", "random:5", 1);
+    test_meet();
+}
+
+static void test_meet_reverse(void)
+{
+    setenv("IGNIS_SIM_ORDER", "reverse", 1);
+    test_meet();
+}
+
+static void test_swap(void)
+{
+    enum { COUNT = 4 * 64 };
+    unsigned out[2 * COUNT];
+    start_driver();
+    party p[2] = {party_new(0, 0), party_new(1, 0)};
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned seed = 5 + i;
+        void *arguments[] = {&p[i].flags, &p[1 - i].flags, &p[i].out, &seed};
+        OK(cuCtxSetCurrent(p[i].context));
+        OK(cuLaunchKernel(function_of(p[i].module, "swap"), COUNT / 64, 1, 1, 64, 1, 1, 0, p[i].stream, arguments, NULL));
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        int wrong = 0;
+        OK(cuCtxSetCurrent(p[i].context));
+        OK(cuMemcpyDtoHAsync_v2(out, p[i].out, sizeof out, p[i].stream));
+        OK(cuStreamSynchronize(p[i].stream));
+        for (unsigned k = 0; k < COUNT; k++)
+            wrong += out[2 * k] != 6 - i + k || out[2 * k + 1] != (6 - i) * k;
+        CHECK(!wrong);
+    }
+    party_end(&p[0]);
+    party_end(&p[1]);
+}
+
+/* Eight devices in a ring, whose threads all poll. */
+static void test_ring(void)
+{
+    enum { DEVICES = 8, BLOCKS = 8, THREADS = 256, COUNT = BLOCKS * THREADS };
+    static unsigned out[2 * COUNT];
+    party p[DEVICES];
+    setenv("IGNIS_SIM_DEVICES", "8", 1);
+    start_driver();
+    for (int i = 0; i < DEVICES; i++)
+        p[i] = party_new(i, 0);
+    double start = seconds();
+    for (unsigned i = 0; i < DEVICES; i++) {
+        unsigned seed = 5 + i;
+        void *arguments[] = {&p[i].flags, &p[(i + 1) % DEVICES].flags, &p[i].out, &seed};
+        OK(cuCtxSetCurrent(p[i].context));
+        OK(cuLaunchKernel(function_of(p[i].module, "swap"), BLOCKS, 1, 1, THREADS, 1, 1, 0, p[i].stream, arguments, NULL));
+    }
+    for (unsigned i = 0; i < DEVICES; i++) {
+        unsigned wrong = 0, seed = 5 + (i + DEVICES - 1) % DEVICES;
+        OK(cuCtxSetCurrent(p[i].context));
+        OK(cuMemcpyDtoHAsync_v2(out, p[i].out, sizeof out, p[i].stream));
+        OK(cuStreamSynchronize(p[i].stream));
+        for (unsigned k = 0; k < COUNT; k++)
+            wrong += out[2 * k] != seed + k || out[2 * k + 1] != seed * k;
+        CHECK(!wrong);
+    }
+    if (getenv("SHOW_TIME"))
+        printf("[%s] %.0f ms for the ring\n", lane, (seconds() - start) * 1e3);
+    for (int i = 0; i < DEVICES; i++)
+        party_end(&p[i]);
+}
+
+/* Captured on both devices, launched three times. */
+static void test_meet_graph(void)
+{
+    start_driver();
+    party p[2] = {party_new(0, 0), party_new(1, 0)};
+    handle graph[2], run[2];
+    for (int i = 0; i < 2; i++) {
+        OK(cuCtxSetCurrent(p[i].context));
+        OK(cuStreamBeginCapture_v2(p[i].stream, 2));
+        OK(cuMemsetD32Async(p[i].flags + 32768, 0, 1, p[i].stream));
+        party_meet(&p[i], p[1 - i].flags, 1, 3);
+        OK(cuStreamEndCapture(p[i].stream, &graph[i]));
+        OK(cuGraphInstantiateWithFlags(&run[i], graph[i], 0));
+    }
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < 2; i++)
+            OK(cuGraphLaunch(run[i], p[i].stream));
+    for (int i = 0; i < 2; i++) {
+        party_check(&p[i]);
+        OK(cuGraphExecDestroy(run[i]));
+        OK(cuGraphDestroy(graph[i]));
+    }
+    party_end(&p[0]);
+    party_end(&p[1]);
+}
+
+static void meet_peer(int socket, int device)
+{
+    ipc_handle mine, theirs;
+    ptr flags = 0;
+    start_driver();
+    party p = party_new(device, 0);
+    OK(cuIpcGetMemHandle(&mine, p.flags));
+    send_bytes(socket, &mine, sizeof mine);
+    receive_bytes(socket, &theirs, sizeof theirs);
+    OK(cuIpcOpenMemHandle_v2(&flags, theirs, 1));
+    double start = seconds();
+    party_meet(&p, flags, 1, 200);
+    party_meet(&p, flags, 201, 1);
+    party_check(&p);
+    CHECK(seconds() - start < 5);
+    if (getenv("SHOW_TIME"))
+        printf("[%s] %.0f us a round\n", lane, (seconds() - start) / 201 * 1e6);
+    signal_peer(socket);
+    await_peer(socket);
+    OK(cuIpcCloseMemHandle(flags));
+    party_end(&p);
+}
+
+static void meet_role(int socket) { meet_peer(socket, 0); }
+
+static void test_meet_processes(void)
+{
+    int socket;
+    pid_t peer = start_peer(meet_role, &socket);
+    meet_peer(socket, 1);
+    end_peer(peer, socket);
+}
+
+/* One device only tells, the other only waits; by kernels and by stream memory operations. */
+static void test_signals(void)
+{
+    unsigned value = 9, found = 0;
+    start_driver();
+    party a = party_new(0, 0), b = party_new(1, 0);
+    ptr word = a.flags + 64;
+    void *await[] = {&a.flags, &value, &a.out}, *tell[] = {&a.flags, &value};
+    OK(cuCtxSetCurrent(a.context));
+    OK(cuLaunchKernel(function_of(a.module, "await"), 1, 1, 1, 1, 1, 1, 0, a.stream, await, NULL));
+    CODE(1, cuStreamWaitValue32_v2(a.stream, word + 2, 5, 0));
+    CODE(1, cuStreamWaitValue32_v2(a.stream, word, 5, 4));
+    CODE(1, cuStreamWaitValue32_v2(a.stream, (ptr)(uintptr_t)&found, 5, 0));
+    OK(cuStreamWaitValue32_v2(a.stream, word, 5, 0));
+    OK(cuStreamWaitValue64_v2(a.stream, word + 8, 1ull << 40, 1));
+    OK(cuMemsetD32Async(word, 77, 1, a.stream));
+    CODE(600, cuStreamQuery(a.stream));
+    OK(cuCtxSetCurrent(b.context));
+    OK(cuLaunchKernel(function_of(b.module, "signal"), 1, 1, 1, 1, 1, 1, 0, b.stream, tell, NULL));
+    OK(cuStreamWriteValue64_v2(b.stream, word + 8, 1ull << 40, 0));
+    OK(cuStreamWriteValue32_v2(b.stream, word, 6, 0));
+    OK(cuCtxSetCurrent(a.context));
+    OK(cuStreamSynchronize(a.stream));
+    OK(cuMemcpyDtoH_v2(&found, word, 4));
+    CHECK(found == 77);
+    OK(cuMemcpyDtoH_v2(&found, a.out, 4));
+    CHECK(found == 0);
+    party_end(&a);
+    party_end(&b);
+}
+
+static void test_cooperative(void)
+{
+    int out[20], wrong = 0;
+    start_driver();
+    party p = party_new(0, 0);
+    void *arguments[] = {&p.flags, &p.out};
+    handle function = function_of(p.module, "together");
+    CODE(720, cuLaunchCooperativeKernel(function, 10000, 1, 1, 32, 1, 1, 0, p.stream, arguments));
+    if (!is_sanitized()) {
+        OK(cuLaunchCooperativeKernel(function, 20, 1, 1, 1, 1, 1, 0, p.stream, arguments));
+        OK(cuStreamSynchronize(p.stream));
+        OK(cuMemcpyDtoH_v2(out, p.out, sizeof out));
+        for (int i = 0; i < 20; i++)
+            wrong += out[i] != 0;
+        CHECK(!wrong);
+    }
+    party_end(&p);
+}
+
+/* A kernel that polls is not kept from failing with its launch, nor the other device from going on. */
+static void test_failing(void)
+{
+    start_driver();
+    party a = party_new(0, 0), b = party_new(1, 0);
+    ptr bad = 64;
+    unsigned value = 1;
+    void *arguments[] = {&bad, &value};
+    if (!is_sanitized()) {
+        OK(cuCtxSetCurrent(a.context));
+        OK(cuLaunchKernel(function_of(a.module, "signal"), 3, 1, 1, 1, 1, 1, 0, a.stream, arguments, NULL));
+        CODE(700, cuStreamSynchronize(a.stream));
+    }
+    party_meet(&b, b.flags, 1, 2);
+    party_check(&b);
+    OK(cuDevicePrimaryCtxReset_v2(0));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    party_end(&b);
+}
+
+static void test_words(void)
+{
+    unsigned out[13];
+    unsigned long long wide[2];
+    start_driver();
+    party p = party_new(0, 0);
+    ptr second = p.flags + 1024;
+    void *arguments[] = {&p.flags, &second};
+    OK(cuLaunchKernel(function_of(p.module, "words"), 1, 1, 1, 1, 1, 1, 0, p.stream, arguments, NULL));
+    OK(cuStreamSynchronize(p.stream));
+    OK(cuMemcpyDtoH_v2(out, p.flags, sizeof out));
+    OK(cuMemcpyDtoH_v2(wide, second, sizeof wide));
+    CHECK(out[9] == 11 && out[10] == 4321 && out[11] == 8765 && out[12] == 9 + 110 + 1000 + 20000);
+    CHECK(wide[0] == 1ull << 40 && wide[1] == wide[0] + 1);
+    party_end(&p);
+}
+
 /* >>devices */
 
 static void test_visible(void)
@@ -895,12 +1275,29 @@ static void test_invisible(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} tests[] = {{"create", test_create},       {"map", test_map},
-             {"reserve", test_reserve},     {"access fault", test_access_fault},
-             {"import", test_import},       {"killed exporter", test_killed_exporter},
-             {"bad files", test_bad_files}, {"blocks", test_blocks},
-             {"events", test_events},       {"killed recorder", test_killed_recorder},
-             {"visible", test_visible},     {"invisible", test_invisible}};
+} tests[] = {{"create", test_create},
+             {"map", test_map},
+             {"reserve", test_reserve},
+             {"access fault", test_access_fault},
+             {"import", test_import},
+             {"killed exporter", test_killed_exporter},
+             {"bad files", test_bad_files},
+             {"blocks", test_blocks},
+             {"events", test_events},
+             {"killed recorder", test_killed_recorder},
+             {"meet", test_meet},
+             {"meet in random order", test_meet_random},
+             {"meet in reverse", test_meet_reverse},
+             {"swap", test_swap},
+             {"meet in graphs", test_meet_graph},
+             {"meet of processes", test_meet_processes},
+             {"ring", test_ring},
+             {"signals", test_signals},
+             {"cooperative", test_cooperative},
+             {"failing", test_failing},
+             {"words", test_words},
+             {"visible", test_visible},
+             {"invisible", test_invisible}};
 
 /* In a process of its own, which says how many checks passed and failed. */
 static void run_test(size_t number, const char *mode)
