@@ -4931,6 +4931,7 @@ typedef struct ignis__job_rank {
     int32_t driver;
     int32_t transport; /* that it insists on */
     char path[104];    /* of the socket at which it waits for the ranks of its host */
+    char failed[128];  /* why it cannot take part, and so nobody can; "": it can */
 } ignis__job_rank;
 
 /*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its watcher's thread. */
@@ -5722,6 +5723,7 @@ typedef struct ignis__meeting {
     char token_path[384];
     char where[320];
     int came, turned_away;
+    int failed; /* a rank that says that it has failed, -1: none */
     char last_away[200];
 } ignis__meeting;
 
@@ -5782,6 +5784,9 @@ static ignis__gate_verdict ignis__meeting_admit(void *context, int fd, const uns
     }
     hello.rank.path[sizeof hello.rank.path - 1] = 0;
     hello.rank.pci[sizeof hello.rank.pci - 1] = 0;
+    hello.rank.failed[sizeof hello.rank.failed - 1] = 0;
+    if (*hello.rank.failed)
+        meeting->failed = hello.rank.rank;
     job->ranks[hello.rank.rank] = hello.rank;
     meeting->fds[hello.rank.rank] = fd;
     meeting->came++;
@@ -5908,15 +5913,21 @@ static void ignis__meeting_missing(const ignis__meeting *meeting, char *out, siz
             ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
-/*  On rank 0: ranks of one host that use the same GPU would wait for each other for ever. */
-static bool ignis__meeting_gpus(const ignis__meeting *meeting, char *why, size_t size)
+/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each other for ever. */
+static bool ignis__meeting_check(const ignis__meeting *meeting, char *why, size_t size)
 {
+    static const char *const transports[] = {"the best transport", "peer", "staged", "nccl"};
     const ignis__job_rank *ranks = meeting->job->ranks;
     int i, k;
-    for (i = 0; i < meeting->job->size; i++)
+    for (i = 0; i < meeting->job->size; i++) {
+        if (ranks[i].transport != ranks[0].transport) {
+            snprintf(why, size, "rank 0 asks for %s and rank %d for %s", transports[ranks[0].transport & 3], i,
+                     transports[ranks[i].transport & 3]);
+            return false;
+        }
         for (k = 0; k < i; k++)
             if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
-                (ranks[i].transport != IGNIS_COMM_STAGED || ranks[k].transport != IGNIS_COMM_STAGED)) {
+                ranks[0].transport != IGNIS_COMM_STAGED) {
                 snprintf(
                     why, size,
                     "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or desc.device choose it), unless "
@@ -5924,6 +5935,7 @@ static bool ignis__meeting_gpus(const ignis__meeting *meeting, char *why, size_t
                     k, i, ranks[i].pci);
                 return false;
             }
+    }
     return true;
 }
 
@@ -5962,7 +5974,7 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
         ignis__free(gate);
         return false;
     }
-    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline) {
+    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline && meeting->failed <= 0) {
         ignis__gate_turn(gate);
         ignis__meeting_miss(meeting);
     }
@@ -5981,13 +5993,17 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
     answer.key = job->key;
     memcpy(answer.token, job->token, sizeof answer.token);
     ok = meeting->came == job->size - 1;
-    if (!ok) {
+    if (meeting->failed >= 0) {
+        snprintf(answer.why, sizeof answer.why, "rank %d: %s", meeting->failed, job->ranks[meeting->failed].failed);
+        answer.refused = 1;
+        ok = true;
+    } else if (!ok) {
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
         snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
                  job->size, meeting->where, (double)job->timeout_ns / 1e9, missing);
         answer.refused = 3;
-    } else if (!ignis__meeting_gpus(meeting, answer.why, sizeof answer.why)) {
+    } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
         answer.refused = 1;
     }
     for (i = 1; i < job->size; i++) {
@@ -5996,8 +6012,8 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
         for (k = 0; sent && !answer.refused && k < job->size; k++)
             sent = ignis__job_write(meeting->fds[i], &job->ranks[k], sizeof job->ranks[k], meeting->deadline + 1000 * IGNIS__MILLISECOND);
     }
-    if (!answer.refused)
-        return true;
+    if (!answer.refused || *job->ranks[0].failed)
+        return !answer.refused;
     ignis__fail(ok ? IGNIS_DIAG_COMM_RENDEZVOUS : IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
     return false;
 }
@@ -6062,6 +6078,8 @@ static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
         }
         ignis__sleep_us(pause_us);
     }
+    if (answer.refused && *job->ranks[job->rank].failed)
+        return false; /* it knows why */
     if (answer.refused) {
         if (answer.magic == IGNIS__JOB_MAGIC && answer.refused == 3)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
@@ -6332,6 +6350,12 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
     meeting.place = place;
     meeting.deadline = ignis__monotonic_ns() + timeout_ns;
     meeting.listener = -1;
+    meeting.failed = -1;
+    if (*self->failed) { /* it only comes to say so, to those who are there */
+        int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
+        meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
+        meeting.failed = place->rank == 0 ? 0 : -1;
+    }
     meeting.fds = (int *)ignis__alloc(sizeof *meeting.fds * (size_t)job->size);
     for (i = 0; meeting.fds && i < job->size; i++)
         meeting.fds[i] = -1;
@@ -6538,11 +6562,13 @@ typedef struct ignis__comm_tune {
     int64_t delay;                  /* 1: blocks are late at random, for tests */
 } ignis__comm_tune;
 
-#define IGNIS__COMM_TUNES(X)                                                                                                 \
-    X(ll_max, -1)                                                                                                            \
-    X(ll_two_max, -1)                                                                                                        \
-    X(one_shot_max, -1) X(nccl_min, -1) X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) \
-        X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+#define IGNIS__COMM_TUNES(X) \
+    X(ll_max, -1)            \
+    X(ll_two_max, -1)        \
+    X(one_shot_max, -1)      \
+    X(nccl_min, -1)          \
+    X(blocks, 64)            \
+    X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
 /*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
     last of them. */
@@ -7846,7 +7872,7 @@ static void ignis__shared_close(int *fd) { *fd = -1; }
 typedef struct ignis__comm_tie {
     ignis__job_watch watch; /* with the key under which its ranks exchange records, and their ranks in the job */
     int me;
-    uint64_t made; /* communicators that were made from this one */
+    uint64_t splits, shrinks; /* of this one */
     ignis_comm_transport wanted, transport;
     void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
     bool registered[IGNIS_COMM_MAX_RANKS];
@@ -7858,7 +7884,8 @@ typedef struct ignis__comm_tie {
 typedef struct ignis__vote {
     int32_t failed; /* a diagnostic; 0: it went well */
     int32_t driver_error;
-    int64_t bytes; /* of its region */
+    int64_t bytes;       /* of its region */
+    int32_t most_blocks; /* of its kernels */
     char why[256];
     ignis__nccl_id nccl;
 } ignis__vote;
@@ -7946,7 +7973,7 @@ static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd
     return !IGNIS__CUDA_FAILED(call, comm->device, cuMemHostGetDevicePointer_v2, (&comm->region[i], tie->staged[i], 0));
 }
 
-/*  This rank's region, zeroed, and a descriptor of it for the others. */
+/*  This rank's region, and a descriptor of it for the others. */
 static bool ignis__region_make(const char *call, ignis__comm *comm, int64_t bytes, int *fd)
 {
     ignis__comm_tie *tie = comm->tie;
@@ -7962,10 +7989,7 @@ static bool ignis__region_make(const char *call, ignis__comm *comm, int64_t byte
     if (!ignis__vmm_make(call, comm->device, bytes, NULL, 0, true, &comm->block[me]))
         return false;
     comm->region[me] = comm->block[me].address;
-    return ignis__vmm_fd(call, &comm->block[me], fd) &&
-           !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
-                               (comm->region[me], 0, (size_t)comm->block[me].size, comm->device->stream)) &&
-           !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
+    return ignis__vmm_fd(call, &comm->block[me], fd);
 }
 
 /*  The regions of the others. */
@@ -8098,25 +8122,6 @@ static bool ignis__probe_read(ignis__making *making)
     return true;
 }
 
-/*  Makes this rank's region clean again. */
-static bool ignis__probe_clear(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    ignis__binding binding;
-    bool ok;
-    if (comm->staged) {
-        memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
-        return true;
-    }
-    if (!ignis__device_enter(making->call, comm->device, &binding))
-        return false;
-    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemsetD8Async,
-                             (comm->region[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES, comm->device->stream)) &&
-         !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamSynchronize, (comm->device->stream));
-    ignis__device_leave(&binding);
-    return ok;
-}
-
 /*  Regions that all ranks see, of device memory or of host memory (comm->staged), tried out by writing and reading between each two. */
 static bool ignis__regions_make(ignis__making *making)
 {
@@ -8148,11 +8153,6 @@ static bool ignis__regions_make(ignis__making *making)
         if (ok) {
             ignis__step_begin(making);
             (void)ignis__probe_read(making);
-            ok = ignis__step_end(making, -1, NULL);
-        }
-        if (ok) {
-            ignis__step_begin(making);
-            (void)ignis__probe_clear(making);
             ok = ignis__step_end(making, -1, NULL);
         }
     }
@@ -8344,7 +8344,9 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
 {
     ignis_comm handle = {0};
     ignis__making making;
+    ignis__record dropped;
     bool ok = false;
+    int i;
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
@@ -8356,9 +8358,14 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
         snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
     } else if (ignis__comm_make_transport(&making)) {
         ignis__step_begin(&making);
+        if (comm->staged) /* regions of device memory are cleared by what follows */
+            memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
         (void)ignis__comm_start(call, comm);
+        making.mine.most_blocks = (int32_t)comm->most_blocks;
         ignis__job_watch_begin(comm->job, &comm->tie->watch);
         ok = ignis__step_end(&making, -1, NULL);
+        for (i = 0; ok && i < comm->size; i++) /* all launch as many as the smallest GPU runs */
+            comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
     }
     if (lost)
         *lost = making.lost && making.failure.dead;
@@ -8375,7 +8382,7 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
     ignis__comm_ending(comm);
     ignis__comm_stop(call, comm);
     ignis__comm_ended(call, comm);
-    ignis__quiet_end(&making.before, &making.before, making.mine.why, sizeof making.mine.why);
+    ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
     ignis__pool_give(&ignis__comms, comm);
     return handle;
 }
@@ -8428,6 +8435,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     ignis__job *job;
     int ordinal, *member, i;
     double timeout;
+    bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
     if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_wanted(call, desc, &wanted) ||
@@ -8439,20 +8447,29 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         return handle;
     }
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
-    if ((desc->device == 0 && ordinal < 0) || (device = ignis__device_get(call, ordinal)) == NULL ||
-        !ignis__device_enter(call, device, &binding))
-        return handle;
+    device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
+    entered = device && ignis__device_enter(call, device, &binding);
     memset(&self, 0, sizeof self);
     self.host = ignis__job_host();
     self.process = ignis__process_key();
-    memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
-    memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+    if (entered) {
+        memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
+        memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+        self.driver = device->info.driver_version;
+    } else {
+        snprintf(self.failed, sizeof self.failed, "%s", ignis_status_message());
+        if (place.size == 1)
+            return handle;
+    }
     self.rank = place.rank;
     self.size = place.size;
     self.pid = (int32_t)ignis__process_id();
-    self.driver = device->info.driver_version;
     self.transport = (int32_t)wanted;
     job = ignis__job_meet(call, &place, &self, (int64_t)(timeout * 1e9));
+    if (!entered) {
+        ignis__job_drop(job);
+        return handle;
+    }
     member = job ? (int *)ignis__alloc(sizeof *member * (size_t)job->size) : NULL;
     if (member) {
         for (i = 0; i < job->size; i++)
@@ -8484,6 +8501,7 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 }
 
 typedef struct ignis__split {
+    uint64_t serial;
     int32_t color, key;
 } ignis__split;
 
@@ -8496,11 +8514,11 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     ignis__split mine, *all;
     int i, k, count = 0, me = 0, *member;
     const ignis__job_watch *watch;
-    uint64_t serial, child;
+    uint64_t child;
     if (!parent)
         return result;
     watch = &parent->tie->watch;
-    serial = ignis__atomic_add(&parent->tie->made, 1);
+    mine.serial = ignis__atomic_add(&parent->tie->splits, 1);
     mine.color = color;
     mine.key = key;
     all = (ignis__split *)ignis__alloc((sizeof *all + 2 * sizeof *member) * (size_t)watch->count);
@@ -8513,6 +8531,8 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     } else if (color >= 0) {
         int *place = member + watch->count; /* ranks of the parent, in the order of their keys */
         for (i = 0; i < watch->count; i++) {
+            if (all[i].serial > mine.serial) /* it has called in vain before */
+                mine.serial = all[i].serial;
             if (all[i].color != color)
                 continue;
             for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
@@ -8524,7 +8544,7 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
             if (place[i] == parent->rank)
                 me = i;
         }
-        child = ignis__hash(ignis__hash(watch->key, &serial, sizeof serial), &color, sizeof color);
+        child = ignis__hash(ignis__hash(watch->key, &mine.serial, sizeof mine.serial), &color, sizeof color);
         comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, child, parent->timeout_ns);
         if (comm)
             result = ignis__comm_make(call, comm, parent->tie->wanted, NULL);
@@ -8594,7 +8614,7 @@ IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
     if (!parent)
         return result;
     watch = &parent->tie->watch;
-    serial = ~ignis__atomic_add(&parent->tie->made, 1);
+    serial = ~ignis__atomic_load(&parent->tie->shrinks);
     key = ignis__hash(watch->key, &serial, sizeof serial);
     deadline = ignis__monotonic_ns() + parent->timeout_ns;
     memset(gone, 0, sizeof gone);
@@ -8612,6 +8632,8 @@ IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
         if (comm)
             result = ignis__comm_make(call, comm, parent->tie->wanted, &lost);
     }
+    if (result.id) /* after a failure the same is tried again */
+        ignis__atomic_add(&parent->tie->shrinks, 1);
     ignis__comm_drop(call, parent);
     return result;
 }
