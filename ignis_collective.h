@@ -6562,13 +6562,12 @@ typedef struct ignis__comm_tune {
     int64_t delay;                  /* 1: blocks are late at random, for tests */
 } ignis__comm_tune;
 
-#define IGNIS__COMM_TUNES(X) \
-    X(ll_max, -1)            \
-    X(ll_two_max, -1)        \
-    X(one_shot_max, -1)      \
-    X(nccl_min, -1)          \
-    X(blocks, 64)            \
-    X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+#define IGNIS__COMM_TUNES(X)                                                                                                         \
+    X(ll_max, -1)                                                                                                                    \
+    X(ll_two_max, -1)                                                                                                                \
+    X(one_shot_max, -1)                                                                                                              \
+    X(nccl_min, -1) X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) \
+        X(epoch, 15) X(delay, 0)
 
 /*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
     last of them. */
@@ -6652,7 +6651,7 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two", "ignis_comm_parts",
                                                            "ignis_comm_slices", "ignis_comm_pair"};
     char defines[96];
-    int kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d", program->ranks);
+    int registers, kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d", program->ranks);
     if (program->op >= 0)
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
     if (program->delay)
@@ -6663,7 +6662,9 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     for (kernel = 0; kernel < IGNIS__COMM_KERNELS; kernel++) {
         if (kernel == (program->op >= 0 ? IGNIS__COMM_KERNEL_PAIR : IGNIS__COMM_KERNEL_PACKETS_TWO))
             continue;
-        if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&program->function[kernel], program->module.module, names[kernel]))) {
+        if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&program->function[kernel], program->module.module, names[kernel])) ||
+            IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, /* which has a driver that loads lazily load it now */
+                               (&registers, IGNIS__CU_FUNC_REGISTERS, program->function[kernel]))) {
             ignis__module_unload(&program->module);
             return false;
         }

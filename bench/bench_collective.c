@@ -149,7 +149,9 @@ static void step(const rank *r, const arrays *a)
     case ALL_TO_ALL: REQUIRE(ignis_comm_all_to_all(r->comm, a->in, a->out)); break;
     case BROADCAST: REQUIRE(ignis_comm_broadcast(r->comm, a->in, 0)); break;
     case REDUCE: REQUIRE(ignis_comm_reduce(r->comm, a->in, a->out, IGNIS_OP_SUM, 0)); break;
-    case SEND_RECV: REQUIRE(ignis_comm_send_recv(r->comm, a->in, (r->rank + 1) % r->size, a->out, (r->rank + r->size - 1) % r->size)); break;
+    case SEND_RECV:
+        REQUIRE(ignis_comm_send_recv(r->comm, a->in, (r->rank + 1) % r->size, a->out, (r->rank + r->size - 1) % r->size));
+        break;
     default: REQUIRE(ignis_comm_barrier(r->comm));
     }
 }
@@ -195,8 +197,8 @@ static void check(rank *r, int64_t bytes)
             if (r->op == SEND_RECV)
                 expected = (r->rank + n - 1) % n + 1;
             if (r->op != BARRIER && got[i] != expected) {
-                fprintf(stderr, "bench: %s of %lld bytes on rank %d, %s: element %lld is %g, not %g\n", operation_names[r->op], (long long)bytes,
-                        r->rank, r->how->name, (long long)(first + i), got[i], expected);
+                fprintf(stderr, "bench: %s of %lld bytes on rank %d, %s: element %lld is %g, not %g\n", operation_names[r->op],
+                        (long long)bytes, r->rank, r->how->name, (long long)(first + i), got[i], expected);
                 exit(1);
             }
         }
@@ -304,8 +306,8 @@ static void run_table(operation op, ignis_dtype dtype, int mode, char *const *me
         memcpy(us[v], ranks[0].us, sizeof us[v]);
         for (s = 0, bytes = wanted.min; s < sizes_count(); s++, bytes *= wanted.factor)
             if (!isnan(us[v][s]))
-                printf("row op=%s ranks=%d dtype=%s bytes=%lld mode=%s variant=%s us=%.2f bus_gbs=%.2f\n", operation_names[op], wanted.ranks,
-                       ignis__dtypes[dtype].name, (long long)bytes, mode_names[mode], how->name, us[v][s],
+                printf("row op=%s ranks=%d dtype=%s bytes=%lld mode=%s variant=%s us=%.2f bus_gbs=%.2f\n", operation_names[op],
+                       wanted.ranks, ignis__dtypes[dtype].name, (long long)bytes, mode_names[mode], how->name, us[v][s],
                        (double)bytes * bus_factor(op, wanted.ranks) / us[v][s] * 1e-3);
         fflush(stdout);
         for (i = 0; i < wanted.ranks; i++)
@@ -337,10 +339,12 @@ static void run_table(operation op, ignis_dtype dtype, int mode, char *const *me
 static bool listed(const char *list, const char *name)
 {
     size_t length = strlen(name);
+    if (strcmp(list, "all") == 0)
+        return true;
     for (; *list; list += strcspn(list, ","), list += *list == ',')
         if (strcspn(list, ",") == length && strncmp(list, name, length) == 0)
             return true;
-    return strcmp(list, "all") == 0;
+    return false;
 }
 
 static int64_t size_of(const char *text)

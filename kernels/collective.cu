@@ -138,21 +138,27 @@ template <typename Slots> __device__ inline bool take_packets(ignis_comm_turn &t
 
 extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets(const ignis_comm_call call)
 {
-    ignis_comm_turn turn(call);
     const int workers = blockDim.x - 32, rank = call.rank;
+    const long long packets = (call.count + Eight::count - 1) / Eight::count;
+    const long long start = (long long)blockIdx.x * workers + threadIdx.x, stride = (long long)gridDim.x * workers;
+    const auto load = [&](int part, long long i) {
+        return Eight::load(call.in + part * call.in_stride, i * Eight::count, call.count, call.in_aligned);
+    };
+    uint2 ahead = make_uint2(0, 0); /* this thread's first packet is under way while it learns the operation's number */
+    if (threadIdx.x < workers && start < packets && (call.keep || (call.push && call.in_stride == 0)))
+        ahead = load(rank, start);
+    ignis_comm_turn turn(call);
     if (threadIdx.x < workers) {
-        const long long packets = (call.count + Eight::count - 1) / Eight::count;
-        const long long start = (long long)blockIdx.x * workers + threadIdx.x, stride = (long long)gridDim.x * workers;
         for (long long i = start; i < packets && call.push && !turn.over; i += stride) {
             uint2 data[N];
             if (call.in_stride == 0)
-                data[0] = Eight::load(call.in, i * Eight::count, call.count, call.in_aligned);
+                data[0] = i == start ? ahead : load(rank, i);
 #pragma unroll
             for (int k = 1; k < N; k++)
                 if (call.in_stride == 0)
                     data[k] = data[0];
                 else if (has(call.push, other(rank, k)))
-                    data[k] = Eight::load(call.in + other(rank, k) * call.in_stride, i * Eight::count, call.count, call.in_aligned);
+                    data[k] = load(other(rank, k), i);
 #pragma unroll
             for (int k = 1; k < N; k++)
                 if (has(call.push, other(rank, k)))
@@ -165,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets(
             uint2 data[N], mine = make_uint2(0, 0);
             const long long at = i * Eight::count;
             if (call.keep)
-                mine = Eight::load(call.in + rank * call.in_stride, at, call.count, call.in_aligned);
+                mine = i == start ? ahead : load(rank, i);
             if (!take_packets(turn, call.take, [&](int r) { return slots + r * apart; }, i, data))
                 break;
 #ifdef IGNIS_OP

@@ -215,10 +215,12 @@ struct ignis_comm_turn {
     __device__ ignis_comm_turn(const ignis_comm_call &call) : call(call)
     {
         ignis_comm_state *state = call.state;
-        op = ignis_comm_next(*(volatile uint32_t *)&state->op[blockIdx.x]);
+        const uint32_t last = ignis_ptx_ld_relaxed_u32(&state->op[blockIdx.x]), broken = ignis_ptx_ld_relaxed_u32(&state->broken);
+        const uint32_t poison = ignis_ptx_ld_relaxed_u32(call.region[call.rank]); /* three loads, one wait */
+        op = ignis_comm_next(last);
         set = op & 1;
-        over = ignis_ptx_ld_relaxed_u32(&state->broken) != 0;
-        if (!over && ignis_ptx_ld_acquire_u64(call.region[call.rank]) != 0) {
+        over = (broken | poison) != 0;
+        if (over) {
             unsigned long long begun = 0;
             over = ignis_comm_give_up(state, &begun, call.timeout_ns, op, call.rank, call.fingerprint);
         }
