@@ -68,7 +68,7 @@ $(OUT)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
-$(OUT)/%: bench/%.c $(HEADERS)
+$(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
 

@@ -11,6 +11,28 @@
 
         It includes ignis.h, and is built in the same way. NCCL is needed for nothing on one host of up to 8 GPUs; where it is installed it
         is used for what it does best.
+
+    ON DATA-PARALLEL TRAINING (>>parallel)
+
+        Every rank has a GPU, the whole model, and its part of each batch. A program for one GPU becomes one for many by two calls:
+
+            ignis_comm comm = ignis_comm_init(NULL);
+            ignis_parallel parallel = ignis_parallel_create(comm, parameters, count, NULL);
+
+        The first meets the other ranks. The second gives all of them rank 0's parameters, and from then on ignis_backward leaves the mean
+        over the ranks in the gradients, so that every rank's optimizer takes the same step, to the bit. Where each rank's loss is the mean
+        over a part of equal size, these are the gradients of the mean over the whole batch, up to rounding: the losses are those of one GPU.
+
+        Gradients live in a few large pieces of memory, the buckets. A backward counts beforehand how often it will use each bucket's
+        parameters; when it has passed the last use, the bucket is averaged by one all-reduce on a stream beside it, while the backward goes
+        on. Name the parameters in the order of their use: then buckets are whole in their order, from the last to the first. All ranks average
+        all buckets once a backward, in the same order, whether their loss depended on them or not: so one rank may leave a parameter out,
+        whose gradient counts as what it was, zeros after a step. What a backward function reaches by a backward of its own has to be an
+        ignis_checkpoint, whose parameters are waited for; other such functions end with GRADIENT_LATE when they come too late.
+
+        Between ignis_parallel_no_sync_begin and _end gradients add up on each rank alone, for batches in pieces. A whole step can be
+        captured as a graph, on every rank. When a rank dies or its backward fails, the others learn it by PEER or TIMEOUT from
+        their next operation or ignis_comm_synchronize; the gradients mean nothing then. examples/train_gpt.c shows it all.
 */
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
@@ -802,6 +824,66 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm comm);
 IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
 
 /* >>parallel ---------------------------------------------------------------------------------------------------- */
+
+#ifndef IGNIS_NO_TENSORS
+
+/*  Data-parallel training: every rank has the whole model and a part of the batch, and their gradients are averaged. */
+typedef struct ignis_parallel {
+    uint64_t id;
+} ignis_parallel;
+
+typedef struct ignis_parallel_desc {
+    int64_t bucket_bytes;       /* of gradients that travel together (25 MiB) */
+    int64_t first_bucket_bytes; /* of those that are known first, whose way begins the earlier the fewer they are (1 MiB) */
+    bool no_broadcast;          /* true: every rank's parameters stay as they are, and must be equal; else they become rank 0's */
+} ignis_parallel_desc;
+
+typedef struct ignis_parallel_info {
+    int parameters;
+    int buckets;   /* that their gradients are in, one all-reduce each; 0 where there is one rank */
+    int64_t bytes; /* of all buckets */
+    bool syncs;    /* the next backward averages: no ignis_parallel_no_sync_begin is open */
+} ignis_parallel_info;
+
+/*  ignis_parallel_create - from now on, ignis_backward averages the gradients of these parameters over the ranks of comm
+    All ranks call it, with as many parameters of the same shapes and types in the same order, which is best the one of their use: the
+    gradients of the last are on their way first. From then on a thread's ignis_backward that leads to one of them averages the gradients of all,
+    so all ranks call it alike; a parameter that it did not lead to takes part with the gradient that it has, zeros at first. On return the
+    gradients may still be on their way on a stream of their own, for which the thread's stream waits: what comes next sees
+    averages. In a captured graph all of this is part of the graph. desc may be null for all defaults.
+    The gradients move into memory that the handle lays out, so call it before a graph is captured; and before ignis_optimizer_add where
+    rank 0's parameters are to go to the others, as an optimizer of 16-bit parameters keeps a copy of them.
+    Returns: the handle, or no handle.
+    Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, sizes), FREED, DEVICE (not the
+    communicator's), UNSUPPORTED (this thread captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA.
+    Ownership: the caller frees it, before comm is destroyed. It holds the parameters, whose handles the caller may release at any time.
+    Threads: any; waits for the other ranks. Afterwards one backward at a time may lead to the parameters. */
+IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc);
+
+/*  ignis_parallel_no_sync_begin, ignis_parallel_no_sync_end - between them ignis_backward adds gradients up on each rank alone
+    For large batches in several pieces: all but the last in such a section, the last outside of it, which averages the sum. They nest.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (an end without a beginning).
+    Ownership: nothing to free.
+    Threads: any, not during a backward. */
+IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel);
+IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
+
+/*  ignis_parallel_query - how the gradients travel
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, FREED.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
+
+/*  ignis_parallel_free - the parameters' gradients are no longer averaged; they stay where they are
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
+    Ownership: the handle is stale afterwards.
+    Threads: any, not during a backward. Waits until gradients on their way have arrived. */
+IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
+
+#endif /* IGNIS_NO_TENSORS */
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -4445,8 +4527,7 @@ typedef enum ignis__nccl_kind {
     IGNIS__NCCL_REDUCE_SCATTER, /* count: what each rank gets */
     IGNIS__NCCL_ALL_TO_ALL,     /* count: what each rank gives each other */
     IGNIS__NCCL_SEND,
-    IGNIS__NCCL_RECV,
-    IGNIS__NCCL_SEND_RECV /* to and from the same peer */
+    IGNIS__NCCL_RECV
 } ignis__nccl_kind;
 
 /*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
@@ -4631,48 +4712,25 @@ IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, 
     return nccl;
 }
 
-/*  One operation of several messages: between each two of ncclGroupStart and ncclGroupEnd. */
-typedef struct ignis__nccl_group {
-    ignis__nccl_comm *nccl;
-    const char *function; /* the first that failed */
-    int error;
-} ignis__nccl_group;
-
-static void ignis__nccl_send(ignis__nccl_group *group, ignis__address from, int64_t count, int dtype, int peer, void *stream)
+/*  What ncclSend or ncclRecv answered, in a group, where they do nothing yet: keeps the first failure. */
+static void ignis__nccl_note(int *first, int error)
 {
-    int error = IGNIS__NCCL(ncclSend, ((const void *)(uintptr_t)from, (size_t)count, dtype, peer, group->nccl->comm, stream));
-    if (error != IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS && group->error == IGNIS__NCCL_SUCCESS) {
-        group->error = error;
-        group->function = "ncclSend";
-    }
+    if (*first == IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS)
+        *first = error;
 }
 
-static void ignis__nccl_recv(ignis__nccl_group *group, ignis__address to, int64_t count, int dtype, int peer, void *stream)
+/*  An operation, queued on the stream when this returns; of a group, when that ends. root_or_peer is the root of reduce and broadcast, and the
+    other rank of a message. The device is entered. Failure breaks the communicator. */
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, ignis__nccl_kind kind, ignis__address in, ignis__address out,
+                            int64_t count, ignis_dtype dtype, ignis_op op, int root_or_peer, int size, void *stream)
 {
-    int error = IGNIS__NCCL(ncclRecv, ((void *)(uintptr_t)to, (size_t)count, dtype, peer, group->nccl->comm, stream));
-    if (error != IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS && group->error == IGNIS__NCCL_SUCCESS) {
-        group->error = error;
-        group->function = "ncclRecv";
-    }
-}
-
-/*  An operation, queued on the stream when this returns. root_or_peer is the root of reduce and broadcast, and the other rank of messages; in
-    and out are of this rank. The device is entered. Failure breaks the communicator. */
-IGNIS__MAYBE_UNUSED static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, ignis__nccl_kind kind, ignis__address in,
-                                                ignis__address out, int64_t count, ignis_dtype dtype, ignis_op op, int root_or_peer,
-                                                int size, void *stream)
-{
-    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather",        "ncclReduceScatter",
-                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv",      "ncclSend and ncclRecv"};
-    const void *from = (const void *)(uintptr_t)in;
-    void *to = (void *)(uintptr_t)out, *comm;
-    size_t number = (size_t)count;
-    int type = ignis__nccl_dtypes[dtype], reduction = ignis__nccl_ops[op], error, peer;
-    int64_t bytes = count * ignis__dtypes[dtype].size;
-    ignis__nccl_group group;
-    group.nccl = nccl;
-    group.function = names[kind];
-    group.error = IGNIS__NCCL_SUCCESS;
+    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter",
+                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv"};
+    const char *from = (const char *)(uintptr_t)in;
+    char *to = (char *)(uintptr_t)out;
+    size_t number = (size_t)count, bytes = number * (size_t)ignis__dtypes[dtype].size;
+    int type = ignis__nccl_dtypes[dtype], reduction = ignis__nccl_ops[op], error = IGNIS__NCCL_SUCCESS, peer;
+    void *comm;
     ignis__mutex_lock(&nccl->lock);
     comm = nccl->comm;
     if (!comm) {
@@ -4686,24 +4744,32 @@ IGNIS__MAYBE_UNUSED static bool ignis__nccl_run(const char *call, ignis__nccl_co
     case IGNIS__NCCL_BROADCAST: error = IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root_or_peer, comm, stream)); break;
     case IGNIS__NCCL_ALL_GATHER: error = IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream)); break;
     case IGNIS__NCCL_REDUCE_SCATTER: error = IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream)); break;
+    case IGNIS__NCCL_SEND: error = IGNIS__NCCL(ncclSend, (from, number, type, root_or_peer, comm, stream)); break;
+    case IGNIS__NCCL_RECV: error = IGNIS__NCCL(ncclRecv, (to, number, type, root_or_peer, comm, stream)); break;
     default:
         (void)IGNIS__NCCL(ncclGroupStart, ());
-        for (peer = kind == IGNIS__NCCL_ALL_TO_ALL ? 0 : root_or_peer; peer < size; peer++) {
-            int64_t at = kind == IGNIS__NCCL_ALL_TO_ALL ? peer * bytes : 0;
-            if (kind != IGNIS__NCCL_RECV)
-                ignis__nccl_send(&group, in + (ignis__address)at, count, type, peer, stream);
-            if (kind != IGNIS__NCCL_SEND)
-                ignis__nccl_recv(&group, out + (ignis__address)at, count, type, peer, stream);
-            if (kind != IGNIS__NCCL_ALL_TO_ALL)
-                break;
+        for (peer = 0; peer < size; peer++) {
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
         }
-        error = IGNIS__NCCL(ncclGroupEnd, ());
-        error = group.error != IGNIS__NCCL_SUCCESS ? group.error : error;
+        ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
+        error = error != IGNIS__NCCL_SUCCESS ? error : IGNIS__NCCL_IN_PROGRESS;
     }
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, group.function, error);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[kind], error);
+}
+
+/*  Messages between these two travel at the same time, where one alone could wait for the other for ever. */
+static void ignis__nccl_group_begin(void) { (void)IGNIS__NCCL(ncclGroupStart, ()); }
+
+static bool ignis__nccl_group_end(const char *call, ignis__nccl_comm *nccl)
+{
+    int error = IGNIS__NCCL(ncclGroupEnd, ());
+    if (error == IGNIS__NCCL_IN_PROGRESS)
+        error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclGroupEnd", error);
 }
 
 /*  What has gone wrong since with operations that are on their way, such as another host that is gone. True: nothing. */
@@ -6562,12 +6628,13 @@ typedef struct ignis__comm_tune {
     int64_t delay;                  /* 1: blocks are late at random, for tests */
 } ignis__comm_tune;
 
-#define IGNIS__COMM_TUNES(X)                                                                                                         \
-    X(ll_max, -1)                                                                                                                    \
-    X(ll_two_max, -1)                                                                                                                \
-    X(one_shot_max, -1)                                                                                                              \
-    X(nccl_min, -1) X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) \
-        X(epoch, 15) X(delay, 0)
+#define IGNIS__COMM_TUNES(X)                                                                                                      \
+    X(ll_max, -1)                                                                                                                 \
+    X(ll_two_max, -1)                                                                                                             \
+    X(one_shot_max, -1)                                                                                                           \
+    X(nccl_min, -1)                                                                                                               \
+    X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) \
+        X(delay, 0)
 
 /*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
     last of them. */
@@ -7329,10 +7396,16 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     int i, lanes[2] = {0, 0};
     uint32_t prints[2] = {0, 0};
     if (comm->nccl && !comm->region[comm->rank]) {
-        return (!send || comm->nccl_run(work->call, comm, IGNIS__COMM_SEND, send->in, 0, send->count, send->dtype, send->op, send->root,
-                                        work->stream)) &&
-               (!receive || comm->nccl_run(work->call, comm, IGNIS__COMM_RECV, 0, receive->out, receive->count, receive->dtype, receive->op,
-                                           receive->root, work->stream));
+        bool ok, both = send && receive;
+        if (both)
+            ignis__nccl_group_begin();
+        ok = (!send || comm->nccl_run(work->call, comm, IGNIS__COMM_SEND, send->in, 0, send->count, send->dtype, send->op, send->root,
+                                      work->stream)) &&
+             (!receive || comm->nccl_run(work->call, comm, IGNIS__COMM_RECV, 0, receive->out, receive->count, receive->dtype, receive->op,
+                                         receive->root, work->stream));
+        if (both)
+            ok = ignis__nccl_group_end(work->call, (ignis__nccl_comm *)comm->nccl) && ok;
+        return ok;
     }
     program = ignis__comm_program_for(work->call, comm, -1, -1);
     if (!program)
@@ -8715,6 +8788,468 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
 /* ===============================================================================================================
    >>parallel - data-parallel training.
    =============================================================================================================== */
+
+#ifndef IGNIS_NO_TENSORS
+
+/*  Gradients that travel together; their arrays are views of one memory. */
+typedef struct ignis__bucket {
+    ignis__grad_group group; /* first */
+    struct ignis__parallel_state *parallel;
+    ignis__array *memory; /* claimed */
+    bool ready;           /* in the backward that goes on */
+} ignis__bucket;
+
+typedef struct ignis__parallel_state {
+    ignis__slot slot; /* first; its lock guards no_sync */
+    ignis_comm comm;
+    ignis__device *device;
+    void *stream; /* of the all-reduces, so that backward goes on beside them */
+    uint64_t stream_serial;
+    ignis__tensor **parameters; /* held */
+    ignis__array **grads;       /* views of the buckets, claimed until they become the parameters' own */
+    ignis__bucket *buckets;     /* in the order in which backward comes to know them, if parameters are in the order of use */
+    int count, bucket_count;
+    int64_t bytes;
+    int no_sync;
+    bool is_installed; /* the parameters know their buckets */
+    bool is_active;    /* a backward has met it */
+    int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+} ignis__parallel_state;
+
+static ignis__pool ignis__parallels = {sizeof(ignis__parallel_state), IGNIS__KIND_PARALLEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket: that of memory of its own */
+
+static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
+{
+    ignis__parallel_state *parallel;
+    if (!ignis__enter(call))
+        return NULL;
+    parallel = (ignis__parallel_state *)ignis__pool_hold(&ignis__parallels, handle.id);
+    if (!parallel)
+        ignis__fail_stale(call, "data-parallel", IGNIS_DIAG_PARALLEL_FREED, IGNIS__KIND_PARALLEL, handle.id);
+    return parallel;
+}
+
+/*  Takes it apart, as far as it was made. */
+static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__binding binding;
+    bool ok = true;
+    int i;
+    for (i = 0; i < parallel->count; i++) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        if (parallel->is_installed) {
+            ignis__mutex_lock(&parameter->slot.lock);
+            parameter->group = NULL;
+            ignis__mutex_unlock(&parameter->slot.lock);
+        } else if (parallel->grads[i]) {
+            ignis__array_unclaim(call, parallel->grads[i]);
+        }
+        ignis__tensor_drop(call, parameter);
+    }
+    if (parallel->is_installed)
+        ignis__atomic_add(&ignis__grad_groups, (uint64_t)-parallel->bucket_count);
+    if (parallel->stream && !ignis__atomic_load(&parallel->device->lost)) {
+        ok = ignis_stream_forget(parallel->stream) == IGNIS_OK; /* waits for it */
+        if (ignis__device_enter(call, parallel->device, &binding)) {
+            ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamDestroy_v2, (parallel->stream)) && ok;
+            ignis__device_leave(&binding);
+        }
+    }
+    for (i = 0; i < parallel->bucket_count; i++)
+        ignis__array_unclaim(call, parallel->buckets[i].memory);
+    ignis__free(parallel->parameters);
+    ignis__free(parallel->grads);
+    ignis__free(parallel->buckets);
+    ignis__pool_give(&ignis__parallels, parallel);
+    return ok;
+}
+
+static bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel)
+{
+    return !ignis__pool_drop(parallel) || ignis__parallel_end(call, parallel);
+}
+
+static void ignis__parallels_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__parallels.count);
+    for (index = 0; index < count; index++) {
+        ignis__parallel_state *parallel = (ignis__parallel_state *)ignis__pool_hold_slot(&ignis__parallels, index, 0);
+        if (!parallel)
+            continue;
+        ignis__pool_kill(parallel);
+        (void)ignis__pool_drop(parallel);
+        (void)ignis__parallel_drop(call, parallel);
+    }
+}
+
+/* --- during a backward ----------------------------------------------------------------------------------------------- */
+
+/*  Sends a bucket on its way: behind what the thread's stream has queued, on the stream beside it. */
+static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
+{
+    ignis__device *device = parallel->device;
+    ignis__thread *thread = ignis__thread_now();
+    ignis__capture *capture = thread->capture && thread->capture->device == device ? thread->capture : NULL;
+    int ordinal = (int)(device - ignis__devices);
+    void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
+    uint64_t own_serial = thread->stream_serial[ordinal];
+    ignis_array gradients;
+    bool ok = ignis__stream_order(call, device, main_stream, device, parallel->stream); /* a capture draws it in by this */
+    if (!ok)
+        return false;
+    gradients.id = bucket->memory->slot.handle;
+    if (capture)
+        capture->stream = parallel->stream;
+    thread->stream[ordinal] = parallel->stream;
+    thread->stream_serial[ordinal] = parallel->stream_serial;
+    ok = ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+    if (capture)
+        capture->stream = main_stream;
+    thread->stream[ordinal] = own;
+    thread->stream_serial[ordinal] = own_serial;
+    return ok;
+}
+
+/*  Sends the buckets that are ready on their way, in order: one that is early waits for those before it. */
+static bool ignis__parallel_advance(const char *call, ignis__parallel_state *parallel)
+{
+    while (parallel->launched < parallel->bucket_count && parallel->buckets[parallel->launched].ready)
+        if (!ignis__parallel_launch(call, parallel, &parallel->buckets[parallel->launched++]))
+            return false;
+    return true;
+}
+
+static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
+{
+    ignis__bucket *bucket = (ignis__bucket *)group;
+    ignis__parallel_state *parallel = bucket->parallel;
+    if (parallel->no_sync)
+        return true;
+    parallel->is_active = bucket->ready = true;
+    return ignis__parallel_advance(call, parallel);
+}
+
+/*  The backward is over: what it did not lead to goes too, and the thread's stream waits for all. Called for each bucket that was met, of
+    which the first does it. */
+static bool ignis__bucket_end(ignis__grad_group *group, const char *call, bool ok)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    int i;
+    if (!parallel->is_active)
+        return ok;
+    for (i = 0; i < parallel->bucket_count; i++)
+        parallel->buckets[i].ready = true;
+    ok = ok && ignis__parallel_advance(call, parallel);
+    if (parallel->launched > 0 &&
+        !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device, ignis__stream_now(parallel->device)))
+        ok = false;
+    for (i = 0; i < parallel->bucket_count; i++)
+        parallel->buckets[i].ready = false;
+    parallel->launched = 0;
+    parallel->is_active = false;
+    return ok;
+}
+
+/* --- making one -------------------------------------------------------------------------------------------------------- */
+
+static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, const ignis__tensor *tensor)
+{
+    int i;
+    if (!tensor->leaf || !tensor->requires_grad || tensor->group) {
+        ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count, ignis__shape_write(&tensor->shape).text,
+                    tensor->group  ? "is trained data-parallel already"
+                    : tensor->leaf ? "requires no gradient"
+                                   : "is the result of an operation");
+        return false;
+    }
+    if (tensor->device != parallel->device) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d", parallel->count,
+                    (int)(tensor->device - ignis__devices), (int)(parallel->device - ignis__devices));
+        return false;
+    }
+    for (i = 0; i < parallel->count; i++) {
+        if (parallel->parameters[i] == tensor) {
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
+                        ignis__shape_write(&tensor->shape).text, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  Holds the parameters. */
+static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count)
+{
+    for (; parallel->count < count; parallel->count++) {
+        ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
+        if (!tensor)
+            return false;
+        if (!ignis__parallel_check(call, parallel, tensor)) {
+            ignis__tensor_drop(call, tensor);
+            return false;
+        }
+        parallel->parameters[parallel->count] = tensor;
+    }
+    return true;
+}
+
+/*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
+static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
+{
+    ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
+    ignis_dtype dtype = parallel->parameters[last]->dtype;
+    ignis_array_desc desc;
+    ignis_array made;
+    int64_t at = 0;
+    bool ok = true;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = bytes / ignis__dtypes[dtype].size;
+    desc.dtype = dtype;
+    desc.device = parallel->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(parallel->device - ignis__devices);
+    desc.tag = "gradients";
+    made = ignis__array_create(call, &desc);
+    if (!made.id)
+        return false;
+    if (ignis__array_set_zero(call, made) != IGNIS_OK) {
+        ignis__array_discard(call, &made);
+        return false;
+    }
+    bucket->memory = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    ignis__array_claim(bucket->memory);
+    ignis__array_drop(call, bucket->memory);
+    bucket->parallel = parallel;
+    bucket->group.ready_fn = ignis__bucket_ready;
+    bucket->group.end_fn = ignis__bucket_end;
+    parallel->bucket_count++;
+    parallel->bytes += bytes;
+    for (i = last; ok && i >= first; i--) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        int64_t numel = ignis__tensor_numel(parameter), size = numel * ignis__dtypes[dtype].size;
+        made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
+        at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
+        if (!made.id)
+            return false;
+        parallel->grads[i] = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+        ignis__array_claim(parallel->grads[i]);
+        ignis__array_drop(call, parallel->grads[i]);
+        if (parameter->grad && numel > 0)
+            ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
+    }
+    return ok;
+}
+
+/*  Lays the buckets out: from the last parameter to the first, neighbours of one element type together. */
+static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
+{
+    int64_t usual = desc && desc->bucket_bytes ? desc->bucket_bytes : (int64_t)25 << 20,
+            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, bytes = 0;
+    int last = parallel->count - 1, i;
+    for (i = last; i >= 0; i--) {
+        const ignis__tensor *parameter = parallel->parameters[i], *next = i ? parallel->parameters[i - 1] : NULL;
+        bytes += (ignis__tensor_numel(parameter) * ignis__dtypes[parameter->dtype].size + IGNIS__BUCKET_ALIGNMENT - 1) /
+                 IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
+        if (next && next->dtype == parameter->dtype && bytes < limit)
+            continue;
+        if (!ignis__bucket_make(call, parallel, i, last, bytes))
+            return false;
+        last = i - 1;
+        bytes = 0;
+        limit = usual;
+    }
+    return true;
+}
+
+/*  The gradients move into the buckets; nothing can fail any more. */
+static void ignis__parallel_install(const char *call, ignis__parallel_state *parallel)
+{
+    int i, b = 0;
+    for (i = parallel->count - 1; i >= 0; i--) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        ignis__array *before;
+        while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
+            b++;
+        ignis__mutex_lock(&parameter->slot.lock);
+        before = parameter->grad;
+        parameter->grad = parallel->grads[i];
+        parameter->group = &parallel->buckets[b].group;
+        ignis__mutex_unlock(&parameter->slot.lock);
+        if (before)
+            ignis__array_unclaim(call, before);
+    }
+    ignis__atomic_add(&ignis__grad_groups, (uint64_t)parallel->bucket_count);
+    parallel->is_installed = true;
+}
+
+static bool ignis__parallel_stream(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__device_enter(call, parallel->device, &binding))
+        return false;
+    ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamCreate, (&parallel->stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    if (ok)
+        parallel->stream_serial = ignis__stream_adopt(call, parallel->device, parallel->stream);
+    ignis__device_leave(&binding);
+    return ok && parallel->stream_serial;
+}
+
+/*  Gives all ranks the parameters of rank 0, through views of their arrays, as those belong to others too. */
+static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *parallel)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < parallel->count; i++) {
+        ignis__array *data = ignis__tensor_array(call, parallel->parameters[i]);
+        ignis_array view;
+        if (!data)
+            return false;
+        view = ignis__array_view(call, data, &data->shape, data->numel, 0);
+        ignis__array_drop(call, data);
+        ok = view.id && (data->numel == 0 || ignis_comm_broadcast(parallel->comm, view, 0) == IGNIS_OK);
+        if (view.id)
+            ignis__array_discard(call, &view);
+    }
+    return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
+}
+
+/*  All that can fail about a new one. */
+static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters, int count, bool alone,
+                                  const ignis_parallel_desc *desc)
+{
+    size_t number = (size_t)count;
+    parallel->parameters = (ignis__tensor **)ignis__alloc(sizeof(ignis__tensor *) * number);
+    parallel->grads = (ignis__array **)ignis__alloc(sizeof(ignis__array *) * number);
+    parallel->buckets = (ignis__bucket *)ignis__alloc(sizeof(ignis__bucket) * number);
+    if (!parallel->parameters || !parallel->grads || !parallel->buckets) {
+        ignis__fail_host_memory(call, (sizeof(ignis__tensor *) + sizeof(ignis__array *) + sizeof(ignis__bucket)) * number);
+        return false;
+    }
+    memset(parallel->grads, 0, sizeof(ignis__array *) * number);
+    memset(parallel->buckets, 0, sizeof(ignis__bucket) * number);
+    if (!ignis__parallel_take(call, parallel, parameters, count))
+        return false;
+    return alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
+                     ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel)));
+}
+
+IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc)
+{
+    static const char call[] = "ignis_parallel_create";
+    ignis_parallel handle = IGNIS__ZERO;
+    ignis__parallel_state *parallel;
+    ignis_comm_info info;
+    if (!ignis__enter(call) || ignis__capture_refuses(call))
+        return handle;
+    if (!parameters) {
+        ignis__fail_null(call, "parameters");
+        return handle;
+    }
+    if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                    "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more", count,
+                    (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
+        return handle;
+    }
+    if (ignis_comm_query(comm, &info) != IGNIS_OK)
+        return handle;
+    parallel = (ignis__parallel_state *)ignis__pool_take(&ignis__parallels);
+    if (!parallel) {
+        ignis__fail_host_memory(call, sizeof *parallel);
+        return handle;
+    }
+    memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
+    parallel->comm = comm;
+    parallel->device = &ignis__devices[info.device];
+    ignis__section_use(IGNIS__SECTION_PARALLEL, ignis__parallels_close);
+    if (!ignis__parallel_start(call, parallel, parameters, count, info.size == 1, desc)) {
+        (void)ignis__parallel_end(call, parallel);
+        return handle;
+    }
+    if (parallel->bucket_count)
+        ignis__parallel_install(call, parallel);
+    handle.id = ignis__pool_publish(&ignis__parallels, parallel);
+    return handle;
+}
+
+/* --- changing and ending one -------------------------------------------------------------------------------------------- */
+
+/*  Opens or closes a section without averages. */
+static ignis_status ignis__parallel_nest(const char *call, ignis_parallel handle, int by)
+{
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    bool ok;
+    if (!parallel)
+        return ignis__failed();
+    ignis__mutex_lock(&parallel->slot.lock);
+    ok = parallel->no_sync + by >= 0;
+    if (ok)
+        parallel->no_sync += by;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    (void)ignis__parallel_drop(call, parallel);
+    return ok ? IGNIS_OK : ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_parallel_no_sync_begin");
+}
+
+IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel)
+{
+    return ignis__parallel_nest("ignis_parallel_no_sync_begin", parallel, 1);
+}
+
+IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel)
+{
+    return ignis__parallel_nest("ignis_parallel_no_sync_end", parallel, -1);
+}
+
+IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_parallel_info *info)
+{
+    static const char call[] = "ignis_parallel_query";
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    if (!parallel)
+        return ignis__failed();
+    if (!info) {
+        status = ignis__fail_null(call, "info");
+    } else {
+        memset(info, 0, sizeof *info);
+        ignis__mutex_lock(&parallel->slot.lock);
+        info->parameters = parallel->count;
+        info->buckets = parallel->bucket_count;
+        info->bytes = parallel->bytes;
+        info->syncs = parallel->no_sync == 0;
+        ignis__mutex_unlock(&parallel->slot.lock);
+    }
+    (void)ignis__parallel_drop(call, parallel);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
+{
+    static const char call[] = "ignis_parallel_free";
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    bool live, ok;
+    if (!parallel)
+        return ignis__failed();
+    if (ignis__capture_refuses(call)) {
+        (void)ignis__parallel_drop(call, parallel);
+        return ignis__failed();
+    }
+    ignis__mutex_lock(&parallel->slot.lock);
+    live = ignis__pool_live(parallel);
+    if (live)
+        ignis__pool_kill(parallel);
+    ignis__mutex_unlock(&parallel->slot.lock);
+    if (live)
+        (void)ignis__pool_drop(parallel); /* the handle's own hold; this call still has one */
+    ok = ignis__parallel_drop(call, parallel);
+    if (!live)
+        return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed it");
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+#endif /* IGNIS_NO_TENSORS */
 
 #endif /* IGNIS_COLLECTIVE_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */
