@@ -1033,6 +1033,38 @@ static void test_swap(void)
     party_end(&p[1]);
 }
 
+/* Eight devices in a ring, whose threads all poll. */
+static void test_ring(void)
+{
+    enum { DEVICES = 8, BLOCKS = 8, THREADS = 256, COUNT = BLOCKS * THREADS };
+    static unsigned out[2 * COUNT];
+    party p[DEVICES];
+    setenv("IGNIS_SIM_DEVICES", "8", 1);
+    start_driver();
+    for (int i = 0; i < DEVICES; i++)
+        p[i] = party_new(i, 0);
+    double start = seconds();
+    for (unsigned i = 0; i < DEVICES; i++) {
+        unsigned seed = 5 + i;
+        void *arguments[] = {&p[i].flags, &p[(i + 1) % DEVICES].flags, &p[i].out, &seed};
+        OK(cuCtxSetCurrent(p[i].context));
+        OK(cuLaunchKernel(function_of(p[i].module, "swap"), BLOCKS, 1, 1, THREADS, 1, 1, 0, p[i].stream, arguments, NULL));
+    }
+    for (unsigned i = 0; i < DEVICES; i++) {
+        unsigned wrong = 0, seed = 5 + (i + DEVICES - 1) % DEVICES;
+        OK(cuCtxSetCurrent(p[i].context));
+        OK(cuMemcpyDtoHAsync_v2(out, p[i].out, sizeof out, p[i].stream));
+        OK(cuStreamSynchronize(p[i].stream));
+        for (unsigned k = 0; k < COUNT; k++)
+            wrong += out[2 * k] != seed + k || out[2 * k + 1] != seed * k;
+        CHECK(!wrong);
+    }
+    if (getenv("SHOW_TIME"))
+        printf("[%s] %.0f ms for the ring\n", lane, (seconds() - start) * 1e3);
+    for (int i = 0; i < DEVICES; i++)
+        party_end(&p[i]);
+}
+
 /* Captured on both devices, launched three times. */
 static void test_meet_graph(void)
 {
@@ -1259,6 +1291,7 @@ static const struct {
              {"swap", test_swap},
              {"meet in graphs", test_meet_graph},
              {"meet of processes", test_meet_processes},
+             {"ring", test_ring},
              {"signals", test_signals},
              {"cooperative", test_cooperative},
              {"failing", test_failing},

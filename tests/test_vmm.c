@@ -368,6 +368,7 @@ TEST(another_device_is_let_in)
         for (i = 0; i < 256; i++)
             values[i] = 70 + i;
         CHECK_OK(ignis_array_from_host(array, values, IGNIS_I32, 256));
+        CHECK_OK(ignis_synchronize()); /* for Ignis these are two arrays */
     }
     copy = ignis_array_clone(seen);
     CHECK_COUNTING(copy, 256, 70);
