@@ -76,12 +76,16 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 RUN := hello custom_kernel memory_contract custom_op train_gpt
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 RUN += $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
+# The ranks of examples/allreduce.c: a GPU each.
+RUN += allreduce
+RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
 
 run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN))
 	@for example in $(RUN); do \
 	    echo "== $$example, on the $(DEVICE)"; \
 	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
-	    $(OUT)/$$example "$$@" || exit 1; done
+	    case $$example in allreduce) launch='examples/launch.sh $(RANKS)';; *) launch=;; esac; \
+	    $$launch $(OUT)/$$example "$$@" || exit 1; done
 
 test: $(SIMULATOR) $(TESTS)
 	@echo "tests run on the $(DEVICE)"

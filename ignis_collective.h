@@ -7248,20 +7248,13 @@ static uint64_t ignis__job_host(void)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
     const char *named = getenv("IGNIS_COMM_HOST");
-    uint64_t hash = IGNIS__HASH_START;
+    uint64_t hash;
     char text[256];
     ssize_t got;
-    int i, file;
+    int i;
     if (named && *named)
-        return ignis__hash(hash, named, strlen(named));
-    file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    got = file < 0 ? -1 : read(file, text, sizeof text);
-    if (file >= 0)
-        close(file);
-    if (got <= 0 && gethostname(text, sizeof text) == 0)
-        got = (ssize_t)strnlen(text, sizeof text);
-    if (got > 0)
-        hash = ignis__hash(hash, text, (size_t)got);
+        return ignis__hash(IGNIS__HASH_START, named, strlen(named));
+    hash = ignis__host_hash();
     for (i = 0; i < IGNIS__COUNT(spaces); i++) {
         got = readlink(spaces[i], text, sizeof text);
         if (got > 0)
@@ -10002,75 +9995,6 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
 
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
 
-/* --- what the collective layer needs of the system: memory that processes map together ------------------------------- */
-
-#ifndef _WIN32
-
-#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
-#ifdef __cplusplus
-extern "C" {
-#endif
-extern int memfd_create(const char *name, unsigned flags);
-#ifdef __cplusplus
-}
-#endif
-#endif
-
-enum {
-    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
-    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
-    IGNIS__GET_SEALS = 1034,
-    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
-};
-
-/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
-static int ignis__shared_make(size_t size)
-{
-    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
-    if (fd < 0)
-        return -1;
-    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
-        return fd;
-    error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
-static void *ignis__shared_map(int fd, size_t size)
-{
-    struct stat info;
-    void *data;
-    int seals = fcntl(fd, IGNIS__GET_SEALS);
-    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
-        errno = EINVAL;
-        return NULL;
-    }
-    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return data == MAP_FAILED ? NULL : data;
-}
-
-static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
-static void ignis__shared_close(int *fd) { ignis__job_close_fd(fd); }
-
-#else
-
-static int ignis__shared_make(size_t size)
-{
-    (void)size;
-    return -1;
-}
-static void *ignis__shared_map(int fd, size_t size)
-{
-    (void)fd, (void)size;
-    return NULL;
-}
-static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
-static void ignis__shared_close(int *fd) { *fd = -1; }
-
-#endif
-
 /* --- regions: made, shown to the others, tried out -------------------------------------------------------------------- */
 
 typedef struct ignis__comm_tie {
@@ -10080,7 +10004,7 @@ typedef struct ignis__comm_tie {
     ignis_comm_transport wanted, transport;
     void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
     bool registered[IGNIS_COMM_MAX_RANKS];
-    size_t staged_bytes;
+    int64_t staged_bytes;
     ignis__block *byte; /* for barriers through NCCL */
 } ignis__comm_tie;
 
@@ -10105,7 +10029,13 @@ typedef struct ignis__making {
     bool lost; /* a rank died, or did not come: `failure` tells */
 } ignis__making;
 
-enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_PORTABLE = 1, IGNIS__CU_HOST_MAPPED = 2 };
+enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_REGISTER_MAPPED = 2 };
+
+static void ignis__fd_drop(int *fd)
+{
+    ignis__lease_close(*fd);
+    *fd = -1;
+}
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
 
@@ -10137,7 +10067,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
         else
             snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
         for (i = 0; fds && i < tie->watch.count; i++)
-            ignis__shared_close(&fds[i]);
+            ignis__fd_drop(&fds[i]);
         return false;
     }
     return true;
@@ -10158,20 +10088,19 @@ static void ignis__making_report(ignis__making *making)
 static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd)
 {
     ignis__comm_tie *tie = comm->tie;
+    ignis_vmm_handle handle;
     if (!ignis__cuda.cuMemHostRegister_v2 || !ignis__cuda.cuMemHostUnregister || !ignis__cuda.cuMemHostGetDevicePointer_v2) {
         ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "the CUDA driver has no cuMemHostRegister");
         return false;
     }
-    tie->staged[i] = ignis__shared_map(fd, tie->staged_bytes);
-    if (!tie->staged[i]) {
-        char why[128];
-        ignis__system_error(why, sizeof why);
-        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)tie->staged_bytes,
-                    why);
+    memset(&handle, 0, sizeof handle);
+    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle.fd = fd;
+    tie->staged[i] = ignis__host_map(call, &handle, tie->staged_bytes);
+    if (!tie->staged[i])
         return false;
-    }
     if (IGNIS__CUDA_FAILED(call, comm->device, cuMemHostRegister_v2,
-                           (tie->staged[i], tie->staged_bytes, IGNIS__CU_HOST_PORTABLE | IGNIS__CU_HOST_MAPPED)))
+                           (tie->staged[i], (size_t)tie->staged_bytes, IGNIS__CU_HOST_REGISTER_PORTABLE | IGNIS__CU_HOST_REGISTER_MAPPED)))
         return false;
     tie->registered[i] = true;
     return !IGNIS__CUDA_FAILED(call, comm->device, cuMemHostGetDevicePointer_v2, (&comm->region[i], tie->staged[i], 0));
@@ -10181,14 +10110,14 @@ static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd
 static bool ignis__region_make(const char *call, ignis__comm *comm, int64_t bytes, int *fd)
 {
     ignis__comm_tie *tie = comm->tie;
+    ignis_vmm_handle handle;
     int me = comm->rank;
     if (comm->staged) {
-        tie->staged_bytes = (size_t)bytes;
-        *fd = ignis__shared_make(tie->staged_bytes);
-        if (*fd >= 0)
-            return ignis__staged_map(call, comm, me, *fd);
-        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "the system makes no %lld bytes of shared memory", (long long)bytes);
-        return false;
+        tie->staged_bytes = bytes;
+        if (!ignis__host_share(call, bytes, &handle))
+            return false;
+        *fd = handle.fd;
+        return ignis__staged_map(call, comm, me, *fd);
     }
     if (!ignis__vmm_make(call, comm->device, bytes, NULL, 0, true, &comm->block[me]))
         return false;
@@ -10238,7 +10167,7 @@ static void ignis__regions_drop(const char *call, ignis__comm *comm)
             tie->registered[i] = false;
         }
         if (tie->staged[i])
-            ignis__shared_unmap(tie->staged[i], tie->staged_bytes);
+            ignis__host_unmap(tie->staged[i], tie->staged_bytes);
         tie->staged[i] = NULL;
         comm->region[i] = 0;
     }
@@ -10342,12 +10271,12 @@ static bool ignis__regions_make(ignis__making *making)
         ignis__device_leave(&binding);
     }
     ok = ignis__step_end(making, fd, fds);
-    ignis__shared_close(&fd);
+    ignis__fd_drop(&fd);
     if (ok) {
         ignis__step_begin(making);
         (void)ignis__regions_adopt(making, fds);
         for (i = 0; i < comm->size; i++)
-            ignis__shared_close(&fds[i]);
+            ignis__fd_drop(&fds[i]);
         ok = ignis__step_end(making, -1, NULL);
         if (ok) {
             ignis__step_begin(making);
