@@ -15,7 +15,8 @@
 enum { SLOTS = 8, RANKS = 4 };
 
 typedef struct command {
-    char what;    /* i init, s split, k shrink, a abort, d destroy, q query, w wait until it is broken, f fork */
+    char
+        what; /* i init, s split, k shrink, a abort, d destroy, q query, w wait until it is broken, f fork, r all-reduce of `color` numbers `key` times */
     int on, into; /* slots of communicators */
     int color, key;
     double timeout_s;
@@ -80,6 +81,35 @@ static double now_s(void) { return (double)ignis__monotonic_ns() * 1e-9; }
 
 /* --- the puppet ------------------------------------------------------------------------------------------------------- */
 
+/*  Sums of small integers, which come out exactly. */
+static void reduce(ignis_comm comm, int count, int times)
+{
+    ignis_array_desc desc;
+    ignis_comm_info info;
+    ignis_array in, out;
+    float *data = (float *)malloc(sizeof(float) * (size_t)count);
+    int i, wrong = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(count);
+    ignis_comm_query(comm, &info);
+    ignis_device_use(info.device);
+    in = ignis_array_create(&desc);
+    out = ignis_array_create(&desc);
+    for (i = 0; i < count; i++)
+        data[i] = (float)(i % 1000 + info.device);
+    ignis_array_from_host(in, data, IGNIS_F32, count);
+    while (times-- > 0 && ignis_status_last() == IGNIS_OK) {
+        ignis_comm_all_reduce(comm, in, out, IGNIS_OP_SUM);
+        if (ignis_comm_synchronize(comm) == IGNIS_OK && ignis_array_to_host(out, data, IGNIS_F32, count) == IGNIS_OK)
+            for (i = 1; i < count; i++)
+                wrong += data[i] - data[0] != (float)(i % 1000 * info.size);
+    }
+    CHECK_INT(wrong, 0);
+    ignis_array_free(in);
+    ignis_array_free(out);
+    free(data);
+}
+
 static void obey(const command *order, ignis_comm *slots, outcome *result)
 {
     double start = now_s();
@@ -93,6 +123,7 @@ static void obey(const command *order, ignis_comm *slots, outcome *result)
     case 's': slots[order->into] = ignis_comm_split(slots[order->on], order->color, order->key); break;
     case 'k': slots[order->into] = ignis_comm_shrink(slots[order->on]); break;
     case 'a': ignis_comm_abort(slots[order->on]); break;
+    case 'r': reduce(slots[order->on], order->color, order->key); break;
     case 'd': ignis_comm_destroy(slots[order->on]); break;
     case 'f':
         if (fork() == 0) {
@@ -129,7 +160,7 @@ static int puppet(void)
         if (!process_send(PROCESS_SOCKET, &result, sizeof result, -1))
             return 91;
     }
-    return ignis_shutdown() == IGNIS_OK ? 0 : 92;
+    return ignis_shutdown() != IGNIS_OK ? 92 : test__state.failures ? 93 : 0;
 }
 
 static void tell(process *rank, char what, int on, int into, int color, int key)
@@ -800,6 +831,41 @@ TEST(a_death_is_noticed_within_milliseconds_and_survivors_shrink)
     folder_end();
 }
 
+TEST(a_rank_dies_inside_operations_and_the_survivors_go_on)
+{
+    static const char *const transports[] = {"", "IGNIS_COMM_TRANSPORT=staged"};
+    process ranks[3];
+    outcome result;
+    int i, t;
+    NEEDS(3);
+    for (t = 0; t < 2; t++) {
+        start(ranks, 3, transports[t]);
+        all(ranks, 3, 'i', 0, 0);
+        for (i = 0; i < 3; i++)
+            tell(&ranks[i], 'r', 0, 0, 1000, 2);
+        for (i = 0; i < 3; i++)
+            CHECK_WENT_WELL(hear(&ranks[i]));
+        for (i = 0; i < 3; i++)
+            tell(&ranks[i], 'r', 0, 0, 10000, 1000000);
+        ignis__sleep_us(500000);
+        process_kill(&ranks[1]);
+        ranks[1].pid = -1;
+        for (i = 0; i < 3; i += 2) {
+            result = hear(&ranks[i]);
+            CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_PEER);
+            CHECK(result.seconds < 10);
+        }
+        all(ranks, 3, 'k', 0, 1);
+        all(ranks, 3, 'd', 0, 0);
+        for (i = 0; i < 3; i += 2)
+            tell(&ranks[i], 'r', 1, 1, 5000, 3);
+        for (i = 0; i < 3; i += 2)
+            CHECK_WENT_WELL(hear(&ranks[i]));
+        finish(ranks, 3);
+    }
+    folder_end();
+}
+
 TEST(a_rank_that_dies_while_others_shrink_is_left_out_too)
 {
     process ranks[RANKS];
@@ -1039,6 +1105,79 @@ TEST(what_is_forked_holds_nothing)
     CHECK_INT(result.info.status, IGNIS_ERROR_PEER);
     CHECK(result.seconds < 2);
     finish(&ranks[0], 1);
+    folder_end();
+}
+
+/* --- several hosts ----------------------------------------------------------------------------------------------------- */
+
+/*  Two "hosts" of two ranks: those of different ones speak through rank 0, and their data goes through NCCL. */
+TEST(ranks_of_several_hosts_use_nccl)
+{
+    process ranks[RANKS];
+    outcome result;
+    char text[512];
+    int i, port = free_port(), round;
+    NEEDS(RANKS);
+    if (!getenv("IGNIS_NCCL_LIBRARY") && getenv("IGNIS_CUDA_LIBRARY")) {
+        snprintf(text, sizeof text, "%.*s/libnccl.so.2", (int)(strrchr(getenv("IGNIS_CUDA_LIBRARY"), '/') - getenv("IGNIS_CUDA_LIBRARY")),
+                 getenv("IGNIS_CUDA_LIBRARY"));
+        setenv("IGNIS_NCCL_LIBRARY", text, 1);
+    }
+    for (i = 0; i < RANKS; i++) {
+        snprintf(text, sizeof text,
+                 "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_HOST=host%d MASTER_ADDR=localhost MASTER_PORT=%d "
+                 "IGNIS_SIM_STREAMS=thread",
+                 i, RANKS, i, i / 2, port);
+        environment(text);
+        ranks[i] = process_start("rank");
+        tell(&ranks[i], 'i', 0, 0, 0, 0);
+    }
+    environment_clear();
+    unsetenv("IGNIS_SIM_STREAMS");
+    for (i = 0; i < RANKS; i++) {
+        result = hear(&ranks[i]);
+        if (result.status == IGNIS_ERROR_LIBRARY) {
+            finish(ranks, 0);
+            for (i = 0; i < RANKS; i++)
+                process_kill(&ranks[i]);
+            folder_end();
+            SKIP("NCCL is not installed");
+        }
+        CHECK_WENT_WELL(result);
+    }
+    for (i = 0; i < RANKS; i++) {
+        result = ask(&ranks[i], 'q', 0);
+        CHECK_INT(result.info.transport, IGNIS_COMM_NCCL);
+        CHECK_INT(result.info.hosts, 2);
+        CHECK_INT(result.info.local_size, 2);
+        CHECK_INT(result.info.local_rank, i % 2);
+        CHECK_HAS(result.info.reason, "2 hosts");
+        tell(&ranks[i], 's', 0, 1, i / 2, 0); /* a host's own do without NCCL */
+    }
+    for (i = 0; i < RANKS; i++)
+        CHECK_WENT_WELL(hear(&ranks[i]));
+    for (i = 0; i < RANKS; i++)
+        CHECK_INT(ask(&ranks[i], 'q', 1).info.transport, IGNIS_COMM_PEER);
+    for (round = 0; round < 2; round++) {
+        for (i = 0; i < RANKS; i++)
+            tell(&ranks[i], 'r', round, round, 1000, 2);
+        for (i = 0; i < RANKS; i++)
+            CHECK_WENT_WELL(hear(&ranks[i]));
+    }
+    for (i = 0; i < RANKS - 1; i++)
+        tell(&ranks[i], 'w', 0, 0, 0, 0);
+    ignis__sleep_us(50000);
+    process_kill(&ranks[RANKS - 1]);
+    ranks[RANKS - 1].pid = -1;
+    for (i = 0; i < RANKS - 1; i++) {
+        result = hear(&ranks[i]);
+        CHECK_INT(result.info.status, IGNIS_ERROR_PEER);
+        CHECK_INT(result.info.failed_rank, RANKS - 1);
+    }
+    all(ranks, RANKS, 'k', 0, 2);
+    for (i = 0; i < RANKS - 1; i++)
+        CHECK_INT(ask(&ranks[i], 'q', 2).info.size, 3);
+    finish(ranks, RANKS);
     folder_end();
 }
 
