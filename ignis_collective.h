@@ -94,6 +94,67 @@
         before telling the other side to look. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
         shared.
 
+    ON COMMUNICATORS (>>job, >>comm)
+
+        A communicator joins ranks: processes, or threads, each with a GPU of its own. All of them run the same program:
+
+    ---- begin example comm
+    ignis_comm_info info = {0};
+    ignis_comm comm = ignis_comm_init(NULL); // waits for the others
+    ignis_comm_query(comm, &info);
+    ignis_device_use(info.device);
+    ignis_array_desc desc = {.shape = IGNIS_SHAPE(1024)};
+    ignis_array x = ignis_array_create(&desc);
+    ignis_array_fill(x, info.rank + 1.0);
+    ignis_comm_all_reduce(comm, x, x, IGNIS_OP_SUM);
+    ignis_comm_synchronize(comm);
+    ignis_array_free(x);
+    ignis_comm_destroy(comm);
+    ---- end example
+
+        ON STARTING. Any launcher will do that starts one process for each GPU: examples/launch.sh 4 ./program on one host, torchrun,
+        mpirun, srun. The environment tells each process who it is. The first complete source counts, and one that contradicts it is an
+        error that names both; ignis_comm_desc.rank and .size stand above all. Numbers are digits alone. With nothing set, it is one rank.
+
+            who says so     rank, size, and which GPU of the host                                           IGNIS_COMM_LAUNCHER=
+            Ignis           IGNIS_RANK  IGNIS_WORLD_SIZE  IGNIS_LOCAL_RANK                                  ignis
+            torchrun        RANK  WORLD_SIZE  LOCAL_RANK                                                    torchrun
+            Open MPI        OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE  OMPI_COMM_WORLD_LOCAL_RANK          openmpi
+            MPICH, Intel    PMI_RANK  PMI_SIZE  MPI_LOCALRANKID                                             pmi
+            Slurm           SLURM_PROCID  SLURM_NTASKS  SLURM_LOCALID                                       slurm
+
+            IGNIS_COMM_LAUNCHER     which of them counts, where two are set: torchrun under srun, say
+            IGNIS_COMM_DIR          one host: a folder of mode 0700 where ranks meet; no other user gets in, nothing else is needed
+            MASTER_ADDR             otherwise: the host of rank 0, and
+            MASTER_PORT             its port; one higher where torchrun's own store has it (TORCHELASTIC_USE_AGENT_STORE=True)
+            IGNIS_COMM_PORT         a port instead of that
+            IGNIS_COMM_TOKEN        with a port: a secret of up to 63 bytes without which nobody takes part. Set it where others reach the
+                                    port; it is not encrypted
+            IGNIS_COMM_TRANSPORT    peer, staged or nccl: this one, or failure
+            IGNIS_COMM_HOST         a name for the host, where the boot id and the namespaces of a process do not tell hosts apart
+
+        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, and
+        those who say nothing, are turned away without harm to the others. Who does not come before the deadline (ignis_comm_desc.timeout_s,
+        30 s) is named on every rank that did. A rank that fails before the meeting says so to those it meets.
+
+        How data travels is tried, not believed: each rank maps the others' memory, writes into it and reads what all have written. If
+        that fails between any two, all go through pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
+        or more than 8, use NCCL, which has to be installed then. It is also used if asked for. Between processes this needs Linux.
+
+        WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
+        communicator that it was in within milliseconds, and kernels that wait for it leave. Nothing hangs: kernels have the deadline, too.
+        From then on all operations on that communicator fail with PEER (or TIMEOUT, MISMATCH, by what broke it), results of those that
+        were under way mean nothing, and arrays stay usable. The survivors call
+
+            ignis_comm smaller = ignis_comm_shrink(comm);
+            ignis_comm_destroy(comm);
+
+        and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
+        communicator on all ranks on purpose. A rank that is only slow, or stopped, is no dead one: the others get TIMEOUT from their
+        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death
+        is that of all the other hosts.
+        ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
+
     ON DATA-PARALLEL TRAINING (>>parallel)
 
         Every rank has a GPU, the whole model, and its part of each batch. A program for one GPU becomes one for many by two calls:
@@ -776,14 +837,15 @@ typedef struct ignis_comm_info {
     manual); where nothing is set, it is one rank alone. Ranks are processes, or threads of one process that each say their rank.
     Returns: the communicator, or no handle.
     Errors: ARGUMENT (desc, or the environment contradicts itself), DEVICE, PEER (a rank was refused, died or uses another's GPU), TIMEOUT
-    (ranks that did not come are named), IO, UNSUPPORTED (the transport that was asked for), LIBRARY (NCCL is needed and missing), MEMORY, CUDA.
+    (ranks that did not come are named), IO, UNSUPPORTED (the transport that was asked for), LIBRARY (NCCL is needed and missing),
+    MEMORY, CUDA.
     Ownership: the caller ends it with ignis_comm_destroy. desc and its strings are copied.
     Threads: any; waits for the other ranks. Memory: one region on each GPU, which every other rank maps. */
 IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
 
 /*  ignis_comm_split - make communicators of the ranks that give the same color
-    All ranks of comm call it, with operations on comm neither before it in some ranks and after it in others. In the new one ranks
-    are ordered by key, and by their rank in comm where keys are equal. A rank with a color below 0 takes part in none.
+    All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their rank in comm where keys are
+    equal. A rank with a color below 0 takes part in none.
     Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0.
     Errors: FREED, PEER, TIMEOUT, UNSUPPORTED, LIBRARY, MEMORY, CUDA.
     Ownership: the caller ends it with ignis_comm_destroy, before or after comm.
@@ -1002,6 +1064,7 @@ inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm
 inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
 inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
 inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
+inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -7300,8 +7363,8 @@ static const struct {
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 };
 
-/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1 when it
-    is not set. */
+/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1
+    when it is not set. */
 static bool ignis__env_number(const char *call, const char *name, int low, int high, int *number)
 {
     const char *text = getenv(name), *digit;
@@ -8083,9 +8146,9 @@ static ignis__job_message *ignis__job_find(ignis__job *job, int rank, uint64_t k
     return message;
 }
 
-/*  Every member gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. Who has left
-    the communicator `watch` (null: none) is not waited for. No member ends
-    with success unless all have given theirs. False: *failure tells why, and no descriptor is kept. Nothing is reported. */
+/*  Every member gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i.
+    Who has left the communicator `watch` (null: none) is not waited for. No member ends with success unless all have given theirs. False:
+    *failure tells why, and no descriptor is kept. Nothing is reported. */
 static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_watch *watch, const int *member, int count, int me,
                               const void *mine, size_t size, void *all, int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
 {
@@ -8363,7 +8426,8 @@ static void ignis__meeting_miss(ignis__meeting *meeting)
     }
 }
 
-/*  An address of host and port: bound and listening, or connected. -1: *why says what the last one of the host's addresses had against it. */
+/*  An address of host and port: bound and listening, or connected. -1: *why says what the last one of the host's addresses had against
+    it. */
 static int ignis__tcp_open(const ignis__place *place, bool to_listen, int64_t deadline, char *why, size_t why_size, bool *in_use)
 {
     struct addrinfo hints, *all = NULL, *at;
@@ -9020,8 +9084,8 @@ static bool ignis__job_failed(const char *call, const ignis__job_failure *failur
     return false;
 }
 
-/*  The same for callers outside this section, with failures reported: `members` are ranks of the job, and `me` is the place of this one among
-    them. Two exchanges of the same members must not overlap. */
+/*  The same for callers outside this section, with failures reported: `members` are ranks of the job, and `me` is the place of this one
+    among them. Two exchanges of the same members must not overlap. */
 IGNIS__MAYBE_UNUSED static bool ignis__job_exchange(const char *call, ignis__job *job, const int *members, int count, int me,
                                                     const void *mine, size_t size, void *all, int64_t deadline_ns)
 {
@@ -9567,7 +9631,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
     int i;
     ignis__atomic_swap_if(&comm->broken, &none, value);
     if (comm->memory && comm->memory->record)
-        *(volatile uint32_t *)&comm->memory->record->abort = (uint32_t)value;
+        ignis__atomic_store_32(&comm->memory->record->abort, (uint32_t)value);
     if (!comm->group)
         return;
     ignis__mutex_lock(&comm->group->lock);
@@ -9577,7 +9641,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
         if (!sibling || sibling == comm || !sibling->memory || !sibling->memory->record)
             continue;
         ignis__atomic_swap_if(&sibling->broken, &none, value);
-        *(volatile uint32_t *)&sibling->memory->record->abort = (uint32_t)value;
+        ignis__atomic_store_32(&sibling->memory->record->abort, (uint32_t)value);
     }
     ignis__mutex_unlock(&comm->group->lock);
 }
@@ -10403,8 +10467,8 @@ static void ignis__fd_drop(int *fd)
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
 
-/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the first of
-    those who failed says. */
+/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the
+    first of those who failed says. */
 static bool ignis__step_end(ignis__making *making, int fd, int *fds)
 {
     ignis__comm *comm = making->comm;
@@ -10563,7 +10627,8 @@ static void ignis__probe_fill(const ignis__comm_tie *tie, int from, int to, unsi
         out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
 }
 
-/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at + offset. */
+/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at +
+    offset. */
 static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
 {
     ignis__comm *comm = making->comm;
@@ -10690,7 +10755,8 @@ static void ignis__comm_ended(const char *call, ignis__comm *comm)
     comm->tie = NULL;
 }
 
-/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still in it. */
+/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still
+    in it. */
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 {
     ignis__comm *comm = (ignis__comm *)owner;
@@ -11051,8 +11117,8 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     return result;
 }
 
-/*  Who of a communicator's ranks is gone, agreed upon: rounds in which those who are there say who they think is not, until all say the same.
-    Who dies meanwhile costs another round. False, and reported: the deadline has passed. */
+/*  Who of a communicator's ranks is gone, agreed upon: rounds in which those who are there say who they think is not, until all say the
+    same. Who dies meanwhile costs another round. False, and reported: the deadline has passed. */
 static bool ignis__shrink_agree(const char *call, ignis__comm *parent, uint64_t key, uint64_t *round, unsigned char *gone, int64_t deadline)
 {
     const ignis__job_watch *watch = &parent->tie->watch;
