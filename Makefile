@@ -77,6 +77,9 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 RUN := hello custom_kernel memory_contract custom_op share_array_b train_gpt
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 RUN += $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
+# The ranks of examples/allreduce.c: a GPU each.
+RUN += allreduce
+RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
 
 # share_array_b works with share_array_a, which runs beside it.
 run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN) share_array_a)
@@ -84,7 +87,8 @@ run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN) share_array_a)
 	    echo "== $$example, on the $(DEVICE)"; \
 	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
 	    case $$example in share_array_b) $(OUT)/share_array_a & beside=$$!;; *) beside=;; esac; \
-	    $(OUT)/$$example "$$@" || exit 1; \
+	    case $$example in allreduce) launch='examples/launch.sh $(RANKS)';; *) launch=;; esac; \
+	    $$launch $(OUT)/$$example "$$@" || exit 1; \
 	    if [ -n "$$beside" ]; then wait $$beside || exit 1; fi; done
 
 test: $(SIMULATOR) $(TESTS)

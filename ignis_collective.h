@@ -94,6 +94,67 @@
         before telling the other side to look. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
         shared.
 
+    ON COMMUNICATORS (>>job, >>comm)
+
+        A communicator joins ranks: processes, or threads, each with a GPU of its own. All of them run the same program:
+
+    ---- begin example comm
+    ignis_comm_info info = {0};
+    ignis_comm comm = ignis_comm_init(NULL); // waits for the others
+    ignis_comm_query(comm, &info);
+    ignis_device_use(info.device);
+    ignis_array_desc desc = {.shape = IGNIS_SHAPE(1024)};
+    ignis_array x = ignis_array_create(&desc);
+    ignis_array_fill(x, info.rank + 1.0);
+    ignis_comm_all_reduce(comm, x, x, IGNIS_OP_SUM);
+    ignis_comm_synchronize(comm);
+    ignis_array_free(x);
+    ignis_comm_destroy(comm);
+    ---- end example
+
+        ON STARTING. Any launcher will do that starts one process for each GPU: examples/launch.sh 4 ./program on one host, torchrun,
+        mpirun, srun. The environment tells each process who it is. The first complete source counts, and one that contradicts it is an
+        error that names both; ignis_comm_desc.rank and .size stand above all. Numbers are digits alone. With nothing set, it is one rank.
+
+            who says so     rank, size, and which GPU of the host                                           IGNIS_COMM_LAUNCHER=
+            Ignis           IGNIS_RANK  IGNIS_WORLD_SIZE  IGNIS_LOCAL_RANK                                  ignis
+            torchrun        RANK  WORLD_SIZE  LOCAL_RANK                                                    torchrun
+            Open MPI        OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE  OMPI_COMM_WORLD_LOCAL_RANK          openmpi
+            MPICH, Intel    PMI_RANK  PMI_SIZE  MPI_LOCALRANKID                                             pmi
+            Slurm           SLURM_PROCID  SLURM_NTASKS  SLURM_LOCALID                                       slurm
+
+            IGNIS_COMM_LAUNCHER     which of them counts, where two are set: torchrun under srun, say
+            IGNIS_COMM_DIR          one host: a folder of mode 0700 where ranks meet; no other user gets in, nothing else is needed
+            MASTER_ADDR             otherwise: the host of rank 0, and
+            MASTER_PORT             its port; one higher where torchrun's own store has it (TORCHELASTIC_USE_AGENT_STORE=True)
+            IGNIS_COMM_PORT         a port instead of that
+            IGNIS_COMM_TOKEN        with a port: a secret of up to 63 bytes without which nobody takes part. Set it where others reach the
+                                    port; it is not encrypted
+            IGNIS_COMM_TRANSPORT    peer, staged or nccl: this one, or failure
+            IGNIS_COMM_HOST         a name for the host, where the boot id and the namespaces of a process do not tell hosts apart
+
+        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, and
+        those who say nothing, are turned away without harm to the others. Who does not come before the deadline (ignis_comm_desc.timeout_s,
+        30 s) is named on every rank that did. A rank that fails before the meeting says so to those it meets.
+
+        How data travels is tried, not believed: each rank maps the others' memory, writes into it and reads what all have written. If
+        that fails between any two, all go through pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
+        or more than 8, use NCCL, which has to be installed then. It is also used if asked for. Between processes this needs Linux.
+
+        WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
+        communicator that it was in within milliseconds, and kernels that wait for it leave. Nothing hangs: kernels have the deadline, too.
+        From then on all operations on that communicator fail with PEER (or TIMEOUT, MISMATCH, by what broke it), results of those that
+        were under way mean nothing, and arrays stay usable. The survivors call
+
+            ignis_comm smaller = ignis_comm_shrink(comm);
+            ignis_comm_destroy(comm);
+
+        and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
+        communicator on all ranks on purpose. A rank that is only slow, or stopped, is no dead one: the others get TIMEOUT from their
+        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death
+        is that of all the other hosts.
+        ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
+
     ON DATA-PARALLEL TRAINING (>>parallel)
 
         Every rank has a GPU, the whole model, and its part of each batch. A program for one GPU becomes one for many by two calls:
@@ -784,14 +845,15 @@ typedef struct ignis_comm_info {
     manual); where nothing is set, it is one rank alone. Ranks are processes, or threads of one process that each say their rank.
     Returns: the communicator, or no handle.
     Errors: ARGUMENT (desc, or the environment contradicts itself), DEVICE, PEER (a rank was refused, died or uses another's GPU), TIMEOUT
-    (ranks that did not come are named), IO, UNSUPPORTED (the transport that was asked for), LIBRARY (NCCL is needed and missing), MEMORY, CUDA.
+    (ranks that did not come are named), IO, UNSUPPORTED (the transport that was asked for), LIBRARY (NCCL is needed and missing),
+    MEMORY, CUDA.
     Ownership: the caller ends it with ignis_comm_destroy. desc and its strings are copied.
     Threads: any; waits for the other ranks. Memory: one region on each GPU, which every other rank maps. */
 IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
 
 /*  ignis_comm_split - make communicators of the ranks that give the same color
-    All ranks of comm call it, with operations on comm neither before it in some ranks and after it in others. In the new one ranks
-    are ordered by key, and by their rank in comm where keys are equal. A rank with a color below 0 takes part in none.
+    All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their rank in comm where keys are
+    equal. A rank with a color below 0 takes part in none.
     Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0.
     Errors: FREED, PEER, TIMEOUT, UNSUPPORTED, LIBRARY, MEMORY, CUDA.
     Ownership: the caller ends it with ignis_comm_destroy, before or after comm.
@@ -1010,6 +1072,7 @@ inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm
 inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
 inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
 inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
+inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -7348,8 +7411,8 @@ static const struct {
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 };
 
-/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1 when it
-    is not set. */
+/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1
+    when it is not set. */
 static bool ignis__env_number(const char *call, const char *name, int low, int high, int *number)
 {
     const char *text = getenv(name), *digit;
@@ -7539,6 +7602,7 @@ typedef struct ignis__job_rank {
     int32_t driver;
     int32_t transport; /* that it insists on */
     char path[104];    /* of the socket at which it waits for the ranks of its host */
+    char failed[128];  /* why it cannot take part, and so nobody can; "": it can */
 } ignis__job_rank;
 
 /*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its watcher's thread. */
@@ -7659,20 +7723,13 @@ static uint64_t ignis__job_host(void)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
     const char *named = getenv("IGNIS_COMM_HOST");
-    uint64_t hash = IGNIS__HASH_START;
+    uint64_t hash;
     char text[256];
     ssize_t got;
-    int i, file;
+    int i;
     if (named && *named)
-        return ignis__hash(hash, named, strlen(named));
-    file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    got = file < 0 ? -1 : read(file, text, sizeof text);
-    if (file >= 0)
-        close(file);
-    if (got <= 0 && gethostname(text, sizeof text) == 0)
-        got = (ssize_t)strnlen(text, sizeof text);
-    if (got > 0)
-        hash = ignis__hash(hash, text, (size_t)got);
+        return ignis__hash(IGNIS__HASH_START, named, strlen(named));
+    hash = ignis__host_hash();
     for (i = 0; i < IGNIS__COUNT(spaces); i++) {
         got = readlink(spaces[i], text, sizeof text);
         if (got > 0)
@@ -8137,9 +8194,9 @@ static ignis__job_message *ignis__job_find(ignis__job *job, int rank, uint64_t k
     return message;
 }
 
-/*  Every member gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. Who has left
-    the communicator `watch` (null: none) is not waited for. No member ends
-    with success unless all have given theirs. False: *failure tells why, and no descriptor is kept. Nothing is reported. */
+/*  Every member gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i.
+    Who has left the communicator `watch` (null: none) is not waited for. No member ends with success unless all have given theirs. False:
+    *failure tells why, and no descriptor is kept. Nothing is reported. */
 static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_watch *watch, const int *member, int count, int me,
                               const void *mine, size_t size, void *all, int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
 {
@@ -8330,6 +8387,7 @@ typedef struct ignis__meeting {
     char token_path[384];
     char where[320];
     int came, turned_away;
+    int failed; /* a rank that says that it has failed, -1: none */
     char last_away[200];
 } ignis__meeting;
 
@@ -8390,6 +8448,9 @@ static ignis__gate_verdict ignis__meeting_admit(void *context, int fd, const uns
     }
     hello.rank.path[sizeof hello.rank.path - 1] = 0;
     hello.rank.pci[sizeof hello.rank.pci - 1] = 0;
+    hello.rank.failed[sizeof hello.rank.failed - 1] = 0;
+    if (*hello.rank.failed)
+        meeting->failed = hello.rank.rank;
     job->ranks[hello.rank.rank] = hello.rank;
     meeting->fds[hello.rank.rank] = fd;
     meeting->came++;
@@ -8413,7 +8474,8 @@ static void ignis__meeting_miss(ignis__meeting *meeting)
     }
 }
 
-/*  An address of host and port: bound and listening, or connected. -1: *why says what the last one of the host's addresses had against it. */
+/*  An address of host and port: bound and listening, or connected. -1: *why says what the last one of the host's addresses had against
+    it. */
 static int ignis__tcp_open(const ignis__place *place, bool to_listen, int64_t deadline, char *why, size_t why_size, bool *in_use)
 {
     struct addrinfo hints, *all = NULL, *at;
@@ -8516,15 +8578,21 @@ static void ignis__meeting_missing(const ignis__meeting *meeting, char *out, siz
             ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
-/*  On rank 0: ranks of one host that use the same GPU would wait for each other for ever. */
-static bool ignis__meeting_gpus(const ignis__meeting *meeting, char *why, size_t size)
+/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each other for ever. */
+static bool ignis__meeting_check(const ignis__meeting *meeting, char *why, size_t size)
 {
+    static const char *const transports[] = {"the best transport", "peer", "staged", "nccl"};
     const ignis__job_rank *ranks = meeting->job->ranks;
     int i, k;
-    for (i = 0; i < meeting->job->size; i++)
+    for (i = 0; i < meeting->job->size; i++) {
+        if (ranks[i].transport != ranks[0].transport) {
+            snprintf(why, size, "rank 0 asks for %s and rank %d for %s", transports[ranks[0].transport & 3], i,
+                     transports[ranks[i].transport & 3]);
+            return false;
+        }
         for (k = 0; k < i; k++)
             if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
-                (ranks[i].transport != IGNIS_COMM_STAGED || ranks[k].transport != IGNIS_COMM_STAGED)) {
+                ranks[0].transport != IGNIS_COMM_STAGED) {
                 snprintf(
                     why, size,
                     "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or desc.device choose it), unless "
@@ -8532,6 +8600,7 @@ static bool ignis__meeting_gpus(const ignis__meeting *meeting, char *why, size_t
                     k, i, ranks[i].pci);
                 return false;
             }
+    }
     return true;
 }
 
@@ -8570,7 +8639,7 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
         ignis__free(gate);
         return false;
     }
-    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline) {
+    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline && meeting->failed <= 0) {
         ignis__gate_turn(gate);
         ignis__meeting_miss(meeting);
     }
@@ -8589,13 +8658,17 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
     answer.key = job->key;
     memcpy(answer.token, job->token, sizeof answer.token);
     ok = meeting->came == job->size - 1;
-    if (!ok) {
+    if (meeting->failed >= 0) {
+        snprintf(answer.why, sizeof answer.why, "rank %d: %s", meeting->failed, job->ranks[meeting->failed].failed);
+        answer.refused = 1;
+        ok = true;
+    } else if (!ok) {
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
         snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
                  job->size, meeting->where, (double)job->timeout_ns / 1e9, missing);
         answer.refused = 3;
-    } else if (!ignis__meeting_gpus(meeting, answer.why, sizeof answer.why)) {
+    } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
         answer.refused = 1;
     }
     for (i = 1; i < job->size; i++) {
@@ -8604,8 +8677,8 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
         for (k = 0; sent && !answer.refused && k < job->size; k++)
             sent = ignis__job_write(meeting->fds[i], &job->ranks[k], sizeof job->ranks[k], meeting->deadline + 1000 * IGNIS__MILLISECOND);
     }
-    if (!answer.refused)
-        return true;
+    if (!answer.refused || *job->ranks[0].failed)
+        return !answer.refused;
     ignis__fail(ok ? IGNIS_DIAG_COMM_RENDEZVOUS : IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
     return false;
 }
@@ -8670,6 +8743,8 @@ static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
         }
         ignis__sleep_us(pause_us);
     }
+    if (answer.refused && *job->ranks[job->rank].failed)
+        return false; /* it knows why */
     if (answer.refused) {
         if (answer.magic == IGNIS__JOB_MAGIC && answer.refused == 3)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
@@ -8940,6 +9015,12 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
     meeting.place = place;
     meeting.deadline = ignis__monotonic_ns() + timeout_ns;
     meeting.listener = -1;
+    meeting.failed = -1;
+    if (*self->failed) { /* it only comes to say so, to those who are there */
+        int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
+        meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
+        meeting.failed = place->rank == 0 ? 0 : -1;
+    }
     meeting.fds = (int *)ignis__alloc(sizeof *meeting.fds * (size_t)job->size);
     for (i = 0; meeting.fds && i < job->size; i++)
         meeting.fds[i] = -1;
@@ -9051,8 +9132,8 @@ static bool ignis__job_failed(const char *call, const ignis__job_failure *failur
     return false;
 }
 
-/*  The same for callers outside this section, with failures reported: `members` are ranks of the job, and `me` is the place of this one among
-    them. Two exchanges of the same members must not overlap. */
+/*  The same for callers outside this section, with failures reported: `members` are ranks of the job, and `me` is the place of this one
+    among them. Two exchanges of the same members must not overlap. */
 IGNIS__MAYBE_UNUSED static bool ignis__job_exchange(const char *call, ignis__job *job, const int *members, int count, int me,
                                                     const void *mine, size_t size, void *all, int64_t deadline_ns)
 {
@@ -9598,7 +9679,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
     int i;
     ignis__atomic_swap_if(&comm->broken, &none, value);
     if (comm->memory && comm->memory->record)
-        *(volatile uint32_t *)&comm->memory->record->abort = (uint32_t)value;
+        ignis__atomic_store_32(&comm->memory->record->abort, (uint32_t)value);
     if (!comm->group)
         return;
     ignis__mutex_lock(&comm->group->lock);
@@ -9608,7 +9689,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
         if (!sibling || sibling == comm || !sibling->memory || !sibling->memory->record)
             continue;
         ignis__atomic_swap_if(&sibling->broken, &none, value);
-        *(volatile uint32_t *)&sibling->memory->record->abort = (uint32_t)value;
+        ignis__atomic_store_32(&sibling->memory->record->abort, (uint32_t)value);
     }
     ignis__mutex_unlock(&comm->group->lock);
 }
@@ -10395,11 +10476,11 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
 typedef struct ignis__comm_tie {
     ignis__job_watch watch; /* with the key under which its ranks exchange records, and their ranks in the job */
     int me;
-    uint64_t made; /* communicators that were made from this one */
+    uint64_t splits, shrinks; /* of this one */
     ignis_comm_transport wanted, transport;
     void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
     bool registered[IGNIS_COMM_MAX_RANKS];
-    size_t staged_bytes;
+    int64_t staged_bytes;
     ignis__block *byte; /* for barriers through NCCL */
 } ignis__comm_tie;
 
@@ -10407,7 +10488,8 @@ typedef struct ignis__comm_tie {
 typedef struct ignis__vote {
     int32_t failed; /* a diagnostic; 0: it went well */
     int32_t driver_error;
-    int64_t bytes; /* of its region */
+    int64_t bytes;       /* of its region */
+    int32_t most_blocks; /* of its kernels */
     char why[256];
     ignis__nccl_id nccl;
 } ignis__vote;
@@ -10423,12 +10505,18 @@ typedef struct ignis__making {
     bool lost; /* a rank died, or did not come: `failure` tells */
 } ignis__making;
 
-enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_PORTABLE = 1, IGNIS__CU_HOST_MAPPED = 2 };
+enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_REGISTER_MAPPED = 2 };
+
+static void ignis__fd_drop(int *fd)
+{
+    ignis__lease_close(*fd);
+    *fd = -1;
+}
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
 
-/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the first of
-    those who failed says. */
+/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the
+    first of those who failed says. */
 static bool ignis__step_end(ignis__making *making, int fd, int *fds)
 {
     ignis__comm *comm = making->comm;
@@ -10455,7 +10543,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
         else
             snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
         for (i = 0; fds && i < tie->watch.count; i++)
-            ignis__job_close_fd(&fds[i]);
+            ignis__fd_drop(&fds[i]);
         return false;
     }
     return true;
@@ -10476,45 +10564,41 @@ static void ignis__making_report(ignis__making *making)
 static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd)
 {
     ignis__comm_tie *tie = comm->tie;
+    ignis_vmm_handle handle;
     if (!ignis__cuda.cuMemHostRegister_v2 || !ignis__cuda.cuMemHostUnregister || !ignis__cuda.cuMemHostGetDevicePointer_v2) {
         ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "the CUDA driver has no cuMemHostRegister");
         return false;
     }
-    tie->staged[i] = ignis__shared_map(fd, tie->staged_bytes);
-    if (!tie->staged[i]) {
-        char why[128];
-        ignis__system_error(why, sizeof why);
-        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)tie->staged_bytes,
-                    why);
+    memset(&handle, 0, sizeof handle);
+    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle.fd = fd;
+    tie->staged[i] = ignis__host_map(call, &handle, tie->staged_bytes);
+    if (!tie->staged[i])
         return false;
-    }
     if (IGNIS__CUDA_FAILED(call, comm->device, cuMemHostRegister_v2,
-                           (tie->staged[i], tie->staged_bytes, IGNIS__CU_HOST_PORTABLE | IGNIS__CU_HOST_MAPPED)))
+                           (tie->staged[i], (size_t)tie->staged_bytes, IGNIS__CU_HOST_REGISTER_PORTABLE | IGNIS__CU_HOST_REGISTER_MAPPED)))
         return false;
     tie->registered[i] = true;
     return !IGNIS__CUDA_FAILED(call, comm->device, cuMemHostGetDevicePointer_v2, (&comm->region[i], tie->staged[i], 0));
 }
 
-/*  This rank's region, zeroed, and a descriptor of it for the others. */
+/*  This rank's region, and a descriptor of it for the others. */
 static bool ignis__region_make(const char *call, ignis__comm *comm, int64_t bytes, int *fd)
 {
     ignis__comm_tie *tie = comm->tie;
+    ignis_vmm_handle handle;
     int me = comm->rank;
     if (comm->staged) {
-        tie->staged_bytes = (size_t)bytes;
-        *fd = ignis__shared_make(tie->staged_bytes);
-        if (*fd >= 0)
-            return ignis__staged_map(call, comm, me, *fd);
-        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "the system makes no %lld bytes of shared memory", (long long)bytes);
-        return false;
+        tie->staged_bytes = bytes;
+        if (!ignis__host_share(call, bytes, &handle))
+            return false;
+        *fd = handle.fd;
+        return ignis__staged_map(call, comm, me, *fd);
     }
     if (!ignis__vmm_make(call, comm->device, bytes, NULL, 0, true, &comm->block[me]))
         return false;
     comm->region[me] = comm->block[me].address;
-    return ignis__vmm_fd(call, &comm->block[me], fd) &&
-           !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
-                               (comm->region[me], 0, (size_t)comm->block[me].size, comm->device->stream)) &&
-           !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
+    return ignis__vmm_fd(call, &comm->block[me], fd);
 }
 
 /*  The regions of the others. */
@@ -10559,7 +10643,7 @@ static void ignis__regions_drop(const char *call, ignis__comm *comm)
             tie->registered[i] = false;
         }
         if (tie->staged[i])
-            ignis__shared_unmap(tie->staged[i], tie->staged_bytes);
+            ignis__shared_unmap(tie->staged[i], (size_t)tie->staged_bytes);
         tie->staged[i] = NULL;
         comm->region[i] = 0;
     }
@@ -10591,7 +10675,8 @@ static void ignis__probe_fill(const ignis__comm_tie *tie, int from, int to, unsi
         out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
 }
 
-/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at + offset. */
+/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at +
+    offset. */
 static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
 {
     ignis__comm *comm = making->comm;
@@ -10647,25 +10732,6 @@ static bool ignis__probe_read(ignis__making *making)
     return true;
 }
 
-/*  Makes this rank's region clean again. */
-static bool ignis__probe_clear(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    ignis__binding binding;
-    bool ok;
-    if (comm->staged) {
-        memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
-        return true;
-    }
-    if (!ignis__device_enter(making->call, comm->device, &binding))
-        return false;
-    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemsetD8Async,
-                             (comm->region[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES, comm->device->stream)) &&
-         !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamSynchronize, (comm->device->stream));
-    ignis__device_leave(&binding);
-    return ok;
-}
-
 /*  Regions that all ranks see, of device memory or of host memory (comm->staged), tried out by writing and reading between each two. */
 static bool ignis__regions_make(ignis__making *making)
 {
@@ -10682,12 +10748,12 @@ static bool ignis__regions_make(ignis__making *making)
         ignis__device_leave(&binding);
     }
     ok = ignis__step_end(making, fd, fds);
-    ignis__job_close_fd(&fd);
+    ignis__fd_drop(&fd);
     if (ok) {
         ignis__step_begin(making);
         (void)ignis__regions_adopt(making, fds);
         for (i = 0; i < comm->size; i++)
-            ignis__job_close_fd(&fds[i]);
+            ignis__fd_drop(&fds[i]);
         ok = ignis__step_end(making, -1, NULL);
         if (ok) {
             ignis__step_begin(making);
@@ -10697,11 +10763,6 @@ static bool ignis__regions_make(ignis__making *making)
         if (ok) {
             ignis__step_begin(making);
             (void)ignis__probe_read(making);
-            ok = ignis__step_end(making, -1, NULL);
-        }
-        if (ok) {
-            ignis__step_begin(making);
-            (void)ignis__probe_clear(making);
             ok = ignis__step_end(making, -1, NULL);
         }
     }
@@ -10742,7 +10803,8 @@ static void ignis__comm_ended(const char *call, ignis__comm *comm)
     comm->tie = NULL;
 }
 
-/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still in it. */
+/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still
+    in it. */
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 {
     ignis__comm *comm = (ignis__comm *)owner;
@@ -10850,20 +10912,20 @@ static bool ignis__comm_make_transport(ignis__making *making)
     ignis__comm *comm = making->comm;
     ignis__comm_tie *tie = comm->tie;
     int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
-    char far[96] = "";
+    char apart[96] = "";
     if (hosts > 1)
-        snprintf(far, sizeof far, "the ranks are on %d hosts", hosts);
+        snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
     else if (comm->size > IGNIS_COMM_MAX_RANKS)
-        snprintf(far, sizeof far, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
-    if (*far && (tie->wanted == IGNIS_COMM_PEER || tie->wanted == IGNIS_COMM_STAGED)) {
+        snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
+    if (*apart && (tie->wanted == IGNIS_COMM_PEER || tie->wanted == IGNIS_COMM_STAGED)) {
         making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
         snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
-                 tie->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", far);
+                 tie->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
         return false;
     }
-    if (*far || tie->wanted == IGNIS_COMM_NCCL) {
+    if (*apart || tie->wanted == IGNIS_COMM_NCCL) {
         tie->transport = IGNIS_COMM_NCCL;
-        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *far ? far : "it was asked for");
+        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
         return ignis__comm_make_nccl(making);
     }
     tie->transport = IGNIS_COMM_PEER;
@@ -10893,7 +10955,9 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
 {
     ignis_comm handle = {0};
     ignis__making making;
+    ignis__record dropped;
     bool ok = false;
+    int i;
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
@@ -10905,9 +10969,14 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
         snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
     } else if (ignis__comm_make_transport(&making)) {
         ignis__step_begin(&making);
+        if (comm->staged) /* regions of device memory are cleared by what follows */
+            memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
         (void)ignis__comm_start(call, comm);
+        making.mine.most_blocks = (int32_t)comm->most_blocks;
         ignis__job_watch_begin(comm->job, &comm->tie->watch);
         ok = ignis__step_end(&making, -1, NULL);
+        for (i = 0; ok && i < comm->size; i++) /* all launch as many as the smallest GPU runs */
+            comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
     }
     if (lost)
         *lost = making.lost && making.failure.dead;
@@ -10924,7 +10993,7 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
     ignis__comm_ending(comm);
     ignis__comm_stop(call, comm);
     ignis__comm_ended(call, comm);
-    ignis__quiet_end(&making.before, &making.before, making.mine.why, sizeof making.mine.why);
+    ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
     ignis__pool_give(&ignis__comms, comm);
     return handle;
 }
@@ -10977,6 +11046,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     ignis__job *job;
     int ordinal, *member, i;
     double timeout;
+    bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
     if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_wanted(call, desc, &wanted) ||
@@ -10988,20 +11058,29 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         return handle;
     }
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
-    if ((desc->device == 0 && ordinal < 0) || (device = ignis__device_get(call, ordinal)) == NULL ||
-        !ignis__device_enter(call, device, &binding))
-        return handle;
+    device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
+    entered = device && ignis__device_enter(call, device, &binding);
     memset(&self, 0, sizeof self);
     self.host = ignis__job_host();
     self.process = ignis__process_key();
-    memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
-    memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+    if (entered) {
+        memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
+        memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+        self.driver = device->info.driver_version;
+    } else {
+        snprintf(self.failed, sizeof self.failed, "%s", ignis_status_message());
+        if (place.size == 1)
+            return handle;
+    }
     self.rank = place.rank;
     self.size = place.size;
     self.pid = (int32_t)ignis__process_id();
-    self.driver = device->info.driver_version;
     self.transport = (int32_t)wanted;
     job = ignis__job_meet(call, &place, &self, (int64_t)(timeout * 1e9));
+    if (!entered) {
+        ignis__job_drop(job);
+        return handle;
+    }
     member = job ? (int *)ignis__alloc(sizeof *member * (size_t)job->size) : NULL;
     if (member) {
         for (i = 0; i < job->size; i++)
@@ -11033,6 +11112,7 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 }
 
 typedef struct ignis__split {
+    uint64_t serial;
     int32_t color, key;
 } ignis__split;
 
@@ -11045,11 +11125,11 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     ignis__split mine, *all;
     int i, k, count = 0, me = 0, *member;
     const ignis__job_watch *watch;
-    uint64_t serial, child;
+    uint64_t child;
     if (!parent)
         return result;
     watch = &parent->tie->watch;
-    serial = ignis__atomic_add(&parent->tie->made, 1);
+    mine.serial = ignis__atomic_add(&parent->tie->splits, 1);
     mine.color = color;
     mine.key = key;
     all = (ignis__split *)ignis__alloc((sizeof *all + 2 * sizeof *member) * (size_t)watch->count);
@@ -11062,6 +11142,8 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     } else if (color >= 0) {
         int *place = member + watch->count; /* ranks of the parent, in the order of their keys */
         for (i = 0; i < watch->count; i++) {
+            if (all[i].serial > mine.serial) /* it has called in vain before */
+                mine.serial = all[i].serial;
             if (all[i].color != color)
                 continue;
             for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
@@ -11073,7 +11155,7 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
             if (place[i] == parent->rank)
                 me = i;
         }
-        child = ignis__hash(ignis__hash(watch->key, &serial, sizeof serial), &color, sizeof color);
+        child = ignis__hash(ignis__hash(watch->key, &mine.serial, sizeof mine.serial), &color, sizeof color);
         comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, child, parent->timeout_ns);
         if (comm)
             result = ignis__comm_make(call, comm, parent->tie->wanted, NULL);
@@ -11083,8 +11165,8 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     return result;
 }
 
-/*  Who of a communicator's ranks is gone, agreed upon: rounds in which those who are there say who they think is not, until all say the same.
-    Who dies meanwhile costs another round. False, and reported: the deadline has passed. */
+/*  Who of a communicator's ranks is gone, agreed upon: rounds in which those who are there say who they think is not, until all say the
+    same. Who dies meanwhile costs another round. False, and reported: the deadline has passed. */
 static bool ignis__shrink_agree(const char *call, ignis__comm *parent, uint64_t key, uint64_t *round, unsigned char *gone, int64_t deadline)
 {
     const ignis__job_watch *watch = &parent->tie->watch;
@@ -11143,7 +11225,7 @@ IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
     if (!parent)
         return result;
     watch = &parent->tie->watch;
-    serial = ~ignis__atomic_add(&parent->tie->made, 1);
+    serial = ~ignis__atomic_load(&parent->tie->shrinks);
     key = ignis__hash(watch->key, &serial, sizeof serial);
     deadline = ignis__monotonic_ns() + parent->timeout_ns;
     memset(gone, 0, sizeof gone);
@@ -11161,6 +11243,8 @@ IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
         if (comm)
             result = ignis__comm_make(call, comm, parent->tie->wanted, &lost);
     }
+    if (result.id) /* after a failure the same is tried again */
+        ignis__atomic_add(&parent->tie->shrinks, 1);
     ignis__comm_drop(call, parent);
     return result;
 }
