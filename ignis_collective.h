@@ -11,6 +11,110 @@
 
         It includes ignis.h, and is built in the same way. NCCL is needed for nothing on one host of up to 8 GPUs; where it is installed it
         is used for what it does best.
+
+        Two programs that use one GPU array, without a copy. The first one:
+
+    ---- begin example share_a
+    ignis_channel_desc meet = {.name = "weights"};
+    ignis_vmm_array_desc desc = {.shape = IGNIS_SHAPE(1024)};
+    char word[8] = "";
+    ignis_channel server = ignis_channel_serve(&meet), peer = ignis_channel_accept(server);
+    ignis_array x = ignis_vmm_array(&desc);
+    ignis_array_fill(x, 1);
+    ignis_share_send(peer, x);
+    ignis_channel_receive(peer, word, sizeof word, NULL, NULL, 0, NULL); // x is what the other has made of it
+    ignis_array_free(x);
+    ---- end example
+
+        and the second one, at the same time:
+
+    ---- begin example share_b
+    ignis_channel_desc meet = {.name = "weights"};
+    ignis_channel peer = ignis_channel_connect(&meet);
+    ignis_array x = ignis_share_receive(peer); // the first one's memory
+    ignis_array_scale(x, x, 3);
+    ignis_synchronize();
+    ignis_array_free(x);
+    ignis_channel_send(peer, "done", 5, NULL, 0);
+    ---- end example
+
+    ON VIRTUAL MEMORY (>>vmm)
+
+        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and processes can be let into.
+        Below it, memory and addresses are two things: ignis_vmm_create takes physical memory, ignis_vmm_reserve a range of addresses;
+        ignis_vmm_map puts one at a place in the other, and ignis_vmm_set_access says which device may use it. So an array can grow
+        without being moved:
+
+    ---- begin example vmm
+    int64_t granule = ignis_vmm_granularity(0, false);
+    ignis_vmm_range range = ignis_vmm_reserve(64 * granule, 0); // addresses for what may come
+    ignis_vmm_desc desc = {.size = granule};
+    ignis_vmm first = ignis_vmm_create(&desc), second = ignis_vmm_create(&desc);
+    ignis_vmm_map(range, 0, first);
+    ignis_vmm_map(range, granule, second); // it has grown
+    ignis_vmm_set_access(range, 0, 2 * granule, 0, IGNIS_VMM_ACCESS_READ_WRITE);
+    ignis_array_desc both = {.shape = IGNIS_SHAPE(2 * granule / 4)};
+    ignis_array x = ignis_vmm_array_map(range, 0, &both);
+    ignis_array_fill(x, 1);
+    ignis_array_free(x);
+    ignis_vmm_unmap(range, 0), ignis_vmm_unmap(range, granule);
+    ignis_vmm_free(first), ignis_vmm_free(second);
+    ignis_vmm_unreserve(range);
+    ---- end example
+
+        Physical memory comes in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone. So
+        what was imported stays valid when its maker frees it, or dies.
+
+    ON CHANNELS (>>channel)
+
+        A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
+        file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
+
+            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so shares arrays
+            IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
+            IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
+
+        Every call has the deadline of the desc (30 s). IGNIS_ERROR_TIMEOUT leaves the channel usable; IGNIS_ERROR_PEER says that the other
+        side closed it, died (at once, also by kill -9), or broke the protocol: then close it. What the dead said before is received first.
+
+        Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
+        temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
+        The system says which user a socket's other side is, and whoever connects has to know a random token of 128 bits, which the server
+        leaves in that folder, or the one in desc.token. Strangers are turned away, and counted. Messages are checked before anything is
+        done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system trusts them: they
+        could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are closed on exec, and
+        the channels of a forked child are closed at once.
+
+    ON SHARING (>>share)
+
+        An array that was sent by ignis_share_send has one reference more, for the other process, which ends when that one frees its array,
+        exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. Nobody
+        has to be told: this is looked up when it matters. The sender may close the channel right away, and may even exit.
+        Sharing orders nothing but its own beginning: ignis_share_send waits for the work on the array. From then on call ignis_synchronize
+        before telling the other side to look. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
+        shared.
+
+    ON DATA-PARALLEL TRAINING (>>parallel)
+
+        Every rank has a GPU, the whole model, and its part of each batch. A program for one GPU becomes one for many by two calls:
+
+            ignis_comm comm = ignis_comm_init(NULL);
+            ignis_parallel parallel = ignis_parallel_create(comm, parameters, count, NULL);
+
+        The first meets the other ranks. The second gives all of them rank 0's parameters, and from then on ignis_backward leaves the mean
+        over the ranks in the gradients, so that every rank's optimizer takes the same step, to the bit. Where each rank's loss is the mean
+        over a part of equal size, these are the gradients of the mean over the whole batch, up to rounding: the losses are those of one GPU.
+
+        Gradients live in a few large pieces of memory, the buckets. A backward counts beforehand how often it will use each bucket's
+        parameters; when it has passed the last use, the bucket is averaged by one all-reduce on a stream beside it, while the backward goes
+        on. Name the parameters in the order of their use: then buckets are whole in their order, from the last to the first. All ranks average
+        all buckets once a backward, in the same order, whether their loss depended on them or not: so one rank may leave a parameter out,
+        whose gradient counts as what it was, zeros after a step. What a backward function reaches by a backward of its own has to be an
+        ignis_checkpoint, whose parameters are waited for; other such functions end with GRADIENT_LATE when they come too late.
+
+        Between ignis_parallel_no_sync_begin and _end gradients add up on each rank alone, for batches in pieces. A whole step can be
+        captured as a graph, on every rank. When a rank dies or its backward fails, the others learn it by PEER or TIMEOUT from
+        their next operation or ignis_comm_synchronize; the gradients mean nothing then. examples/train_gpt.c shows it all.
 */
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
@@ -404,7 +508,7 @@ typedef struct ignis_transport_desc {
 
 /*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
     ignis_transport_handle_fds says which. */
-#define IGNIS_TRANSPORT_RECORD_BYTES 320
+#define IGNIS_TRANSPORT_RECORD_BYTES 256
 
 typedef struct ignis_transport_handle {
     unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, what, where; sealed with the token */
@@ -537,11 +641,11 @@ IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport
 IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport, ignis_array array);
 
 /*  ignis_transport_send, ignis_transport_send_async - make an array's content available to the receiver
-    With a channel its handle goes there; else it waits in the transport for a receive of this process, and goes to *handle when that is
-    not null. The sync form waits for the work on the array; after the async one, call ignis_transport_synchronize before the receiver
-    reads, and leave the array as it is until it has.
+    Its handle goes to *handle; or, when that is null, through the transport's channel; or, of the kinds that copy, to a receive of this
+    process. The sync form waits for the work on the array; after the async one, call ignis_transport_synchronize before the receiver
+    reads. Leave the array as it is until it has.
     Returns: IGNIS_OK, or the reason.
-    Errors: those of ignis_transport_export_handle and ignis_channel_send.
+    Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it).
     Ownership: as for ignis_transport_export_handle.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
@@ -596,6 +700,31 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport transport);
     Ownership: the caller frees it as any array.
     Threads: any. */
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
+
+/* >>share ------------------------------------------------------------------------------------------------------- */
+
+/*  ignis_share_send - give the process at the other end of a channel an array to use as its own, without a copy
+    The array was made by ignis_vmm_array (or lies in memory of ignis_vmm_create); a view will do, but all the memory that it lies in
+    becomes accessible. Waits for the work on its device, so the other side finds what was written before. From then on both use the same
+    memory: who may write when is theirs to agree on, by messages through the channel.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a
+    IGNIS_CHANNEL_SOCKET; this thread captures a graph), PEER, TIMEOUT, CUDA, MEMORY.
+    Ownership: the array stays the caller's, and has one reference more; it is neither freed nor transferred (IGNIS_DIAG_FREE_EXPORTED)
+    until the other process has freed its array, or died. Closing the channel changes nothing of that.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array);
+
+/*  ignis_share_receive - take the next array from a channel
+    It is an ordinary array, on the same GPU, whatever number that has here; its shape, dtype and tag are the sender's. What the sender
+    says is checked before anything is done with it.
+    Returns: the array, or no handle.
+    Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
+    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the
+    GPU), PEER, TIMEOUT, CUDA, MEMORY.
+    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have let go, also when the sender dies.
+    Threads: any. Waits until the deadline. */
+IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
 
 /* >>comm -------------------------------------------------------------------------------------------------------- */
 
@@ -803,6 +932,66 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
 
 /* >>parallel ---------------------------------------------------------------------------------------------------- */
 
+#ifndef IGNIS_NO_TENSORS
+
+/*  Data-parallel training: every rank has the whole model and a part of the batch, and their gradients are averaged. */
+typedef struct ignis_parallel {
+    uint64_t id;
+} ignis_parallel;
+
+typedef struct ignis_parallel_desc {
+    int64_t bucket_bytes;       /* of gradients that travel together (25 MiB) */
+    int64_t first_bucket_bytes; /* of those that are known first, whose way begins the earlier the fewer they are (1 MiB) */
+    bool no_broadcast;          /* true: every rank's parameters stay as they are, and must be equal; else they become rank 0's */
+} ignis_parallel_desc;
+
+typedef struct ignis_parallel_info {
+    int parameters;
+    int buckets;   /* that their gradients are in, one all-reduce each; 0 where there is one rank */
+    int64_t bytes; /* of all buckets */
+    bool syncs;    /* the next backward averages: no ignis_parallel_no_sync_begin is open */
+} ignis_parallel_info;
+
+/*  ignis_parallel_create - from now on, ignis_backward averages the gradients of these parameters over the ranks of comm
+    All ranks call it, with as many parameters of the same shapes and types in the same order, which is best the one of their use: the
+    gradients of the last are on their way first. From then on a thread's ignis_backward that leads to one of them averages the gradients of all,
+    so all ranks call it alike; a parameter that it did not lead to takes part with the gradient that it has, zeros at first. On return the
+    gradients may still be on their way on a stream of their own, for which the thread's stream waits: what comes next sees
+    averages. In a captured graph all of this is part of the graph. desc may be null for all defaults.
+    The gradients move into memory that the handle lays out, so call it before a graph is captured; and before ignis_optimizer_add where
+    rank 0's parameters are to go to the others, as an optimizer of 16-bit parameters keeps a copy of them.
+    Returns: the handle, or no handle.
+    Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, sizes), FREED, DEVICE (not the
+    communicator's), UNSUPPORTED (this thread captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA.
+    Ownership: the caller frees it, before comm is destroyed. It holds the parameters, whose handles the caller may release at any time.
+    Threads: any; waits for the other ranks. Afterwards one backward at a time may lead to the parameters. */
+IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc);
+
+/*  ignis_parallel_no_sync_begin, ignis_parallel_no_sync_end - between them ignis_backward adds gradients up on each rank alone
+    For large batches in several pieces: all but the last in such a section, the last outside of it, which averages the sum. They nest.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (an end without a beginning).
+    Ownership: nothing to free.
+    Threads: any, not during a backward. */
+IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel);
+IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
+
+/*  ignis_parallel_query - how the gradients travel
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, FREED.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
+
+/*  ignis_parallel_free - the parameters' gradients are no longer averaged; they stay where they are
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
+    Ownership: the handle is stale afterwards.
+    Threads: any, not during a backward. Waits until gradients on their way have arrived. */
+IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
+
+#endif /* IGNIS_NO_TENSORS */
+
 #ifdef __cplusplus
 } /* extern "C" */
 
@@ -832,6 +1021,7 @@ typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
     IGNIS__SECTION_TRANSPORT,
+    IGNIS__SECTION_SHARE,
     IGNIS__SECTION_NCCL,
     IGNIS__SECTION_JOB,
     IGNIS__SECTION_COMM,
@@ -2898,7 +3088,7 @@ typedef struct ignis__head {
     uint64_t sequence; /* counts the messages of a direction */
 } ignis__head;
 
-enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA };
+enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA, IGNIS__HEAD_ARRAY };
 
 typedef struct ignis__hello {
     unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
@@ -2971,8 +3161,9 @@ typedef struct ignis__wire_kind {
     bool packets;       /* messages keep their boundaries, and bring descriptors */
     bool (*listen)(ignis__trouble *trouble, ignis__wire *server);
     bool (*arrive)(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
-    bool (*present)(ignis__wire *fresh);                                              /* somebody is at the other end */
-    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh);                      /* who is there has the token */
+    bool (*spoke)(ignis__wire *fresh);                           /* something was said, perhaps by somebody who is gone; null: get tells */
+    bool (*present)(ignis__wire *fresh);                         /* somebody is at the other end */
+    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh); /* who is there has the token */
     bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
     bool (*put)(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
                 const int *fds, int fd_count, const ignis__until *until);                 /* a whole message */
@@ -2999,7 +3190,7 @@ static void ignis__wire_close_files(ignis__wire *wire)
 #ifdef _WIN32
 
 /* A folder of the user's holds, for each name, a file that only one server can have open: the lock of the name, and its token. */
-static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
 {
     server->name_file = CreateFileA(server->name_path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
                                     FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
@@ -3009,12 +3200,12 @@ static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", server->name_path);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", server->name_path, GetLastError());
 }
-static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
 {
     DWORD written = 0;
     return WriteFile(server->name_file, data, (DWORD)size, &written, NULL) && written == size;
 }
-static bool ignis__lease_read(const char *path, void *data, size_t size)
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     DWORD got = 0;
     HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
@@ -3023,12 +3214,12 @@ static bool ignis__lease_read(const char *path, void *data, size_t size)
         CloseHandle(file);
     return ok;
 }
-static void ignis__lease_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
+static void ignis__name_file_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
 
 #else /* POSIX */
 
 /*  A file in the private folder holds, for each name, the token of its server, which locks it as long as it lives. */
-static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
 {
     const char *path = server->name_path;
     struct stat info, now;
@@ -3054,11 +3245,11 @@ static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
     }
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
 }
-static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
 {
     return ftruncate(server->name_file, 0) == 0 && pwrite(server->name_file, data, size, 0) == (ssize_t)size;
 }
-static bool ignis__lease_read(const char *path, void *data, size_t size)
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
@@ -3068,16 +3259,16 @@ static bool ignis__lease_read(const char *path, void *data, size_t size)
         close(fd);
     return ok;
 }
-static void ignis__lease_give(ignis__wire *server) { (void)unlink(server->name_path); }
+static void ignis__name_file_give(ignis__wire *server) { (void)unlink(server->name_path); }
 
 #endif
 
 /*  What is in that file. */
-typedef struct ignis__lease {
+typedef struct ignis__name_card {
     uint64_t version, pid;
     uint64_t has_token; /* 0: the caller gave one, which is no business of files */
     unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
-} ignis__lease;
+} ignis__name_card;
 
 /*  Checks the head of the message that is arriving. */
 static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
@@ -3123,6 +3314,7 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
     while (!wire->inbox_whole) {
         size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
         int64_t got;
+        bool whole;
         if (wire->kind->packets)
             wanted = head_size + IGNIS_CHANNEL_MAX_BYTES;
         if (!wire->kind->ready(trouble, wire, until))
@@ -3140,11 +3332,12 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
             continue;
         if (!ignis__head_check(trouble, wire))
             return false;
-        wire->inbox_whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
-        if (wire->kind->packets && (!wire->inbox_whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
+        whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
+        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
                                       "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
                                       ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+        wire->inbox_whole = whole;
     }
     return true;
 }
@@ -3173,7 +3366,7 @@ static void ignis__wire_free(ignis__wire *wire)
     if (wire->kind)
         wire->kind->close(wire);
     if (wire->name_file != IGNIS__NO_FILE)
-        ignis__lease_give(wire);
+        ignis__name_file_give(wire);
     ignis__wire_close_files(wire);
     ignis__free(wire->inbox);
     ignis__free(wire);
@@ -3305,6 +3498,8 @@ static void ignis__pipe_unname(ignis__wire *wire)
     wire->named = false;
 }
 
+#define IGNIS__SET_PIPE_SIZE 1031 /* F_SETPIPE_SZ, which strict standards hide */
+
 /*  Opens a FIFO that is ours alone; -1 with errno. */
 static int ignis__pipe_open(const char *path, int mode)
 {
@@ -3315,6 +3510,8 @@ static int ignis__pipe_open(const char *path, int mode)
         fd = -1;
         errno = EACCES;
     }
+    if (fd >= 0)
+        (void)fcntl(fd, IGNIS__SET_PIPE_SIZE, IGNIS__WIRE_RING); /* room for a whole message, if the system grants it */
     return fd;
 }
 
@@ -3345,6 +3542,7 @@ static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
 {
     if (!ignis__pipe_present(fresh))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "it does not read our answer");
+    fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
     ignis__pipe_unname(fresh);
     return true;
 }
@@ -3511,6 +3709,8 @@ static bool ignis__shm_present(ignis__wire *fresh)
     return ignis__shm_lock(fresh, 1, &taken) && taken;
 }
 
+static bool ignis__shm_spoke(ignis__wire *fresh) { return ignis__atomic_load(&fresh->shared->ring[1].written) != 0; }
+
 static bool ignis__shm_attach(ignis__trouble *trouble, ignis__wire *fresh)
 {
     (void)trouble;
@@ -3534,6 +3734,8 @@ static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, bool *ag
         return false;
     if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_other_lives(wire))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
+    if (ignis__shm_spoke(wire))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the file of a client that is gone");
     return true;
 }
 
@@ -3639,13 +3841,13 @@ static void ignis__shm_close(ignis__wire *wire)
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, ignis__socket_present, ignis__socket_attach,
+    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_present, ignis__socket_attach,
      ignis__socket_dial, ignis__socket_put, ignis__socket_ready, ignis__socket_get, ignis__socket_alive, ignis__socket_hang_up,
      ignis__socket_close},
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach,
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach,
      ignis__pipe_dial, ignis__pipe_put, ignis__socket_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up,
      ignis__pipe_close},
-    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_present, ignis__shm_attach,
+    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_spoke, ignis__shm_present, ignis__shm_attach,
      ignis__shm_dial, ignis__shm_put, ignis__shm_ready, ignis__shm_get, ignis__shm_alive, ignis__shm_hang_up,
      ignis__shm_close},
 };
@@ -3717,14 +3919,14 @@ static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *a
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
-    ignis__lease name;
+    ignis__name_card name;
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
     if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
         return ignis__pipe_trouble(trouble, wire->path);
     /* the name of a pipe is anybody's, the folder is not */
-    if (!ignis__lease_read(wire->name_path, &name, sizeof name) || name.pid != pid)
+    if (!ignis__name_file_read(wire->name_path, &name, sizeof name) || name.pid != pid)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to another process than %s", wire->path, wire->name_path);
     wire->peer_pid = (int64_t)pid;
     return true;
@@ -3757,13 +3959,13 @@ static bool ignis__pipe_ready(ignis__trouble *trouble, ignis__wire *wire, const 
 {
     for (;;) {
         DWORD available = 0;
-        if (PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) && available > 0)
+        bool open = PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) != 0;
+        if (open && available > 0)
             return true;
-        if (available == 0 && GetLastError() == ERROR_BROKEN_PIPE)
+        if (!open && GetLastError() == ERROR_BROKEN_PIPE) /* other errors: nobody is there yet */
             return ignis__pipe_trouble(trouble, "PeekNamedPipe");
         if (ignis__until_slice(until, 1) == 0)
             return ignis__trouble_late(trouble, until, "nothing came from the other side");
-        SetLastError(0);
         ignis__sleep_us(1000);
     }
 }
@@ -3785,7 +3987,7 @@ static void ignis__pipe_close(ignis__wire *wire) { (void)wire; }
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
      ignis__pipe_put, ignis__pipe_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up, ignis__pipe_close},
 };
 /* clang-format on */
@@ -3870,6 +4072,7 @@ static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis
     ignis__until now = {0, NULL};
     ignis__hello hello;
     int64_t now_ns = ignis__monotonic_ns();
+    bool spoke;
 #ifndef _WIN32
     if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
         ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)fresh->peer_uid,
@@ -3877,8 +4080,11 @@ static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis
         return -1;
     }
 #endif
+    spoke = fresh->kind->spoke && fresh->kind->spoke(fresh); /* asked before presence, as who spoke was there before that */
     if (*since_ns == 0 && fresh->kind->present(fresh))
         *since_ns = now_ns;
+    if (*since_ns == 0 && fresh->kind->spoke && !spoke)
+        return 0;
     if (!ignis__wire_fetch(trouble, fresh, &now)) {
         if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
             return -1;
@@ -3969,7 +4175,7 @@ static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const 
                               const ignis__until *until, bool *again)
 {
     ignis__hello hello;
-    ignis__lease name;
+    ignis__name_card name;
     int type;
     *again = true;
     memset(&hello, 0, sizeof hello);
@@ -3977,7 +4183,7 @@ static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const 
     if (token) {
         memcpy(hello.token, token, sizeof hello.token);
     } else { /* read after connecting: a server that is replaced meanwhile has another one */
-        if (!ignis__lease_read(name_path, &name, sizeof name))
+        if (!ignis__name_file_read(name_path, &name, sizeof name))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
         *again = name.version == IGNIS__WIRE_VERSION && name.has_token;
         if (!*again)
@@ -4138,7 +4344,7 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     ignis_channel none = IGNIS__ZERO;
     ignis__address_of address;
     ignis__trouble trouble;
-    ignis__lease name;
+    ignis__name_card name;
     ignis__wire *wire;
     bool ok;
     if (!ignis__channel_address(call, desc, &address))
@@ -4158,8 +4364,8 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
             ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
         if (name.has_token)
             memcpy(name.token, wire->token, sizeof name.token);
-        ok = ok && ignis__lease_take(&trouble, wire);
-        if (ok && !ignis__lease_write(wire, &name, sizeof name))
+        ok = ok && ignis__name_file_take(&trouble, wire);
+        if (ok && !ignis__name_file_write(wire, &name, sizeof name))
             ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", wire->name_path);
         ok = ok && (!wire->kind->listen || wire->kind->listen(&trouble, wire)) && ignis__wire_arrivals(call, &trouble, wire);
     }
@@ -4283,7 +4489,8 @@ IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data
             status = ignis__trouble_report(call, &trouble);
         } else if (!ignis__wire_send(&trouble, wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, &until)) {
             status = ignis__trouble_report(call, &trouble);
-            if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
+            /* a packet was sent or not; and what the other side said before it went can still be received */
+            if (!wire->kind->packets && trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST)
                 ignis__wire_fail(wire, &trouble);
         }
         ignis__mutex_unlock(&wire->send_lock);
@@ -4315,6 +4522,27 @@ static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void 
     return IGNIS_OK;
 }
 
+/*  Brings the next message or array into the inbox, in the time that the channel has. The receive lock is taken. */
+static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire)
+{
+    ignis__until until;
+    int type;
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    if (wire->inbox_whole)
+        return true;
+    if (ignis__wire_usable(trouble, wire) && ignis__wire_fetch(trouble, wire, &until)) {
+        type = ignis__head_of(wire).type;
+        if (type == IGNIS__HEAD_DATA || type == IGNIS__HEAD_ARRAY)
+            return true;
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", type);
+    }
+    if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+        ignis__inbox_clear(wire);
+    ignis__wire_fail(wire, trouble);
+    return false;
+}
+
 IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
                                              int *fd_count)
 {
@@ -4322,13 +4550,10 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status;
     ignis__trouble trouble;
-    ignis__until until;
     ignis__wire *wire;
     if (!channel)
         return ignis__failed();
     wire = channel->wire;
-    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-    until.stop = &wire->closing;
     if (capacity < 0 || fd_capacity < 0) {
         status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0", (long long)capacity,
                              fd_capacity);
@@ -4336,19 +4561,12 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
         status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
     } else {
         ignis__mutex_lock(&wire->receive_lock);
-        if (!wire->inbox_whole && ignis__wire_usable(&trouble, wire) && ignis__wire_fetch(&trouble, wire, &until) &&
-            ignis__head_of(wire).type != IGNIS__HEAD_DATA) {
-            wire->inbox_whole = false;
-            ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", ignis__head_of(wire).type);
-        }
-        if (wire->inbox_whole) {
-            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
-        } else {
+        if (!ignis__wire_next(&trouble, wire))
             status = ignis__trouble_report(call, &trouble);
-            if (status != IGNIS_ERROR_TIMEOUT)
-                ignis__inbox_clear(wire);
-            ignis__wire_fail(wire, &trouble);
-        }
+        else if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
+            status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
+        else
+            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
         ignis__mutex_unlock(&wire->receive_lock);
     }
     ignis__channel_drop(channel);
@@ -4395,6 +4613,2364 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
 /* ===============================================================================================================
    >>transport - VMM, legacy IPC, peer copy, host-staged: one table of functions each.
    =============================================================================================================== */
+
+/* --- what it needs of the system: pipes that tell of a death, shared files in memory, who we are --------------------------- */
+
+#ifdef _WIN32
+
+/*  Milliseconds of boot time would repeat; this moment does not. */
+static uint64_t ignis__process_started(void)
+{
+    FILETIME created, ended, kernel, user;
+    if (!GetProcessTimes(GetCurrentProcess(), &created, &ended, &kernel, &user))
+        return 0;
+    return ((uint64_t)created.dwHighDateTime << 32) | created.dwLowDateTime;
+}
+static uint64_t ignis__host_hash(void)
+{
+    char name[MAX_COMPUTERNAME_LENGTH + 1];
+    DWORD size = sizeof name;
+    return GetComputerNameA(name, &size) ? ignis__hash(IGNIS__HASH_START, name, size) : 0;
+}
+/*  Handles that close with their process would have to be duplicated into the other one; ignis_transport_release_handle does without. */
+static bool ignis__lease_make(int ends[2])
+{
+    ends[0] = ends[1] = -1;
+    return false;
+}
+static bool ignis__lease_ended(int end)
+{
+    (void)end;
+    return false;
+}
+static int ignis__lease_copy(int end)
+{
+    (void)end;
+    return -1;
+}
+static void ignis__lease_close(int end) { (void)end; }
+static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
+
+/*  A file mapping would do; NVIDIA's own samples share host memory so. It is not made yet by anything that could be tested. */
+static int ignis__shared_make(size_t size)
+{
+    (void)size;
+    errno = ENOSYS;
+    return -1;
+}
+static void *ignis__shared_map(int fd, size_t size)
+{
+    (void)fd, (void)size;
+    errno = ENOSYS;
+    return NULL;
+}
+static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
+
+#else /* POSIX */
+
+#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern int pipe2(int[2], int);
+extern int memfd_create(const char *, unsigned);
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+enum {
+    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
+    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
+    IGNIS__GET_SEALS = 1034,
+    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
+};
+
+/*  In clock ticks since the system has started: the 22nd word, counted behind the program's name, which can hold anything. */
+static uint64_t ignis__process_started(void)
+{
+    char text[1024];
+    uint64_t started = 0;
+    const char *at;
+    int word;
+    FILE *file = fopen("/proc/self/stat", "rb");
+    size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[size] = 0;
+    at = strrchr(text, ')');
+    for (word = 2; at && word < 22; word++)
+        at = strchr(at + 1, ' ');
+    if (at)
+        started = (uint64_t)strtoull(at, NULL, 10);
+    return started;
+}
+
+static uint64_t ignis__host_hash(void)
+{
+    char text[64];
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "rb");
+    size_t size = file ? fread(text, 1, sizeof text, file) : 0;
+    if (file)
+        fclose(file);
+    return ignis__hash(IGNIS__HASH_START, text, size);
+}
+
+static bool ignis__lease_make(int ends[2]) { return pipe2(ends, O_CLOEXEC) == 0; }
+/*  Nobody has the other end open any more. */
+static bool ignis__lease_ended(int end)
+{
+    struct pollfd wanted;
+    wanted.fd = end;
+    wanted.events = 0;
+    wanted.revents = 0;
+    return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+static int ignis__lease_copy(int end) { return fcntl(end, F_DUPFD_CLOEXEC, 0); }
+static void ignis__lease_close(int end)
+{
+    if (end >= 0)
+        close(end);
+}
+/*  Gives a file its name, unless another one has it already. */
+static bool ignis__file_publish(const char *part, const char *path)
+{
+    bool made = chmod(part, 0600) == 0 && link(part, path) == 0;
+    remove(part);
+    return made;
+}
+
+/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
+static int ignis__shared_make(size_t size)
+{
+    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
+static void *ignis__shared_map(int fd, size_t size)
+{
+    struct stat info;
+    void *data;
+    int seals = fcntl(fd, IGNIS__GET_SEALS);
+    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
+        errno = EINVAL;
+        return NULL;
+    }
+    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+
+#endif
+
+/*  Host memory to be shared; see ignis__shared_make. */
+static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
+{
+    memset(handle, 0, sizeof *handle);
+    handle->type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle->fd = ignis__shared_make((size_t)size);
+    if (handle->fd >= 0)
+        return true;
+    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size, strerror(errno));
+    memset(handle, 0, sizeof *handle);
+    return false;
+}
+
+static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
+{
+    void *memory = ignis__shared_map(handle->fd, (size_t)size);
+    if (!memory && errno == EINVAL)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor is not %lld bytes of shared host memory", (long long)size);
+    else if (!memory)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)size, strerror(errno));
+    return memory;
+}
+
+/* --- records ----------------------------------------------------------------------------------------------------------- */
+
+enum {
+    IGNIS__CU_ALREADY_ENABLED = 704,
+    IGNIS__CU_IPC_LAZY_PEER = 1,
+    IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
+    IGNIS__RECORD_VERSION = 1,
+    IGNIS__RECORD_MEMORY = 1, /* flags: what travels beside the record */
+    IGNIS__RECORD_LEASE = 2
+};
+
+#define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the driver shares nothing smaller */
+
+/*  What a handle says. No padding, so that the seal covers every byte. */
+typedef struct ignis__record_of_array {
+    char magic[8];
+    uint32_t version, size, kind, flags;
+    int32_t dtype, ndim;
+    int64_t dim[IGNIS_MAX_DIMS];
+    int64_t block_size; /* of the memory that is shared; the array lies in it */
+    int64_t offset, bytes;
+    unsigned char uuid[16]; /* of the exporter's device */
+    uint64_t host, pid, started;
+    uint64_t serial;  /* of the export, in that process: never used twice */
+    uint64_t address; /* there */
+    ignis__ipc_handle ipc;
+    unsigned char unused[8];
+    uint64_t seal;
+} ignis__record_of_array;
+
+typedef char ignis__record_has_its_size[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
+
+/*  SipHash-2-4 (Aumasson and Bernstein, 2012) of a multiple of 8 bytes; keys and words are little-endian, as the hosts of CUDA are. */
+static uint64_t ignis__rotate(uint64_t value, int by) { return value << by | value >> (64 - by); }
+
+static void ignis__sip_rounds(uint64_t v[4], int rounds)
+{
+    while (rounds-- > 0) {
+        v[0] += v[1];
+        v[1] = ignis__rotate(v[1], 13) ^ v[0];
+        v[0] = ignis__rotate(v[0], 32);
+        v[2] += v[3];
+        v[3] = ignis__rotate(v[3], 16) ^ v[2];
+        v[0] += v[3];
+        v[3] = ignis__rotate(v[3], 21) ^ v[0];
+        v[2] += v[1];
+        v[1] = ignis__rotate(v[1], 17) ^ v[2];
+        v[2] = ignis__rotate(v[2], 32);
+    }
+}
+
+static uint64_t ignis__sip_hash(const unsigned char key[16], const void *data, size_t size)
+{
+    uint64_t k[2], v[4], word;
+    size_t at;
+    memcpy(k, key, sizeof k);
+    v[0] = k[0] ^ 0x736f6d6570736575u;
+    v[1] = k[1] ^ 0x646f72616e646f6du;
+    v[2] = k[0] ^ 0x6c7967656e657261u;
+    v[3] = k[1] ^ 0x7465646279746573u;
+    for (at = 0; at + 8 <= size; at += 8) {
+        memcpy(&word, (const char *)data + at, sizeof word);
+        v[3] ^= word;
+        ignis__sip_rounds(v, 2);
+        v[0] ^= word;
+    }
+    word = (uint64_t)size << 56;
+    v[3] ^= word;
+    ignis__sip_rounds(v, 2);
+    v[0] ^= word;
+    v[2] ^= 0xFF;
+    ignis__sip_rounds(v, 4);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/*  The secret of this user, made by whoever needs it first. */
+static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
+{
+    char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
+    unsigned char *stored = NULL;
+    size_t size = 0;
+    int round;
+    if (!ignis__private_folder(call, folder, sizeof folder))
+        return false;
+    snprintf(path, sizeof path, "%s/transport.token", folder);
+    for (round = 0; round < 2; round++) {
+        FILE *file;
+        char *part;
+        stored = (unsigned char *)ignis__file_read(path, &size);
+        if (stored && size == IGNIS_TRANSPORT_TOKEN_BYTES) {
+            memcpy(token, stored, IGNIS_TRANSPORT_TOKEN_BYTES);
+            ignis__free(stored);
+            return true;
+        }
+        ignis__free(stored);
+        part = round == 0 ? ignis__file_part_path(path) : NULL;
+        file = part ? ignis__file_create(part) : NULL;
+        if (file) {
+            bool ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
+                      fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
+            if (fclose(file) == 0 && ok)
+                (void)ignis__file_publish(part, path); /* if another process was faster, its token is read in the next round */
+            else
+                remove(part);
+        }
+        ignis__free(part);
+    }
+    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the token in %s cannot be made or read; set desc.token on both sides", path);
+    return false;
+}
+
+/*  This process, for records. */
+static struct {
+    ignis__mutex lock;
+    uint64_t pid, host, started;
+} ignis__self = {IGNIS__MUTEX_INIT, 0, 0, 0};
+
+static void ignis__self_learn(void)
+{
+    ignis__mutex_lock(&ignis__self.lock);
+    if (!ignis__self.pid) {
+        ignis__self.pid = ignis__process_id();
+        ignis__self.host = ignis__host_hash();
+        ignis__self.started = ignis__process_started();
+    }
+    ignis__mutex_unlock(&ignis__self.lock);
+}
+
+/* --- exports: an array that others may have, until the last lease of it ends ----------------------------------------------- */
+
+typedef struct ignis__transport {
+    ignis__slot slot;
+    ignis_transport_kind kind;
+    ignis__device *src, *dst;
+    ignis_channel_method exchange;
+    ignis_channel channel;
+    int64_t peer_pid; /* at the channel's other side; 0: unknown */
+    unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
+    int64_t timeout_ns;
+    uint64_t ready;
+    uint64_t serial; /* of this transport, in this process: its slot is used again */
+    double bandwidth_gbs, latency_us;
+    struct ignis__waiting *waiting, **waiting_end; /* what was sent to a receive of this process; the slot's lock guards them */
+} ignis__transport;
+
+static ignis__pool ignis__transports = {sizeof(ignis__transport), IGNIS__KIND_TRANSPORT, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+typedef struct ignis__lent_handle {
+    int watch; /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    struct ignis__lent_handle *next;
+} ignis__lent_handle;
+
+/*  One array by one transport. Each handle of it is one of the array's exports, and holds it. */
+typedef struct ignis__export {
+    uint64_t transport; /* serial */
+    char description[96];
+    ignis__array *array;
+    ignis__record_of_array record; /* without its seal and flags */
+    ignis__lent_handle *handles;
+    struct ignis__export *next;
+} ignis__export;
+
+/*  The mapping of an export in this process, which arrays share. */
+typedef struct ignis__import {
+    uint64_t pid, started, serial; /* the export's */
+    ignis_transport_kind kind;
+    ignis__device *device;
+    int arrays;
+    ignis__address address; /* of the memory that is shared */
+    ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
+    ignis__array *own;      /* of this process, held: not mapped again */
+    int lease;
+    struct ignis__import *next;
+} ignis__import;
+
+/*  An array over an import. */
+typedef struct ignis__imported {
+    ignis__import *import;
+    uint64_t transport; /* serial */
+    uint64_t array;     /* handle */
+    struct ignis__imported *next;
+} ignis__imported;
+
+static struct {
+    ignis__mutex lock;        /* never held while an array is locked, or the driver called */
+    ignis__mutex import_lock; /* held during an import, so that one record is mapped once */
+    uint64_t serials, transports;
+    ignis__export *exports;
+    ignis__import *imports;
+    ignis__imported *imported;
+} ignis__shares = {IGNIS__MUTEX_INIT, IGNIS__MUTEX_INIT, 0, 0, NULL, NULL, NULL};
+
+/*  One more handle of an array is out. */
+static bool ignis__array_lend(const char *call, ignis__array *array)
+{
+    if (!ignis__array_lock(call, array))
+        return false;
+    array->exports++;
+    array->ref_count++;
+    ignis__atomic_add(&array->slot.state, 1);
+    ignis__array_unlock(array);
+    return true;
+}
+
+static void ignis__array_unlend(const char *call, ignis__array *array)
+{
+    ignis__mutex_lock(&array->slot.lock);
+    array->exports--;
+    if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
+        ignis__array_unref(array);
+    ignis__array_unlock(array);
+    ignis__array_drop(call, array);
+}
+
+/*  Which handles end: all of an array, all of a transport, and either only those whose lease has ended, or all. 0: any. */
+typedef struct ignis__ending {
+    const ignis__array *array;
+    uint64_t transport;
+    bool leased; /* only those that hang up */
+} ignis__ending;
+
+/*  Ends the handles of one array that are concerned; how many there were. The array stays held for them. */
+static int ignis__export_end_one(ignis__ending which, ignis__array **array)
+{
+    ignis__export **at, *entry;
+    ignis__lent_handle **handle, *gone;
+    int count = 0;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
+        if ((!which.array || entry->array == which.array) && (!which.transport || entry->transport == which.transport)) {
+            *array = entry->array;
+            for (handle = &entry->handles; (gone = *handle) != NULL;) {
+                if (which.leased && (gone->watch < 0 || !ignis__lease_ended(gone->watch))) {
+                    handle = &gone->next;
+                    continue;
+                }
+                *handle = gone->next;
+                ignis__lease_close(gone->watch);
+                ignis__free(gone);
+                count++;
+            }
+        }
+        if (entry->handles) {
+            at = &entry->next;
+        } else {
+            *at = entry->next;
+            ignis__free(entry);
+        }
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    return count;
+}
+
+static void ignis__exports_end(const char *call, ignis__ending which)
+{
+    ignis__array *array = NULL;
+    int count;
+    while ((count = ignis__export_end_one(which, &array)) > 0)
+        while (count-- > 0)
+            ignis__array_unlend(call, array);
+}
+
+static ignis__ending ignis__ending_of(const ignis__array *array, uint64_t transport, bool leased)
+{
+    ignis__ending which;
+    which.array = array;
+    which.transport = transport;
+    which.leased = leased;
+    return which;
+}
+
+static void ignis__exports_reap_array(const char *call, ignis__array *array) { ignis__exports_end(call, ignis__ending_of(array, 0, true)); }
+
+/*  For the message of an array that cannot be freed. The array is locked. */
+static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
+{
+    const ignis__export *entry;
+    const ignis__lent_handle *handle;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry; entry = entry->next) {
+        int count = 0;
+        if (entry->array != array)
+            continue;
+        for (handle = entry->handles; handle; handle = handle->next)
+            count++;
+        ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__text_add(text, "; close what was imported, or call ignis_transport_release_handle");
+}
+
+/* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
+
+/*  Waits for all work on an array's memory that Ignis has queued. */
+static bool ignis__array_wait(const char *call, ignis__array *array)
+{
+    ignis__storage *storage = array->storage;
+    ignis__binding binding;
+    bool ok = true;
+    int i;
+    if (ignis__capture_refuses(call) || !ignis__device_enter(call, storage->device, &binding))
+        return false;
+    ignis__mutex_lock(&storage->lock);
+    if (storage->stream)
+        ok = !IGNIS__CUDA_FAILED(call, storage->device, cuStreamSynchronize, (storage->stream));
+    ignis__device_leave(&binding);
+    for (i = 0; ok && i < storage->used_on_count; i++) {
+        ok = ignis__device_enter(call, storage->used_on[i].device, &binding);
+        if (ok) {
+            ok = !IGNIS__CUDA_FAILED(call, storage->used_on[i].device, cuStreamSynchronize, (storage->used_on[i].stream));
+            ignis__device_leave(&binding);
+        }
+    }
+    ignis__mutex_unlock(&storage->lock);
+    return ok;
+}
+
+/*  Lets the kernels and copies of one device into ordinary memory of another. Both are open. */
+static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__device *to)
+{
+    ignis__binding binding;
+    int error;
+    if (from == to)
+        return true;
+    if (!ignis__device_enter(call, from, &binding))
+        return false;
+    error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
+    ignis__device_leave(&binding);
+    return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
+           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", (int)(from - ignis__devices),
+                           (int)(to - ignis__devices));
+}
+
+static void ignis__ipc_array_release(void *ptr, void *data)
+{
+    ignis__device *device = (ignis__device *)data;
+    ignis__binding binding;
+    if (ignis__atomic_load(&device->lost) || !ignis__device_enter("ignis_array_free", device, &binding))
+        return;
+    (void)IGNIS__CUDA_FAILED("ignis_array_free", device, cuMemFree_v2, ((ignis__address)(uintptr_t)ptr));
+    ignis__device_leave(&binding);
+}
+
+IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
+{
+    static const char call[] = "ignis_ipc_array";
+    ignis_array result = IGNIS__ZERO;
+    ignis__address address = 0;
+    ignis__binding binding;
+    ignis__device *device;
+    int64_t size;
+    int error;
+    if (!ignis__enter(call))
+        return result;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+        return result;
+    }
+    if (desc->ptr || desc->release_fn) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr and desc.release_fn are null: the array gets memory of its own");
+        return result;
+    }
+    if (!ignis__vmm_array_check(call, desc, &size) || !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
+        (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
+        return result;
+    if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
+        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+        if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+            ignis__cache *cache = &ignis__caches[device - ignis__devices];
+            ignis__mutex_lock(&cache->lock);
+            ignis__cache_trim(call, device, cache);
+            ignis__mutex_unlock(&cache->lock);
+            error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+        }
+        if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
+                            (int)(device - ignis__devices))) {
+            result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
+            if (!result.id)
+                (void)IGNIS__CUDA(cuMemFree_v2, (address));
+        }
+    }
+    ignis__device_leave(&binding);
+    return result;
+}
+
+/*  What an export finds out about an array's memory. */
+typedef struct ignis__offer {
+    int64_t block_size, offset;
+    ignis__ipc_handle ipc;
+    ignis_vmm_handle memory;
+} ignis__offer;
+
+static bool ignis__vmm_offer(const char *call, ignis__array *array, ignis__offer *offer)
+{
+    ignis__device *device = array->storage->device;
+    ignis__vmm_behind behind;
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    ok = ignis__vmm_find(call, array, &behind);
+    if (ok) {
+        offer->block_size = behind.size;
+        offer->offset = behind.offset;
+        ok = (behind.prop.handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
+        if (!ok)
+            ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
+                        (unsigned long long)array->id);
+        ok = ok && ignis__vmm_give_out(call, device, behind.handle, &offer->memory);
+        (void)IGNIS__CUDA(cuMemRelease, (behind.handle)); /* the handle that was given out keeps it */
+    }
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Where an allocation begins, for memory that Ignis does not hand out in parts. */
+static bool ignis__whole_allocation(const char *call, ignis__array *array, const char *instead, ignis__address *base, int64_t *size)
+{
+    ignis__storage *storage = array->storage;
+    ignis__address address = ignis__atomic_load(&storage->address);
+    size_t whole = 0;
+    int error;
+    if (!address || storage->block) {
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                    "array #%llu lies in memory that it shares with other arrays, which would all be exposed; make it with %s",
+                    (unsigned long long)array->id, instead);
+        return false;
+    }
+    error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address));
+    if (error != 0) {
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
+                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+        return false;
+    }
+    *size = (int64_t)whole;
+    return true;
+}
+
+static bool ignis__ipc_offer(const char *call, ignis__array *array, ignis__offer *offer)
+{
+    ignis__device *device = array->storage->device;
+    ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
+    ignis__binding binding;
+    bool ok;
+    int error;
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    ok = ignis__whole_allocation(call, array, "ignis_ipc_array", &base, &offer->block_size);
+    if (ok && array->storage->release_fn != ignis__ipc_array_release &&
+        (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || offer->block_size % IGNIS__IPC_BLOCK != 0)) {
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                    "array #%llu lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
+                    "exposed; make it with ignis_ipc_array",
+                    (unsigned long long)array->id, (long long)offer->block_size);
+        ok = false;
+    }
+    if (ok) {
+        error = IGNIS__CUDA(cuIpcGetMemHandle, (&offer->ipc, base));
+        ok = error == 0;
+        if (!ok)
+            ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                                "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
+                                "ignis_ipc_array",
+                                (unsigned long long)array->id, ignis__cuda_name(error), error);
+        offer->offset = (int64_t)(address - base);
+    }
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  In one process any memory will do. */
+static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offer *offer)
+{
+    ignis__work work;
+    ignis__address address;
+    bool ok = ignis__work_begin(call, array->storage->device, &work);
+    if (!ok)
+        return false;
+    ok = ignis__work_read(&work, array, &address);
+    ignis__work_end(&work);
+    offer->block_size = array->storage->size ? array->storage->size : 1;
+    offer->offset = array->offset;
+    return ok;
+}
+
+/*  Copies between device and shared host memory, which is pinned meanwhile when it is worth it. */
+#define IGNIS__PIN_FROM ((int64_t)256 << 10)
+static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_vmm_handle *handle, bool to_device)
+{
+    int64_t size = ignis__array_bytes(array);
+    ignis__address address;
+    ignis__work work;
+    bool ok, pinned;
+    void *host;
+    if (size == 0)
+        return true;
+    host = ignis__host_map(call, handle, size);
+    if (!host)
+        return false;
+    ok = ignis__work_begin(call, array->storage->device, &work);
+    if (ok) {
+        pinned = size >= IGNIS__PIN_FROM && ignis__cuda.cuMemHostRegister_v2 && ignis__cuda.cuMemHostUnregister &&
+                 IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
+        ok = to_device ? ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, host, size)
+                       : ignis__work_read(&work, array, &address) && ignis__copy_to_host(&work, host, address, size);
+        if (!ok && IGNIS__CUDA(cuCtxSynchronize, ()) != 0) { /* a copy may still be under way: better lose the mapping than fault */
+            ignis__work_end(&work);
+            return false;
+        }
+        if (pinned)
+            (void)IGNIS__CUDA(cuMemHostUnregister, (host));
+        ignis__work_end(&work);
+    }
+    ignis__shared_unmap(host, (size_t)size);
+    return ok;
+}
+
+static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offer *offer)
+{
+    int64_t size = ignis__array_bytes(array);
+    offer->block_size = size ? size : 1;
+    if (!ignis__host_share(call, offer->block_size, &offer->memory))
+        return false;
+    if (ignis__host_copy(call, array, &offer->memory, false))
+        return true;
+    ignis__vmm_handle_close(&offer->memory);
+    return false;
+}
+
+/*  The import's memory, from another process; address and what gives it back are noted in it. */
+static bool ignis__vmm_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+{
+    if (!ignis__vmm_adopt_handle(call, import->device, memory, record->block_size, NULL, 0, &import->block))
+        return false;
+    import->address = import->block.address;
+    return true;
+}
+
+static bool ignis__ipc_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+{
+    ignis__binding binding;
+    bool ok;
+    (void)memory;
+    if (!ignis__device_enter(call, import->device, &binding))
+        return false;
+    ok = !IGNIS__VMM_FAILED(call, import->device, cuIpcOpenMemHandle_v2, (&import->address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
+                            "opening %s of process %llu", ignis__bytes_write(record->block_size).text, (unsigned long long)record->pid);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+static bool ignis__peer_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+{
+    (void)import, (void)memory;
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                "the handle is of process %llu, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
+                (unsigned long long)record->pid);
+    return false;
+}
+
+static void ignis__vmm_return(const char *call, ignis__import *import) { ignis__vmm_drop(call, &import->block); }
+
+static void ignis__ipc_return(const char *call, ignis__import *import)
+{
+    ignis__binding binding;
+    if (ignis__atomic_load(&import->device->lost) || !ignis__device_enter(call, import->device, &binding))
+        return;
+    (void)IGNIS__CUDA_FAILED(call, import->device, cuIpcCloseMemHandle, (import->address));
+    ignis__device_leave(&binding);
+}
+
+/*  Lets a device into memory of this process. */
+static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__device *device)
+{
+    ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
+    ignis__address base = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
+    ignis__vmm_behind behind;
+    ignis__binding binding;
+    bool ok;
+    if (device == array->storage->device)
+        return true;
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    ok = ignis__vmm_find(call, array, &behind);
+    if (ok) {
+        base -= (uint64_t)behind.offset;
+        (void)IGNIS__CUDA(cuMemRelease, (behind.handle));
+        ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (base, (size_t)behind.size, &access, 1), "letting device %d into %s",
+                                (int)(device - ignis__devices), ignis__bytes_write(behind.size).text);
+    }
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+static bool ignis__peer_let_in(const char *call, ignis__array *array, ignis__device *device)
+{
+    return ignis__peer_enable(call, device, array->storage->device);
+}
+
+/* --- which kinds there are ------------------------------------------------------------------------------------------------- */
+
+static bool ignis__attribute(ignis__device *device, int attribute)
+{
+    int value = 0;
+    return IGNIS__CUDA(cuDeviceGetAttribute, (&value, attribute, device->handle)) == 0 && value != 0;
+}
+
+static bool ignis__peer_reaches(ignis__device *from, ignis__device *to)
+{
+    int reaches = 0;
+    return from == to || (ignis__cuda.cuDeviceCanAccessPeer && ignis__cuda.cuCtxEnablePeerAccess &&
+                          IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, from->handle, to->handle)) == 0 && reaches != 0);
+}
+
+static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    if (ignis__peer_reaches(dst, src))
+        return true;
+    ignis__text_add(why, "device %d cannot reach device %d's memory", (int)(dst - ignis__devices), (int)(src - ignis__devices));
+    return false;
+}
+
+/*  Memory of src, exported, imported for dst, written there and read here: what drivers say they can do is not always so. */
+static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *there, const ignis__vmm_block *here)
+{
+    static const uint32_t sent[4] = {0x1615D0F5u, 0x00C0FFEEu, 0xA5A5A5A5u, 0x01234567u};
+    uint32_t got[4] = {0, 0, 0, 0};
+    ignis__work work;
+    bool ok = ignis__work_begin(call, there->device, &work);
+    if (!ok)
+        return false;
+    ok = ignis__copy_from_host(&work, there->address, sent, (int64_t)sizeof sent) &&
+         !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+    ignis__work_end(&work);
+    if (!ok || !ignis__work_begin(call, here->device, &work))
+        return false;
+    ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
+    ignis__work_end(&work);
+    if (ok && memcmp(sent, got, sizeof sent) == 0)
+        return true;
+    if (ok)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
+                    (int)(there->device - ignis__devices), (int)(here->device - ignis__devices));
+    return false;
+}
+
+static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device *dst)
+{
+    ignis__vmm_block made, seen;
+    ignis_vmm_handle handle;
+    bool ok;
+    if (!ignis__vmm_make(call, src, 1, NULL, 0, true, &made))
+        return false;
+    ok = ignis__vmm_give_out(call, src, made.handle, &handle);
+    if (ok) {
+        ok = ignis__vmm_adopt_handle(call, dst, &handle, made.size, NULL, 0, &seen);
+        ignis__vmm_handle_close(&handle);
+        if (ok) {
+            ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
+            ignis__vmm_drop(call, &seen);
+        }
+    }
+    ignis__vmm_drop(call, &made);
+    return ok;
+}
+
+static uint64_t ignis__vmm_proven[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* in which setup */
+
+static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    static const char call[] = "ignis_transport_available";
+    int attribute = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
+    uint64_t *proven = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
+    ignis__record before = ignis__this_thread.record;
+    bool ok;
+    if (ignis__atomic_load(proven) == ignis__global.setups)
+        return true;
+    if (!ignis__cuda.cuMemCreate || !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
+        !ignis__attribute(src, attribute)) {
+        ignis__text_add(why, "device %d or %d makes no memory that can be shared", (int)(src - ignis__devices),
+                        (int)(dst - ignis__devices));
+        return false;
+    }
+    if (!ignis__peer_available(src, dst, why))
+        return false;
+    memset(&ignis__this_thread.record, 0, sizeof before); /* a probe that fails is an answer, not the thread's failure */
+    ok = !ignis__capture_refuses(call) && ignis__vmm_probe(call, src, dst);
+    if (ok)
+        ignis__atomic_store(proven, ignis__global.setups);
+    else
+        ignis__text_add(why, "a write and read through it failed: %s", ignis_status_message());
+    ignis__record_drop(&ignis__this_thread);
+    ignis__this_thread.record = before;
+    return ok;
+}
+
+static bool ignis__ipc_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    if (!ignis__cuda.cuIpcGetMemHandle || !ignis__cuda.cuIpcOpenMemHandle_v2 || !ignis__cuda.cuIpcCloseMemHandle ||
+        !ignis__cuda.cuMemGetAddressRange_v2) {
+        ignis__text_add(why, "the driver has no IPC functions");
+        return false;
+    }
+    return ignis__peer_available(src, dst, why);
+}
+
+static bool ignis__host_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    (void)src, (void)dst;
+#ifdef _WIN32
+    ignis__text_add(why, "host memory is not shared between processes on Windows");
+    return false;
+#else
+    (void)why;
+    return true;
+#endif
+}
+
+static bool ignis__peer_start(const char *call, ignis__device *src, ignis__device *dst)
+{
+    return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
+}
+
+static bool ignis__nothing_to_start(const char *call, ignis__device *src, ignis__device *dst)
+{
+    (void)call, (void)src, (void)dst;
+    return true;
+}
+
+static void ignis__nothing_to_return(const char *call, ignis__import *import) { (void)call, (void)import; }
+
+/*  One row a kind. Estimates are for what nobody has measured: those of IPC are what the handles cost, not what NVLink brings. */
+typedef struct ignis__transport_ops {
+    const char *name, *word; /* shown; in the environment */
+    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy */
+    bool across;             /* between processes */
+    bool copies;             /* receive copies */
+    double bandwidth_gbs, latency_us;
+    bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
+    bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
+    bool (*offer)(const char *call, ignis__array *array, ignis__offer *offer);
+    bool (*take)(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory);
+    void (*give_back)(const char *call, ignis__import *import);
+    bool (*let_in)(const char *call, ignis__array *array, ignis__device *device);
+} ignis__transport_ops;
+
+/* clang-format off */
+static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
+    {"", "", false, false, false, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},
+    {"VMM", "vmm", true, true, false, 300, 5, ignis__vmm_available, ignis__nothing_to_start, ignis__vmm_offer, ignis__vmm_take,
+     ignis__vmm_return, ignis__vmm_let_in},
+    {"peer", "peer", true, false, true, 300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer, ignis__peer_take,
+     ignis__nothing_to_return, ignis__peer_let_in},
+    {"IPC", "ipc", true, true, false, 25, 10, ignis__ipc_available, ignis__nothing_to_start, ignis__ipc_offer, ignis__ipc_take,
+     ignis__ipc_return, ignis__peer_let_in},
+    {"host", "host", false, true, true, 10, 50, ignis__host_available, ignis__nothing_to_start, ignis__host_offer, NULL, NULL, NULL},
+};
+/* clang-format on */
+
+static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind kind)
+{
+    if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
+                (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
+    return false;
+}
+
+/*  Both devices, opened. */
+static bool ignis__transport_devices(const char *call, int src, int dst, ignis__device **devices)
+{
+    devices[0] = ignis__device_get(call, src);
+    devices[1] = devices[0] ? ignis__device_get(call, dst) : NULL;
+    return devices[1] && ignis__vmm_open(call, src) && ignis__vmm_open(call, dst);
+}
+
+IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int dst, char *reason, size_t capacity)
+{
+    static const char call[] = "ignis_transport_available";
+    ignis__device *devices[2];
+    ignis__text why;
+    char none[1];
+    ignis__text_begin(&why, reason ? reason : none, reason ? capacity : sizeof none);
+    return ignis__enter(call) && ignis__transport_kind_valid(call, kind) && ignis__transport_devices(call, src, dst, devices) &&
+           ignis__transport_kinds[kind].available(devices[0], devices[1], &why);
+}
+
+/*  The kind that the environment asks for; AUTO: it asks for none. */
+static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind)
+{
+    const char *word = getenv("IGNIS_TRANSPORT");
+    int i;
+    *kind = IGNIS_TRANSPORT_AUTO;
+    if (!word || !*word)
+        return true;
+    for (i = 1; i < IGNIS_TRANSPORT_KIND_COUNT; i++)
+        if (strcmp(word, ignis__transport_kinds[i].word) == 0)
+            *kind = (ignis_transport_kind)i;
+    if (*kind != IGNIS_TRANSPORT_AUTO)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
+    return false;
+}
+
+static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, ignis_transport_choice *choice)
+{
+    static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    ignis_transport_kind wanted;
+    ignis__text text;
+    int i;
+    memset(choice, 0, sizeof *choice);
+    ignis__text_begin(&text, choice->reason, sizeof choice->reason);
+    if (!ignis__transport_wanted(call, &wanted))
+        return false;
+    for (i = 0; i < (wanted ? 1 : IGNIS__COUNT(order)); i++) {
+        ignis_transport_kind kind = wanted ? wanted : order[i];
+        const ignis__transport_ops *ops = &ignis__transport_kinds[kind];
+        ignis__text_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
+        if (!same_process && !ops->across) {
+            ignis__text_add(&text, "stays within one process");
+            continue;
+        }
+        if (ops->available(devices[0], devices[1], &text)) {
+            ignis__text_add(&text, kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
+            choice->kind = kind;
+            return true;
+        }
+    }
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", (int)(devices[0] - ignis__devices),
+                (int)(devices[1] - ignis__devices), choice->reason);
+    return false;
+}
+
+IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_process, ignis_transport_choice *choice)
+{
+    static const char call[] = "ignis_transport_select";
+    ignis__device *devices[2];
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!choice)
+        return ignis__fail_null(call, "choice");
+    return ignis__transport_devices(call, src, dst, devices) && ignis__transport_choose(call, devices, same_process, choice)
+               ? IGNIS_OK
+               : ignis__failed();
+}
+
+/* --- transports ------------------------------------------------------------------------------------------------------------ */
+
+/*  A handle that a receive of this process will find. */
+typedef struct ignis__waiting {
+    ignis_transport_handle handle;
+    struct ignis__waiting *next;
+} ignis__waiting;
+
+static void ignis__handle_close(ignis_transport_handle *handle)
+{
+    ignis__vmm_handle_close(&handle->memory);
+    if (handle->has_lease)
+        ignis__lease_close(handle->lease);
+    memset(handle, 0, sizeof *handle);
+}
+
+static ignis__transport *ignis__transport_hold(const char *call, ignis_transport handle)
+{
+    ignis__transport *transport;
+    if (!ignis__enter(call))
+        return NULL;
+    transport = (ignis__transport *)ignis__pool_hold(&ignis__transports, handle.id);
+    if (!transport)
+        ignis__fail_stale(call, "transport", IGNIS_DIAG_TRANSPORT_FREED, IGNIS__KIND_TRANSPORT, handle.id);
+    return transport;
+}
+
+/*  The next one that waits for a receive, or null. */
+static ignis__waiting *ignis__waiting_take(ignis__transport *transport)
+{
+    ignis__waiting *first;
+    ignis__mutex_lock(&transport->slot.lock);
+    first = transport->waiting;
+    if (first) {
+        transport->waiting = first->next;
+        if (!first->next)
+            transport->waiting_end = &transport->waiting;
+    }
+    ignis__mutex_unlock(&transport->slot.lock);
+    return first;
+}
+
+static void ignis__transport_drop(ignis__transport *transport)
+{
+    ignis__waiting *waiting;
+    if (!ignis__pool_drop(transport))
+        return;
+    while ((waiting = ignis__waiting_take(transport)) != NULL) {
+        ignis__handle_close(&waiting->handle);
+        ignis__free(waiting);
+    }
+    ignis__pool_give(&ignis__transports, transport);
+}
+
+/*  A transport that was initialized. */
+static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_transport handle)
+{
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    if (!transport || ignis__atomic_load(&transport->ready))
+        return transport;
+    ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport is not initialized; call ignis_transport_initialize first");
+    ignis__transport_drop(transport);
+    return NULL;
+}
+
+static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transport *transport)
+{
+    return &ignis__transport_kinds[transport->kind];
+}
+
+static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
+{
+    static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
+    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, (int)(transport->src - ignis__devices),
+                    (int)(transport->dst - ignis__devices), methods[transport->exchange]);
+}
+
+/*  Frees the arrays that a transport has imported, as their owners; those that are referenced stay. */
+static void ignis__imported_end(const char *call, uint64_t transport)
+{
+    ignis__imported *imported;
+    ignis__array *array;
+    uint64_t found;
+    do {
+        found = 0;
+        ignis__mutex_lock(&ignis__shares.lock);
+        for (imported = ignis__shares.imported; imported && !found; imported = imported->next)
+            if (imported->transport == transport) {
+                found = imported->array;
+                imported->transport = 0;
+            }
+        ignis__mutex_unlock(&ignis__shares.lock);
+        array = found ? (ignis__array *)ignis__pool_hold(&ignis__arrays, found) : NULL;
+        if (!array)
+            continue;
+        ignis__mutex_lock(&array->slot.lock);
+        if (ignis__pool_live(array) && array->ref_count == 0) {
+            if (array->tracked_at_ns)
+                ignis__track_freed(array);
+            ignis__pool_kill(array);
+            ignis__pool_drop(array); /* the handle's own hold; the one taken here is left */
+        }
+        ignis__array_unlock(array);
+        ignis__array_drop(call, array);
+    } while (found);
+}
+
+static bool ignis__transport_end(const char *call, ignis__transport *transport)
+{
+    ignis__waiting *waiting;
+    bool live;
+    ignis__mutex_lock(&transport->slot.lock);
+    live = ignis__pool_live(transport);
+    if (live)
+        ignis__pool_kill(transport);
+    ignis__mutex_unlock(&transport->slot.lock);
+    if (!live)
+        return false;
+    while ((waiting = ignis__waiting_take(transport)) != NULL) {
+        ignis__handle_close(&waiting->handle);
+        ignis__free(waiting);
+    }
+    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, false));
+    ignis__imported_end(call, transport->serial);
+    ignis__pool_drop(transport); /* the handle's own hold; the caller still has one */
+    return true;
+}
+
+static void ignis__transports_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__transports.count);
+    for (index = 0; index < count; index++) {
+        ignis__transport *transport = (ignis__transport *)ignis__pool_hold_slot(&ignis__transports, index, 0);
+        if (!transport)
+            continue;
+        ignis__transport_end(call, transport);
+        ignis__transport_drop(transport);
+    }
+}
+
+/*  A forked child must not seem to use what its parent does. */
+static void ignis__leases_forked(void)
+{
+    const ignis__import *import;
+    const ignis__export *entry;
+    const ignis__lent_handle *lent;
+    for (import = ignis__shares.imports; import; import = import->next)
+        ignis__lease_close(import->lease);
+    for (entry = ignis__shares.exports; entry; entry = entry->next)
+        for (lent = entry->handles; lent; lent = lent->next)
+            ignis__lease_close(lent->watch);
+}
+
+/*  Before the first handle. */
+static void ignis__transports_use(void)
+{
+    static uint64_t watched;
+    ignis__self_learn();
+    ignis__export_holders = ignis__exports_describe;
+    ignis__exports_reap = ignis__exports_reap_array;
+    ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
+    if (ignis__atomic_add(&watched, 1) == 1)
+        ignis__at_fork(ignis__leases_forked);
+}
+
+static bool ignis__transport_desc_check(const char *call, const ignis_transport_desc *desc)
+{
+    if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
+        return false;
+    if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
+                    (int)desc->exchange);
+        return false;
+    }
+    if (!(desc->timeout_s >= 0) || desc->timeout_s > 1e6) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6", desc->timeout_s);
+        return false;
+    }
+    return true;
+}
+
+IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
+{
+    static const char call[] = "ignis_transport_create";
+    ignis_transport result = IGNIS__ZERO;
+    unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
+    ignis_channel_method exchange;
+    ignis_channel_info channel;
+    ignis_transport_choice choice;
+    ignis__transport *transport;
+    ignis__device *devices[2];
+    char reason[512];
+    ignis__text why;
+    if (!ignis__enter(call))
+        return result;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+        return result;
+    }
+    if (!ignis__transport_desc_check(call, desc) || !ignis__transport_devices(call, desc->src_device, desc->dst_device, devices))
+        return result;
+    exchange = desc->exchange;
+    if (desc->channel.id) {
+        ignis__channel *held = ignis__channel_hold_as(call, desc->channel, false);
+        if (!held)
+            return result;
+        ignis__channel_drop(held);
+        if (ignis_channel_query(desc->channel, &channel) != IGNIS_OK)
+            return result;
+        exchange = channel.method;
+    }
+    if (exchange == IGNIS_CHANNEL_DEFAULT)
+        exchange = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS_CHANNEL_PIPE : IGNIS_CHANNEL_SOCKET;
+    choice.kind = desc->kind;
+    if (desc->kind == IGNIS_TRANSPORT_AUTO) {
+        if (!ignis__transport_choose(call, devices, desc->channel.id == 0, &choice))
+            return result;
+    } else {
+        ignis__text_begin(&why, reason, sizeof reason);
+        if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
+            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name, reason);
+            return result;
+        }
+    }
+    if (desc->token)
+        memcpy(token, desc->token, sizeof token);
+    else if (!ignis__transport_secret(call, token))
+        return result;
+    transport = (ignis__transport *)ignis__pool_take(&ignis__transports);
+    if (!transport) {
+        ignis__fail_host_memory(call, sizeof *transport);
+        return result;
+    }
+    transport->kind = choice.kind;
+    transport->src = devices[0];
+    transport->dst = devices[1];
+    transport->exchange = exchange;
+    transport->channel = desc->channel;
+    transport->peer_pid = desc->channel.id ? channel.peer_pid : 0;
+    memcpy(transport->token, token, sizeof token);
+    transport->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
+    transport->ready = 0;
+    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    transport->bandwidth_gbs = transport->latency_us = 0;
+    transport->waiting = NULL;
+    transport->waiting_end = &transport->waiting;
+    ignis__transports_use();
+    result.id = ignis__pool_publish(&ignis__transports, transport);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
+{
+    static const char call[] = "ignis_transport_destroy";
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    bool ok;
+    if (!transport)
+        return ignis__failed();
+    ok = ignis__transport_end(call, transport);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
+{
+    static const char call[] = "ignis_transport_initialize";
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    bool ok;
+    if (!transport)
+        return ignis__failed();
+    ok = ignis__atomic_load(&transport->ready) != 0 || ignis__transport_ops_of(transport)->start(call, transport->src, transport->dst);
+    if (ok)
+        ignis__atomic_store(&transport->ready, 1);
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API bool ignis_transport_ready(ignis_transport handle)
+{
+    ignis__transport *transport = ignis__transport_hold("ignis_transport_ready", handle);
+    bool ready;
+    if (!transport)
+        return false;
+    ready = ignis__atomic_load(&transport->ready) != 0;
+    ignis__transport_drop(transport);
+    return ready;
+}
+
+IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_transport_info *info)
+{
+    static const char call[] = "ignis_transport_query";
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    const ignis__transport_ops *ops;
+    const ignis__lent_handle *lent;
+    const ignis__imported *imported, *earlier;
+    const ignis__export *entry;
+    if (!transport)
+        return ignis__failed();
+    if (!info) {
+        ignis__transport_drop(transport);
+        return ignis__fail_null(call, "info");
+    }
+    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    ops = ignis__transport_ops_of(transport);
+    memset(info, 0, sizeof *info);
+    info->kind = transport->kind;
+    info->name = ops->name;
+    info->src_device = (int)(transport->src - ignis__devices);
+    info->dst_device = (int)(transport->dst - ignis__devices);
+    info->exchange = transport->exchange;
+    info->ready = ignis__atomic_load(&transport->ready) != 0;
+    info->zero_copy = ops->zero_copy;
+    info->estimated_bandwidth_gbs = ops->bandwidth_gbs;
+    info->estimated_latency_us = ops->latency_us;
+    ignis__mutex_lock(&transport->slot.lock);
+    info->measured_bandwidth_gbs = transport->bandwidth_gbs;
+    info->measured_latency_us = transport->latency_us;
+    ignis__mutex_unlock(&transport->slot.lock);
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry; entry = entry->next)
+        for (lent = entry->transport == transport->serial ? entry->handles : NULL; lent; lent = lent->next)
+            info->exported++;
+    for (imported = ignis__shares.imported; imported; imported = imported->next) {
+        if (imported->transport != transport->serial)
+            continue;
+        info->imported++;
+        for (earlier = ignis__shares.imported;
+             earlier != imported && (earlier->transport != transport->serial || earlier->import != imported->import);
+             earlier = earlier->next)
+            ;
+        info->mappings += earlier == imported;
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__transport_drop(transport);
+    return IGNIS_OK;
+}
+
+IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_t capacity)
+{
+    static const char call[] = "ignis_transport_to_string";
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    ignis__text text;
+    char none[1];
+    if (!transport)
+        return -1;
+    ignis__text_begin(&text, out ? out : none, out ? capacity : sizeof none);
+    ignis__transport_describe(&text, transport);
+    ignis__transport_drop(transport);
+    return (int)text.length;
+}
+
+/* --- handles --------------------------------------------------------------------------------------------------------------- */
+
+static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer,
+                               ignis__record_of_array *record)
+{
+    int i;
+    memset(record, 0, sizeof *record);
+    memcpy(record->magic, "IGNIS-TR", sizeof record->magic);
+    record->version = IGNIS__RECORD_VERSION;
+    record->size = sizeof *record;
+    record->kind = (uint32_t)transport->kind;
+    record->dtype = (int32_t)array->dtype;
+    record->ndim = array->shape.ndim;
+    for (i = 0; i < array->shape.ndim; i++)
+        record->dim[i] = array->shape.dim[i];
+    record->block_size = offer->block_size;
+    record->offset = offer->offset;
+    record->bytes = ignis__array_bytes(array);
+    memcpy(record->uuid, transport->src->info.uuid, sizeof record->uuid);
+    record->host = ignis__self.host;
+    record->pid = ignis__self.pid;
+    record->started = ignis__self.started;
+    record->address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
+    record->ipc = offer->ipc;
+}
+
+static uint64_t ignis__record_seal(const ignis__transport *transport, const ignis__record_of_array *record)
+{
+    return ignis__sip_hash(transport->token, record, offsetof(ignis__record_of_array, seal));
+}
+
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already. */
+static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
+                               int watch)
+{
+    ignis__lent_handle *lent = (ignis__lent_handle *)ignis__alloc(sizeof *lent);
+    ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry;
+    ignis__text text;
+    if (!lent || !fresh) {
+        ignis__free(lent);
+        ignis__free(fresh);
+        ignis__fail_host_memory(call, sizeof *fresh);
+        return false;
+    }
+    lent->watch = watch;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry && (entry->array != array || entry->transport != transport->serial); entry = entry->next)
+        ;
+    if (!entry) {
+        entry = fresh;
+        fresh = NULL;
+        entry->transport = transport->serial;
+        entry->array = array;
+        ignis__text_begin(&text, entry->description, sizeof entry->description);
+        ignis__transport_describe(&text, transport);
+        if (transport->peer_pid)
+            ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
+        record->serial = ++ignis__shares.serials;
+        entry->record = *record;
+        entry->next = ignis__shares.exports;
+        ignis__shares.exports = entry;
+    }
+    record->serial = entry->record.serial;
+    lent->next = entry->handles;
+    entry->handles = lent;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__free(fresh);
+    return true;
+}
+
+static bool ignis__transport_export(const char *call, ignis__transport *transport, ignis__array *array, bool wait,
+                                    ignis_transport_handle *handle)
+{
+    const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+    ignis__record_of_array record;
+    ignis__offer offer;
+    int ends[2] = {-1, -1};
+    bool ok = true;
+    memset(handle, 0, sizeof *handle);
+    memset(&offer, 0, sizeof offer);
+    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    if (array->storage->device != transport->src) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
+                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->src - ignis__devices),
+                    (int)(transport->dst - ignis__devices));
+        return false;
+    }
+    if ((wait && !ignis__array_wait(call, array)) || !ops->offer(call, array, &offer))
+        return false;
+    ignis__record_fill(transport, array, &offer, &record);
+    if (ops->zero_copy) { /* else the handle has a copy, and the array is free */
+        handle->has_lease = ignis__lease_make(ends);
+#ifndef _WIN32
+        ok = handle->has_lease;
+        if (!ok)
+            ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+#endif
+        ok = ok && ignis__array_lend(call, array);
+        if (ok && !ignis__export_note(call, transport, array, &record, ends[0])) {
+            ignis__array_unlend(call, array);
+            ok = false;
+        }
+        if (!ok)
+            ignis__lease_close(ends[0]);
+    }
+    handle->memory = offer.memory;
+    handle->lease = ends[1];
+    if (!ok) {
+        ignis__handle_close(handle);
+        return false;
+    }
+    record.flags = (uint32_t)((offer.memory.type ? IGNIS__RECORD_MEMORY : 0) | (handle->has_lease ? IGNIS__RECORD_LEASE : 0));
+    record.seal = ignis__record_seal(transport, &record);
+    memcpy(handle->record, &record, sizeof record);
+    return true;
+}
+
+/*  Holds transport and array for a call. */
+static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle, ignis_array array_handle,
+                                                ignis__transport **transport)
+{
+    ignis__array *array;
+    *transport = ignis__transport_hold_ready(call, handle);
+    if (!*transport)
+        return NULL;
+    array = ignis__array_hold(call, array_handle);
+    if (!array)
+        ignis__transport_drop(*transport);
+    return array;
+}
+
+IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle, ignis_transport_handle *out)
+{
+    static const char call[] = "ignis_transport_export_handle";
+    ignis__transport *transport;
+    ignis__array *array = ignis__transport_hold_both(call, handle, array_handle, &transport);
+    bool ok = false;
+    if (!array)
+        return ignis__failed();
+    if (out)
+        ok = ignis__transport_export(call, transport, array, true, out);
+    else
+        ignis__fail_null(call, "handle");
+    ignis__array_drop(call, array);
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, int fds[2])
+{
+    int count = 0;
+    if (!handle || !fds)
+        return 0;
+    if (handle->memory.type == IGNIS_VMM_HANDLE_POSIX_FD)
+        fds[count++] = handle->memory.fd;
+    if (handle->has_lease)
+        fds[count++] = handle->lease;
+    return count;
+}
+
+IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
+{
+    static const char call[] = "ignis_transport_handle_from_fds";
+    ignis__record_of_array record;
+    int at = 0, i, wanted;
+    if (!handle || !bytes || (!fds && fd_count > 0))
+        return ignis__fail_null(call, !handle ? "handle" : !bytes ? "record" : "fds");
+    memset(handle, 0, sizeof *handle);
+    memcpy(&record, bytes, sizeof record);
+    wanted = (record.flags & IGNIS__RECORD_MEMORY ? 1 : 0) + (record.flags & IGNIS__RECORD_LEASE ? 1 : 0);
+    if (fd_count != wanted) {
+        for (i = 0; i < fd_count; i++)
+            ignis__lease_close(fds[i]);
+        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the record goes with %d descriptors, %d came", wanted, fd_count);
+    }
+    memcpy(handle->record, bytes, sizeof handle->record);
+    if (record.flags & IGNIS__RECORD_MEMORY) {
+        handle->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
+        handle->memory.fd = fds[at++];
+    }
+    if (record.flags & IGNIS__RECORD_LEASE) {
+        handle->has_lease = true;
+        handle->lease = fds[at];
+    }
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle)
+{
+    if (!handle)
+        return ignis__fail_null("ignis_transport_handle_close", "handle");
+    ignis__handle_close(handle);
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ignis_array array_handle)
+{
+    static const char call[] = "ignis_transport_release_handle";
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    ignis__array *array;
+    if (!transport)
+        return ignis__failed();
+    array = ignis__array_hold(call, array_handle);
+    if (array) {
+        ignis__exports_end(call, ignis__ending_of(array, transport->serial, false));
+        ignis__array_drop(call, array);
+    }
+    ignis__transport_drop(transport);
+    return array ? IGNIS_OK : ignis__failed();
+}
+
+/* --- imports --------------------------------------------------------------------------------------------------------------- */
+
+/*  Whether the numbers of a sealed record make sense together. */
+static bool ignis__record_sound(const ignis__record_of_array *record)
+{
+    int64_t bytes;
+    bool empty = false;
+    int i;
+    if (record->dtype <= IGNIS_DTYPE_DEFAULT || record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS)
+        return false;
+    bytes = ignis__dtypes[record->dtype].size;
+    for (i = 0; i < record->ndim; i++) {
+        if (record->dim[i] < 0)
+            return false;
+        empty = empty || record->dim[i] == 0;
+        if (record->dim[i] > 0 && !ignis__multiply(bytes, record->dim[i], &bytes))
+            return false;
+    }
+    bytes = empty ? 0 : bytes;
+    return record->bytes == bytes && record->block_size > 0 && record->offset >= 0 && record->offset <= record->block_size &&
+           bytes <= record->block_size - record->offset;
+}
+
+/*  Reads and checks a handle's record, before anything is done with it. */
+static bool ignis__record_read(const char *call, const ignis__transport *transport, const ignis_transport_handle *handle,
+                               ignis__record_of_array *record)
+{
+    uint64_t seal;
+    memcpy(record, handle->record, sizeof *record);
+    seal = ignis__record_seal(transport, record);
+    if (memcmp(record->magic, "IGNIS-TR", sizeof record->magic) != 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
+    } else if (record->version != IGNIS__RECORD_VERSION || record->size != sizeof *record) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, %u bytes; this is version %d, %d bytes",
+                    record->version, record->size, IGNIS__RECORD_VERSION, (int)sizeof *record);
+    } else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal)) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                    "the handle's seal is broken: it was changed on its way, or made with another token");
+    } else if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || !ignis__record_sound(record)) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle contradicts itself: %lld bytes at %lld of %lld",
+                    (long long)record->bytes, (long long)record->offset, (long long)record->block_size);
+    } else if (record->kind != (uint32_t)transport->kind) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s", ignis__transport_kinds[record->kind].name,
+                    ignis__transport_ops_of(transport)->name);
+    } else if (record->host != ignis__self.host) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of another machine, or from before it was started again");
+    } else if ((record->flags & IGNIS__RECORD_MEMORY) != 0 && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM)) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor that belongs to the handle did not come with it");
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/*  Whether a device of the record's UUID is visible to this process. */
+static bool ignis__record_device_known(const char *call, const ignis__record_of_array *record)
+{
+    ignis_device_info info;
+    int i;
+    for (i = 0; i < ignis__device_total; i++)
+        if (ignis_device_query(i, &info) == IGNIS_OK && memcmp(info.uuid, record->uuid, sizeof info.uuid) == 0)
+            return true;
+    ignis__fail(
+        IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+        "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at CUDA_VISIBLE_DEVICES, or use "
+        "IGNIS_TRANSPORT_HOST",
+        record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
+    return false;
+}
+
+/*  The exported array of a record of this process, held; null when it is of another one, or (*gone) not exported any more. */
+static ignis__array *ignis__record_own(const ignis__record_of_array *record, bool *gone)
+{
+    ignis__export *entry;
+    ignis__array *array = NULL;
+    *gone = false;
+    if (record->pid != ignis__self.pid || record->started != ignis__self.started)
+        return NULL;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry && entry->record.serial != record->serial; entry = entry->next)
+        ;
+    if (entry) {
+        array = entry->array;
+        ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    *gone = array == NULL;
+    return array;
+}
+
+static void ignis__import_free(const char *call, ignis__import *import)
+{
+    if (import->own)
+        ignis__array_drop(call, import->own);
+    else if (import->address)
+        ignis__transport_kinds[import->kind].give_back(call, import);
+    ignis__lease_close(import->lease);
+    ignis__free(import);
+}
+
+/*  An import less; the last of a mapping gives it back, and lets the exporter know. */
+static void ignis__import_drop(const char *call, ignis__import *import)
+{
+    ignis__import **at;
+    bool last;
+    ignis__mutex_lock(&ignis__shares.lock);
+    last = --import->arrays == 0;
+    if (last) {
+        for (at = &ignis__shares.imports; *at != import; at = &(*at)->next)
+            ;
+        *at = import->next;
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (last)
+        ignis__import_free(call, import);
+}
+
+static void ignis__imported_release(void *ptr, void *data)
+{
+    ignis__imported *imported = (ignis__imported *)data, **at;
+    (void)ptr;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (at = &ignis__shares.imported; *at != imported; at = &(*at)->next)
+        ;
+    *at = imported->next;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__import_drop("ignis_array_free", imported->import);
+    ignis__free(imported);
+}
+
+/*  The import of a record, with one array more: the one that there is, or a new mapping. */
+static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                                        const ignis_transport_handle *handle)
+{
+    const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+    ignis__import *import;
+    bool ok, gone;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (import = ignis__shares.imports; import; import = import->next)
+        if (import->serial == record->serial && import->pid == record->pid && import->started == record->started &&
+            import->device == transport->dst && import->kind == transport->kind) {
+            import->arrays++;
+            break;
+        }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (import)
+        return import;
+    import = (ignis__import *)ignis__alloc(sizeof *import);
+    if (!import) {
+        ignis__fail_host_memory(call, sizeof *import);
+        return NULL;
+    }
+    import->pid = record->pid;
+    import->started = record->started;
+    import->serial = record->serial;
+    import->kind = transport->kind;
+    import->device = transport->dst;
+    import->arrays = 1;
+    import->lease = handle->has_lease ? ignis__lease_copy(handle->lease) : -1;
+    import->own = ignis__record_own(record, &gone);
+    if (handle->has_lease && import->lease < 0) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle's lease is no open descriptor, or there are too many open ones");
+        ok = false;
+    } else if (gone) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
+        ok = false;
+    } else if (import->own) {
+        ok = ops->let_in(call, import->own, import->device);
+        import->address = record->address - (uint64_t)record->offset;
+    } else {
+        ok = ignis__record_device_known(call, record) && ops->take(call, import, record, &handle->memory);
+    }
+    if (!ok) {
+        ignis__import_free(call, import);
+        return NULL;
+    }
+    ignis__mutex_lock(&ignis__shares.lock);
+    import->next = ignis__shares.imports;
+    ignis__shares.imports = import;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    return import;
+}
+
+static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                                       const ignis_array_desc *desc, const ignis_transport_handle *handle)
+{
+    ignis_array result = IGNIS__ZERO;
+    ignis__imported *imported = (ignis__imported *)ignis__alloc(sizeof *imported);
+    if (!imported) {
+        ignis__fail_host_memory(call, sizeof *imported);
+        return result;
+    }
+    ignis__mutex_lock(&ignis__shares.import_lock);
+    imported->import = ignis__import_get(call, transport, record, handle);
+    ignis__mutex_unlock(&ignis__shares.import_lock);
+    if (!imported->import) {
+        ignis__free(imported);
+        return result;
+    }
+    ignis__mutex_lock(&ignis__shares.lock);
+    imported->next = ignis__shares.imported;
+    ignis__shares.imported = imported;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    result = ignis__vmm_wrap(call, transport->dst, imported->import->address + (uint64_t)record->offset, desc, ignis__imported_release,
+                             imported);
+    if (!result.id) {
+        ignis__imported_release(NULL, imported);
+        return result;
+    }
+    ignis__mutex_lock(&ignis__shares.lock);
+    imported->array = result.id;
+    imported->transport = transport->serial;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    return result;
+}
+
+static ignis_array ignis__transport_import(const char *call, ignis_transport transport_handle, const ignis_transport_handle *handle)
+{
+    ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
+    ignis_array result = IGNIS__ZERO;
+    ignis__record_of_array record;
+    ignis_array_desc desc;
+    ignis__array *array;
+    int i, ordinal;
+    if (!transport)
+        return result;
+    if (!handle) {
+        ignis__fail_null(call, "handle");
+    } else if (ignis__record_read(call, transport, handle, &record)) {
+        memset(&desc, 0, sizeof desc);
+        desc.shape.ndim = record.ndim;
+        for (i = 0; i < record.ndim; i++)
+            desc.shape.dim[i] = record.dim[i];
+        desc.dtype = (ignis_dtype)record.dtype;
+        ordinal = (int)(transport->dst - ignis__devices);
+        desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+        if (ignis__transport_ops_of(transport)->zero_copy) {
+            result = ignis__import_array(call, transport, &record, &desc, handle);
+        } else {
+            result = ignis__array_create(call, &desc);
+            array = result.id ? ignis__array_hold(call, result) : NULL;
+            if (array && !ignis__host_copy(call, array, &handle->memory, true)) {
+                ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
+                result.id = 0;
+            }
+            if (array)
+                ignis__array_drop(call, array);
+        }
+    }
+    ignis__transport_drop(transport);
+    return result;
+}
+
+IGNIS_API ignis_array ignis_transport_import_handle(ignis_transport transport, const ignis_transport_handle *handle)
+{
+    return ignis__transport_import("ignis_transport_import_handle", transport, handle);
+}
+
+IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport, const ignis_transport_handle *handle)
+{
+    return ignis__transport_import("ignis_transport_recv_with_handle", transport, handle);
+}
+
+IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport_handle, ignis_array handle)
+{
+    static const char call[] = "ignis_transport_close_imported_handle";
+    ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
+    ignis__array *array = transport ? ignis__array_hold(call, handle) : NULL;
+    ignis_status status = IGNIS_OK;
+    ignis_owner owner;
+    bool ours;
+    if (array) {
+        ours = ignis__transport_ops_of(transport)->zero_copy
+                   ? array->storage->release_fn == ignis__imported_release && !array->view &&
+                         ((ignis__imported *)array->storage->release_data)->transport == transport->serial
+                   : array->storage->device == transport->dst;
+        ignis__mutex_lock(&array->slot.lock);
+        owner = array->owner;
+        ignis__array_unlock(array);
+        status = ours ? ignis__array_free_as(call, handle, owner)
+                      : ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
+                                    (unsigned long long)array->id);
+        ignis__array_drop(call, array);
+    } else {
+        status = ignis__failed();
+    }
+    if (transport)
+        ignis__transport_drop(transport);
+    return status;
+}
+
+/* --- send and receive ------------------------------------------------------------------------------------------------------ */
+
+static ignis_status ignis__transport_send(const char *call, ignis_transport transport_handle, ignis_array array_handle,
+                                          ignis_transport_handle *out, bool wait)
+{
+    ignis__transport *transport;
+    ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
+    ignis_transport_handle handle;
+    ignis__waiting *waiting;
+    int fds[2], count;
+    bool ok;
+    if (!array)
+        return ignis__failed();
+    ok = out || transport->channel.id || ignis__transport_ops_of(transport)->copies;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
+                    "%s sends a handle, and there is nowhere to put it: handle is null, and the "
+                    "transport has no channel",
+                    ignis__transport_ops_of(transport)->name);
+    ok = ok && ignis__transport_export(call, transport, array, wait, &handle);
+    ignis__array_drop(call, array);
+    if (ok && out) {
+        *out = handle;
+    } else if (ok && transport->channel.id) {
+        count = ignis_transport_handle_fds(&handle, fds);
+        ok = ignis_channel_send(transport->channel, handle.record, (int64_t)sizeof handle.record, fds, count) == IGNIS_OK;
+        ignis__handle_close(&handle);
+    } else if (ok) {
+        waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);
+        ok = waiting != NULL;
+        if (ok) {
+            waiting->handle = handle;
+            ignis__mutex_lock(&transport->slot.lock);
+            *transport->waiting_end = waiting;
+            transport->waiting_end = &waiting->next;
+            ignis__mutex_unlock(&transport->slot.lock);
+        } else {
+            ignis__handle_close(&handle);
+            ignis__fail_host_memory(call, sizeof *waiting);
+        }
+    }
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
+{
+    return ignis__transport_send("ignis_transport_send", transport, array, handle, true);
+}
+
+IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
+{
+    return ignis__transport_send("ignis_transport_send_async", transport, array, handle, false);
+}
+
+/*  The next handle that was sent: through the channel, or within this process. */
+static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
+{
+    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns, size = 0;
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
+    ignis__waiting *waiting;
+    int fds[2], count = 0;
+    memset(handle, 0, sizeof *handle);
+    if (transport->channel.id) {
+        if (ignis_channel_receive(transport->channel, record, (int64_t)sizeof record, &size, fds, 2, &count) != IGNIS_OK)
+            return false;
+        if (size == (int64_t)sizeof handle->record)
+            return ignis_transport_handle_from_fds(handle, record, fds, count) == IGNIS_OK;
+        while (count > 0)
+            ignis__lease_close(fds[--count]);
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "%lld bytes came through the channel, a handle has %d", (long long)size,
+                    (int)sizeof handle->record);
+        return false;
+    }
+    while ((waiting = ignis__waiting_take(transport)) == NULL) {
+        if (ignis__monotonic_ns() >= deadline || !ignis__pool_live(transport)) {
+            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
+            return false;
+        }
+        ignis__sleep_us(200);
+    }
+    *handle = waiting->handle;
+    ignis__free(waiting);
+    return true;
+}
+
+IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_handle, ignis_transport_handle *handle)
+{
+    static const char call[] = "ignis_transport_receive_handle";
+    ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
+    bool ok = false;
+    if (!transport)
+        return ignis__failed();
+    if (!handle)
+        ignis__fail_null(call, "handle");
+    else if (!transport->channel.id)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through");
+    else
+        ok = ignis__transport_next(call, transport, handle);
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Copies what a handle is of into an array: straight from the sender's, or from host memory. */
+static bool ignis__transport_copy(const char *call, ignis__transport *transport, const ignis_transport_handle *handle, ignis__array *array)
+{
+    ignis__record_of_array record;
+    ignis__array *own;
+    bool ok, gone;
+    if (!ignis__record_read(call, transport, handle, &record))
+        return false;
+    if (record.dtype != (int32_t)array->dtype) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "array #%llu is %s, what was sent is %s", (unsigned long long)array->id,
+                    ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
+        return false;
+    }
+    if (record.bytes != ignis__array_bytes(array)) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld bytes, what was sent has %lld", (unsigned long long)array->id,
+                    ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array), (long long)record.bytes);
+        return false;
+    }
+    if (transport->kind == IGNIS_TRANSPORT_HOST)
+        return ignis__host_copy(call, array, &handle->memory, true);
+    own = ignis__record_own(&record, &gone);
+    if (!own) {
+        if (gone)
+            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
+        else
+            ignis__peer_take(call, NULL, &record, NULL);
+        return false;
+    }
+    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
+    ignis__array_drop(call, own);
+    return ok;
+}
+
+static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle, bool wait)
+{
+    ignis__transport *transport;
+    ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
+    ignis_transport_handle handle;
+    bool ok = false;
+    if (!array)
+        return ignis__failed();
+    if (!ignis__transport_ops_of(transport)->copies) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
+                    "a receive through %s needs the sender's handle, as there is nothing to copy: use ignis_transport_recv_with_handle",
+                    ignis__transport_ops_of(transport)->name);
+    } else if (array->storage->device != transport->dst) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes to device %d",
+                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->dst - ignis__devices));
+    } else if (ignis__transport_next(call, transport, &handle)) {
+        ok = ignis__transport_copy(call, transport, &handle, array);
+        ignis__handle_close(&handle);
+        ok = ok && (!wait || ignis__array_wait(call, array));
+        ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    }
+    ignis__array_drop(call, array);
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array)
+{
+    return ignis__transport_recv("ignis_transport_recv", transport, array, true);
+}
+
+IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ignis_array array)
+{
+    return ignis__transport_recv("ignis_transport_recv_async", transport, array, false);
+}
+
+IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport handle)
+{
+    static const char call[] = "ignis_transport_synchronize";
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle);
+    uint64_t mask;
+    bool ok;
+    if (!transport)
+        return ignis__failed();
+    mask = (uint64_t)1 << (transport->src - ignis__devices) | (uint64_t)1 << (transport->dst - ignis__devices);
+    ok = !ignis__capture_refuses(call) && ignis__devices_wait(call, mask);
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/* --- measuring ------------------------------------------------------------------------------------------------------------- */
+
+/*  `count` copies the way the transport does, in nanoseconds; -1 on failure. */
+static int64_t ignis__measure_copies(const char *call, const ignis__transport *transport, ignis__array *src, ignis__array *dst, int count)
+{
+    const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+    ignis__address to, from = ignis__atomic_load(&src->storage->address);
+    int64_t started = ignis__monotonic_ns();
+    ignis__offer offer;
+    ignis__work work;
+    bool ok = true;
+    if (ops->zero_copy) {
+        if (!ignis__work_begin(call, transport->dst, &work))
+            return -1;
+        ok = ignis__work_write(&work, dst, &to);
+        for (; ok && count > 0; count--)
+            ok = ignis__copy_on_device(&work, to, from, ignis__array_bytes(dst));
+        ok = ok && !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+        ignis__work_end(&work);
+    }
+    for (; ok && count > 0; count--) {
+        memset(&offer, 0, sizeof offer);
+        ok = ops->offer(call, src, &offer);
+        if (ok) {
+            ok = ignis__host_copy(call, dst, &offer.memory, true) && ignis__array_wait(call, dst);
+            ignis__vmm_handle_close(&offer.memory);
+        }
+    }
+    return ok ? ignis__monotonic_ns() - started : -1;
+}
+
+/*  Zeroed memory for a measurement, of the kind that the transport shares. */
+static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool own_memory)
+{
+    int ordinal = (int)(device - ignis__devices);
+    ignis_array result = IGNIS__ZERO;
+    ignis__vmm_block block;
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = bytes;
+    desc.dtype = IGNIS_U8;
+    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    if (!own_memory) {
+        result = ignis__array_create(call, &desc);
+    } else if (ignis__vmm_make(call, device, bytes, NULL, 0, true, &block)) {
+        result = ignis__vmm_block_array(call, &block, 0, &desc);
+        if (!result.id)
+            ignis__vmm_drop(call, &block);
+    }
+    if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
+        ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
+        result.id = 0;
+    }
+    return result;
+}
+
+static int64_t ignis__measure_size(const char *call, const ignis__transport *transport, int64_t bytes, int count)
+{
+    ignis_array handles[2];
+    ignis__array *arrays[2];
+    int64_t ns = -1;
+    int i;
+    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
+    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
+    if (handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays)) {
+        const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+        bool ok = (!ops->let_in || ops->let_in(call, arrays[0], transport->dst)) && ignis__array_wait(call, arrays[0]) &&
+                  ignis__array_wait(call, arrays[1]) && ignis__measure_copies(call, transport, arrays[0], arrays[1], 2) >= 0; /* warm */
+        if (ok)
+            ns = ignis__measure_copies(call, transport, arrays[0], arrays[1], count);
+        ignis__array_drop_all(call, 2, arrays);
+    }
+    for (i = 0; i < 2; i++)
+        if (handles[i].id)
+            ignis__array_free_as(call, handles[i], IGNIS_OWNER_IGNIS);
+    return ns < 0 ? -1 : ns / count;
+}
+
+IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
+{
+    static const char call[] = "ignis_transport_measure";
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle);
+    int64_t large, small = -1;
+    if (!transport)
+        return ignis__failed();
+    if (bytes < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld, below 0", (long long)bytes);
+        large = -1;
+    } else {
+        bytes = bytes ? bytes : (int64_t)64 << 20;
+        large = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
+        if (large >= 0)
+            small = ignis__measure_size(call, transport, 4, 20);
+    }
+    if (small >= 0) {
+        ignis__mutex_lock(&transport->slot.lock);
+        transport->bandwidth_gbs = (double)bytes / (double)(large ? large : 1);
+        transport->latency_us = (double)small * 1e-3;
+        ignis__mutex_unlock(&transport->slot.lock);
+    }
+    ignis__transport_drop(transport);
+    return small >= 0 ? IGNIS_OK : ignis__failed();
+}
+
+/* ===============================================================================================================
+   >>share - arrays that two processes use.
+   =============================================================================================================== */
+
+/*  An array and its lease travel as by a transport of the kind VMM, of which there is one for each that is sent. Its token is 0, as the
+    channel knows who is at the other end. */
+typedef struct ignis__share_message {
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
+    char tag[32];
+} ignis__share_message;
+
+static void ignis__shares_close(const char *call) { ignis__exports_end(call, ignis__ending_of(NULL, 0, false)); }
+
+/*  Fills the transport for one array. */
+static void ignis__share_begin(ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
+{
+    memset(transport, 0, sizeof *transport);
+    transport->kind = IGNIS_TRANSPORT_VMM;
+    transport->src = transport->dst = device;
+    transport->exchange = wire->kind->method;
+    transport->peer_pid = wire->peer_pid;
+    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    ignis__transports_use();
+    ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
+}
+
+/*  Sends an array that is held. */
+static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *array)
+{
+    ignis__share_message message;
+    ignis_transport_handle handle;
+    ignis__transport transport;
+    ignis__trouble trouble;
+    ignis__until until;
+    int fds[2];
+    bool ok;
+    ignis__share_begin(&transport, array->storage->device, wire);
+    if (!ignis__transport_export(call, &transport, array, true, &handle))
+        return false;
+    memcpy(message.record, handle.record, sizeof message.record);
+    memcpy(message.tag, array->tag, sizeof message.tag);
+    fds[0] = handle.memory.fd;
+    fds[1] = handle.lease;
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    ignis__mutex_lock(&wire->send_lock);
+    ok =
+        ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds, 2, &until);
+    ignis__mutex_unlock(&wire->send_lock);
+    ignis__handle_close(&handle);
+    if (!ok) {
+        ignis__exports_end(call, ignis__ending_of(NULL, transport.serial, false));
+        ignis__trouble_report(call, &trouble);
+    }
+    return ok;
+}
+
+/*  A channel whose messages can bring descriptors, held. */
+static ignis__channel *ignis__share_channel(const char *call, ignis_channel handle)
+{
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    if (!channel || channel->wire->kind->packets)
+        return channel;
+    ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                ignis__method_names[channel->wire->kind->method]);
+    ignis__channel_drop(channel);
+    return NULL;
+}
+
+IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_handle)
+{
+    static const char call[] = "ignis_share_send";
+    ignis__channel *channel = ignis__share_channel(call, handle);
+    ignis__array *array = channel ? ignis__array_hold(call, array_handle) : NULL;
+    bool ok = false;
+    if (array) {
+        ok = ignis__share_out(call, channel->wire, array);
+        ignis__array_drop(call, array);
+    }
+    if (channel)
+        ignis__channel_drop(channel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  The device of a UUID. Null, and reported: this process has none. */
+static ignis__device *ignis__share_device(const char *call, const unsigned char uuid[16])
+{
+    int i;
+    for (i = 0; i < ignis__device_total; i++) {
+        ignis__device *device = &ignis__devices[i];
+        bool ok = true, same;
+        ignis__mutex_lock(&device->lock);
+        if (!device->info.warp_size)
+            ok = ignis__device_read(call, device);
+        same = memcmp(device->info.uuid, uuid, sizeof device->info.uuid) == 0;
+        ignis__mutex_unlock(&device->lock);
+        if (!ok || same)
+            return ok ? device : NULL;
+    }
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                "the array lies on a GPU that this process does not see; look at CUDA_VISIBLE_DEVICES");
+    return NULL;
+}
+
+/*  The array of a message and its descriptors, which the handle has. */
+static ignis_array ignis__share_in(const char *call, const ignis__wire *wire, const ignis__share_message *message,
+                                   const ignis_transport_handle *handle)
+{
+    ignis_array result = IGNIS__ZERO;
+    ignis__record_of_array record;
+    ignis__transport transport;
+    ignis_array_desc desc;
+    ignis__share_begin(&transport, NULL, wire);
+    if (!ignis__record_read(call, &transport, handle, &record))
+        return result;
+    if (record.flags != (IGNIS__RECORD_MEMORY | IGNIS__RECORD_LEASE) || message->tag[sizeof message->tag - 1] != 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array with memory and lease");
+        return result;
+    }
+    transport.src = transport.dst = ignis__share_device(call, record.uuid);
+    if (!transport.dst)
+        return result;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = record.ndim;
+    memcpy(desc.shape.dim, record.dim, sizeof record.dim[0] * (size_t)record.ndim);
+    desc.dtype = (ignis_dtype)record.dtype;
+    desc.tag = message->tag;
+    return ignis__import_array(call, &transport, &record, &desc, handle);
+}
+
+/*  Takes the message with an array out of the inbox. The receive lock is taken. */
+static bool ignis__share_take(const char *call, ignis__wire *wire, ignis__share_message *message, ignis_transport_handle *handle)
+{
+    bool whole = ignis__head_of(wire).size == sizeof *message && wire->inbox_fd_count == 2;
+    memset(handle, 0, sizeof *handle);
+    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+        return false;
+    }
+    if (whole) {
+        memcpy(message, wire->inbox + sizeof(ignis__head), sizeof *message);
+        memcpy(handle->record, message->record, sizeof handle->record);
+        handle->memory.type = IGNIS__VMM_HANDLE_SYSTEM;
+        handle->memory.fd = wire->inbox_fds[0];
+        handle->has_lease = true;
+        handle->lease = wire->inbox_fds[1];
+        wire->inbox_fd_count = 0; /* they are the handle's now */
+    } else {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
+                    ignis__head_of(wire).size, wire->inbox_fd_count);
+    }
+    ignis__inbox_clear(wire);
+    wire->received++;
+    return whole;
+}
+
+IGNIS_API ignis_array ignis_share_receive(ignis_channel channel_handle)
+{
+    static const char call[] = "ignis_share_receive";
+    ignis_array result = IGNIS__ZERO;
+    ignis__channel *channel = ignis__share_channel(call, channel_handle);
+    ignis_transport_handle handle;
+    ignis__share_message message;
+    ignis__trouble trouble;
+    ignis__wire *wire;
+    bool came;
+    if (!channel)
+        return result;
+    wire = channel->wire;
+    ignis__mutex_lock(&wire->receive_lock);
+    came = ignis__wire_next(&trouble, wire);
+    if (!came)
+        ignis__trouble_report(call, &trouble);
+    came = came && ignis__share_take(call, wire, &message, &handle);
+    ignis__mutex_unlock(&wire->receive_lock);
+    if (came) {
+        result = ignis__share_in(call, wire, &message, &handle);
+        ignis__handle_close(&handle);
+    }
+    ignis__channel_drop(channel);
+    return result;
+}
 
 /* ===============================================================================================================
    >>nccl - NCCL, opened at run time.
@@ -4445,8 +7021,7 @@ typedef enum ignis__nccl_kind {
     IGNIS__NCCL_REDUCE_SCATTER, /* count: what each rank gets */
     IGNIS__NCCL_ALL_TO_ALL,     /* count: what each rank gives each other */
     IGNIS__NCCL_SEND,
-    IGNIS__NCCL_RECV,
-    IGNIS__NCCL_SEND_RECV /* to and from the same peer */
+    IGNIS__NCCL_RECV
 } ignis__nccl_kind;
 
 /*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
@@ -4631,48 +7206,25 @@ IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, 
     return nccl;
 }
 
-/*  One operation of several messages: between each two of ncclGroupStart and ncclGroupEnd. */
-typedef struct ignis__nccl_group {
-    ignis__nccl_comm *nccl;
-    const char *function; /* the first that failed */
-    int error;
-} ignis__nccl_group;
-
-static void ignis__nccl_send(ignis__nccl_group *group, ignis__address from, int64_t count, int dtype, int peer, void *stream)
+/*  What ncclSend or ncclRecv answered, in a group, where they do nothing yet: keeps the first failure. */
+static void ignis__nccl_note(int *first, int error)
 {
-    int error = IGNIS__NCCL(ncclSend, ((const void *)(uintptr_t)from, (size_t)count, dtype, peer, group->nccl->comm, stream));
-    if (error != IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS && group->error == IGNIS__NCCL_SUCCESS) {
-        group->error = error;
-        group->function = "ncclSend";
-    }
+    if (*first == IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS)
+        *first = error;
 }
 
-static void ignis__nccl_recv(ignis__nccl_group *group, ignis__address to, int64_t count, int dtype, int peer, void *stream)
+/*  An operation, queued on the stream when this returns; of a group, when that ends. root_or_peer is the root of reduce and broadcast, and the
+    other rank of a message. The device is entered. Failure breaks the communicator. */
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, ignis__nccl_kind kind, ignis__address in, ignis__address out,
+                            int64_t count, ignis_dtype dtype, ignis_op op, int root_or_peer, int size, void *stream)
 {
-    int error = IGNIS__NCCL(ncclRecv, ((void *)(uintptr_t)to, (size_t)count, dtype, peer, group->nccl->comm, stream));
-    if (error != IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS && group->error == IGNIS__NCCL_SUCCESS) {
-        group->error = error;
-        group->function = "ncclRecv";
-    }
-}
-
-/*  An operation, queued on the stream when this returns. root_or_peer is the root of reduce and broadcast, and the other rank of messages; in
-    and out are of this rank. The device is entered. Failure breaks the communicator. */
-IGNIS__MAYBE_UNUSED static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, ignis__nccl_kind kind, ignis__address in,
-                                                ignis__address out, int64_t count, ignis_dtype dtype, ignis_op op, int root_or_peer,
-                                                int size, void *stream)
-{
-    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather",        "ncclReduceScatter",
-                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv",      "ncclSend and ncclRecv"};
-    const void *from = (const void *)(uintptr_t)in;
-    void *to = (void *)(uintptr_t)out, *comm;
-    size_t number = (size_t)count;
-    int type = ignis__nccl_dtypes[dtype], reduction = ignis__nccl_ops[op], error, peer;
-    int64_t bytes = count * ignis__dtypes[dtype].size;
-    ignis__nccl_group group;
-    group.nccl = nccl;
-    group.function = names[kind];
-    group.error = IGNIS__NCCL_SUCCESS;
+    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter",
+                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv"};
+    const char *from = (const char *)(uintptr_t)in;
+    char *to = (char *)(uintptr_t)out;
+    size_t number = (size_t)count, bytes = number * (size_t)ignis__dtypes[dtype].size;
+    int type = ignis__nccl_dtypes[dtype], reduction = ignis__nccl_ops[op], error = IGNIS__NCCL_SUCCESS, peer;
+    void *comm;
     ignis__mutex_lock(&nccl->lock);
     comm = nccl->comm;
     if (!comm) {
@@ -4686,24 +7238,32 @@ IGNIS__MAYBE_UNUSED static bool ignis__nccl_run(const char *call, ignis__nccl_co
     case IGNIS__NCCL_BROADCAST: error = IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root_or_peer, comm, stream)); break;
     case IGNIS__NCCL_ALL_GATHER: error = IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream)); break;
     case IGNIS__NCCL_REDUCE_SCATTER: error = IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream)); break;
+    case IGNIS__NCCL_SEND: error = IGNIS__NCCL(ncclSend, (from, number, type, root_or_peer, comm, stream)); break;
+    case IGNIS__NCCL_RECV: error = IGNIS__NCCL(ncclRecv, (to, number, type, root_or_peer, comm, stream)); break;
     default:
         (void)IGNIS__NCCL(ncclGroupStart, ());
-        for (peer = kind == IGNIS__NCCL_ALL_TO_ALL ? 0 : root_or_peer; peer < size; peer++) {
-            int64_t at = kind == IGNIS__NCCL_ALL_TO_ALL ? peer * bytes : 0;
-            if (kind != IGNIS__NCCL_RECV)
-                ignis__nccl_send(&group, in + (ignis__address)at, count, type, peer, stream);
-            if (kind != IGNIS__NCCL_SEND)
-                ignis__nccl_recv(&group, out + (ignis__address)at, count, type, peer, stream);
-            if (kind != IGNIS__NCCL_ALL_TO_ALL)
-                break;
+        for (peer = 0; peer < size; peer++) {
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
         }
-        error = IGNIS__NCCL(ncclGroupEnd, ());
-        error = group.error != IGNIS__NCCL_SUCCESS ? group.error : error;
+        ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
+        error = error != IGNIS__NCCL_SUCCESS ? error : IGNIS__NCCL_IN_PROGRESS;
     }
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, group.function, error);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[kind], error);
+}
+
+/*  Messages between these two travel at the same time, where one alone could wait for the other for ever. */
+static void ignis__nccl_group_begin(void) { (void)IGNIS__NCCL(ncclGroupStart, ()); }
+
+static bool ignis__nccl_group_end(const char *call, ignis__nccl_comm *nccl)
+{
+    int error = IGNIS__NCCL(ncclGroupEnd, ());
+    if (error == IGNIS__NCCL_IN_PROGRESS)
+        error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclGroupEnd", error);
 }
 
 /*  What has gone wrong since with operations that are on their way, such as another host that is gone. True: nothing. */
@@ -4931,6 +7491,7 @@ typedef struct ignis__job_rank {
     int32_t driver;
     int32_t transport; /* that it insists on */
     char path[104];    /* of the socket at which it waits for the ranks of its host */
+    char failed[128];  /* why it cannot take part, and so nobody can; "": it can */
 } ignis__job_rank;
 
 /*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its watcher's thread. */
@@ -5051,20 +7612,13 @@ static uint64_t ignis__job_host(void)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
     const char *named = getenv("IGNIS_COMM_HOST");
-    uint64_t hash = IGNIS__HASH_START;
+    uint64_t hash;
     char text[256];
     ssize_t got;
-    int i, file;
+    int i;
     if (named && *named)
-        return ignis__hash(hash, named, strlen(named));
-    file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    got = file < 0 ? -1 : read(file, text, sizeof text);
-    if (file >= 0)
-        close(file);
-    if (got <= 0 && gethostname(text, sizeof text) == 0)
-        got = (ssize_t)strnlen(text, sizeof text);
-    if (got > 0)
-        hash = ignis__hash(hash, text, (size_t)got);
+        return ignis__hash(IGNIS__HASH_START, named, strlen(named));
+    hash = ignis__host_hash();
     for (i = 0; i < IGNIS__COUNT(spaces); i++) {
         got = readlink(spaces[i], text, sizeof text);
         if (got > 0)
@@ -5722,6 +8276,7 @@ typedef struct ignis__meeting {
     char token_path[384];
     char where[320];
     int came, turned_away;
+    int failed; /* a rank that says that it has failed, -1: none */
     char last_away[200];
 } ignis__meeting;
 
@@ -5782,6 +8337,9 @@ static ignis__gate_verdict ignis__meeting_admit(void *context, int fd, const uns
     }
     hello.rank.path[sizeof hello.rank.path - 1] = 0;
     hello.rank.pci[sizeof hello.rank.pci - 1] = 0;
+    hello.rank.failed[sizeof hello.rank.failed - 1] = 0;
+    if (*hello.rank.failed)
+        meeting->failed = hello.rank.rank;
     job->ranks[hello.rank.rank] = hello.rank;
     meeting->fds[hello.rank.rank] = fd;
     meeting->came++;
@@ -5908,15 +8466,21 @@ static void ignis__meeting_missing(const ignis__meeting *meeting, char *out, siz
             ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
-/*  On rank 0: ranks of one host that use the same GPU would wait for each other for ever. */
-static bool ignis__meeting_gpus(const ignis__meeting *meeting, char *why, size_t size)
+/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each other for ever. */
+static bool ignis__meeting_check(const ignis__meeting *meeting, char *why, size_t size)
 {
+    static const char *const transports[] = {"the best transport", "peer", "staged", "nccl"};
     const ignis__job_rank *ranks = meeting->job->ranks;
     int i, k;
-    for (i = 0; i < meeting->job->size; i++)
+    for (i = 0; i < meeting->job->size; i++) {
+        if (ranks[i].transport != ranks[0].transport) {
+            snprintf(why, size, "rank 0 asks for %s and rank %d for %s", transports[ranks[0].transport & 3], i,
+                     transports[ranks[i].transport & 3]);
+            return false;
+        }
         for (k = 0; k < i; k++)
             if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
-                (ranks[i].transport != IGNIS_COMM_STAGED || ranks[k].transport != IGNIS_COMM_STAGED)) {
+                ranks[0].transport != IGNIS_COMM_STAGED) {
                 snprintf(
                     why, size,
                     "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or desc.device choose it), unless "
@@ -5924,6 +8488,7 @@ static bool ignis__meeting_gpus(const ignis__meeting *meeting, char *why, size_t
                     k, i, ranks[i].pci);
                 return false;
             }
+    }
     return true;
 }
 
@@ -5962,7 +8527,7 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
         ignis__free(gate);
         return false;
     }
-    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline) {
+    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline && meeting->failed <= 0) {
         ignis__gate_turn(gate);
         ignis__meeting_miss(meeting);
     }
@@ -5981,13 +8546,17 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
     answer.key = job->key;
     memcpy(answer.token, job->token, sizeof answer.token);
     ok = meeting->came == job->size - 1;
-    if (!ok) {
+    if (meeting->failed >= 0) {
+        snprintf(answer.why, sizeof answer.why, "rank %d: %s", meeting->failed, job->ranks[meeting->failed].failed);
+        answer.refused = 1;
+        ok = true;
+    } else if (!ok) {
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
         snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
                  job->size, meeting->where, (double)job->timeout_ns / 1e9, missing);
         answer.refused = 3;
-    } else if (!ignis__meeting_gpus(meeting, answer.why, sizeof answer.why)) {
+    } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
         answer.refused = 1;
     }
     for (i = 1; i < job->size; i++) {
@@ -5996,8 +8565,8 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
         for (k = 0; sent && !answer.refused && k < job->size; k++)
             sent = ignis__job_write(meeting->fds[i], &job->ranks[k], sizeof job->ranks[k], meeting->deadline + 1000 * IGNIS__MILLISECOND);
     }
-    if (!answer.refused)
-        return true;
+    if (!answer.refused || *job->ranks[0].failed)
+        return !answer.refused;
     ignis__fail(ok ? IGNIS_DIAG_COMM_RENDEZVOUS : IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
     return false;
 }
@@ -6062,6 +8631,8 @@ static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
         }
         ignis__sleep_us(pause_us);
     }
+    if (answer.refused && *job->ranks[job->rank].failed)
+        return false; /* it knows why */
     if (answer.refused) {
         if (answer.magic == IGNIS__JOB_MAGIC && answer.refused == 3)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
@@ -6332,6 +8903,12 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
     meeting.place = place;
     meeting.deadline = ignis__monotonic_ns() + timeout_ns;
     meeting.listener = -1;
+    meeting.failed = -1;
+    if (*self->failed) { /* it only comes to say so, to those who are there */
+        int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
+        meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
+        meeting.failed = place->rank == 0 ? 0 : -1;
+    }
     meeting.fds = (int *)ignis__alloc(sizeof *meeting.fds * (size_t)job->size);
     for (i = 0; meeting.fds && i < job->size; i++)
         meeting.fds[i] = -1;
@@ -6538,12 +9115,13 @@ typedef struct ignis__comm_tune {
     int64_t delay;                  /* 1: blocks are late at random, for tests */
 } ignis__comm_tune;
 
-#define IGNIS__COMM_TUNES(X)                                                                                                         \
-    X(ll_max, -1)                                                                                                                    \
-    X(ll_two_max, -1)                                                                                                                \
-    X(one_shot_max, -1)                                                                                                              \
-    X(nccl_min, -1) X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) \
-        X(epoch, 15) X(delay, 0)
+#define IGNIS__COMM_TUNES(X) \
+    X(ll_max, -1)            \
+    X(ll_two_max, -1)        \
+    X(one_shot_max, -1)      \
+    X(nccl_min, -1)          \
+    X(blocks, 64)            \
+    X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
 /*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
     last of them. */
@@ -7016,7 +9594,7 @@ static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
     if (*peer >= comm->size)
         *peer = -1;
     code = code ? code : (uint32_t)(broken & 0xFF);
-    return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : IGNIS__COMM_PEER];
+    return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
 }
 
 /* --- operations ------------------------------------------------------------------------------------------------------- */
@@ -7305,10 +9883,16 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     int i, lanes[2] = {0, 0};
     uint32_t prints[2] = {0, 0};
     if (comm->nccl && !comm->region[comm->rank]) {
-        return (!send || comm->nccl_run(work->call, comm, IGNIS__COMM_SEND, send->in, 0, send->count, send->dtype, send->op, send->root,
-                                        work->stream)) &&
-               (!receive || comm->nccl_run(work->call, comm, IGNIS__COMM_RECV, 0, receive->out, receive->count, receive->dtype, receive->op,
-                                           receive->root, work->stream));
+        bool ok, both = send && receive;
+        if (both)
+            ignis__nccl_group_begin();
+        ok = (!send || comm->nccl_run(work->call, comm, IGNIS__COMM_SEND, send->in, 0, send->count, send->dtype, send->op, send->root,
+                                      work->stream)) &&
+             (!receive || comm->nccl_run(work->call, comm, IGNIS__COMM_RECV, 0, receive->out, receive->count, receive->dtype, receive->op,
+                                         receive->root, work->stream));
+        if (both)
+            ok = ignis__nccl_group_end(work->call, (ignis__nccl_comm *)comm->nccl) && ok;
+        return ok;
     }
     program = ignis__comm_program_for(work->call, comm, -1, -1);
     if (!program)
@@ -7775,85 +10359,16 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
 
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
 
-/* --- what the collective layer needs of the system: memory that processes map together ------------------------------- */
-
-#ifndef _WIN32
-
-#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
-#ifdef __cplusplus
-extern "C" {
-#endif
-extern int memfd_create(const char *name, unsigned flags);
-#ifdef __cplusplus
-}
-#endif
-#endif
-
-enum {
-    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
-    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
-    IGNIS__GET_SEALS = 1034,
-    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
-};
-
-/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
-static int ignis__shared_make(size_t size)
-{
-    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
-    if (fd < 0)
-        return -1;
-    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
-        return fd;
-    error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
-static void *ignis__shared_map(int fd, size_t size)
-{
-    struct stat info;
-    void *data;
-    int seals = fcntl(fd, IGNIS__GET_SEALS);
-    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
-        errno = EINVAL;
-        return NULL;
-    }
-    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return data == MAP_FAILED ? NULL : data;
-}
-
-static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
-static void ignis__shared_close(int *fd) { ignis__job_close_fd(fd); }
-
-#else
-
-static int ignis__shared_make(size_t size)
-{
-    (void)size;
-    return -1;
-}
-static void *ignis__shared_map(int fd, size_t size)
-{
-    (void)fd, (void)size;
-    return NULL;
-}
-static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
-static void ignis__shared_close(int *fd) { *fd = -1; }
-
-#endif
-
 /* --- regions: made, shown to the others, tried out -------------------------------------------------------------------- */
 
 typedef struct ignis__comm_tie {
     ignis__job_watch watch; /* with the key under which its ranks exchange records, and their ranks in the job */
     int me;
-    uint64_t made; /* communicators that were made from this one */
+    uint64_t splits, shrinks; /* of this one */
     ignis_comm_transport wanted, transport;
     void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
     bool registered[IGNIS_COMM_MAX_RANKS];
-    size_t staged_bytes;
+    int64_t staged_bytes;
     ignis__block *byte; /* for barriers through NCCL */
 } ignis__comm_tie;
 
@@ -7861,7 +10376,8 @@ typedef struct ignis__comm_tie {
 typedef struct ignis__vote {
     int32_t failed; /* a diagnostic; 0: it went well */
     int32_t driver_error;
-    int64_t bytes; /* of its region */
+    int64_t bytes;       /* of its region */
+    int32_t most_blocks; /* of its kernels */
     char why[256];
     ignis__nccl_id nccl;
 } ignis__vote;
@@ -7877,7 +10393,13 @@ typedef struct ignis__making {
     bool lost; /* a rank died, or did not come: `failure` tells */
 } ignis__making;
 
-enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_PORTABLE = 1, IGNIS__CU_HOST_MAPPED = 2 };
+enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_REGISTER_MAPPED = 2 };
+
+static void ignis__fd_drop(int *fd)
+{
+    ignis__lease_close(*fd);
+    *fd = -1;
+}
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
 
@@ -7909,7 +10431,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
         else
             snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
         for (i = 0; fds && i < tie->watch.count; i++)
-            ignis__shared_close(&fds[i]);
+            ignis__fd_drop(&fds[i]);
         return false;
     }
     return true;
@@ -7930,45 +10452,41 @@ static void ignis__making_report(ignis__making *making)
 static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd)
 {
     ignis__comm_tie *tie = comm->tie;
+    ignis_vmm_handle handle;
     if (!ignis__cuda.cuMemHostRegister_v2 || !ignis__cuda.cuMemHostUnregister || !ignis__cuda.cuMemHostGetDevicePointer_v2) {
         ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "the CUDA driver has no cuMemHostRegister");
         return false;
     }
-    tie->staged[i] = ignis__shared_map(fd, tie->staged_bytes);
-    if (!tie->staged[i]) {
-        char why[128];
-        ignis__system_error(why, sizeof why);
-        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)tie->staged_bytes,
-                    why);
+    memset(&handle, 0, sizeof handle);
+    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle.fd = fd;
+    tie->staged[i] = ignis__host_map(call, &handle, tie->staged_bytes);
+    if (!tie->staged[i])
         return false;
-    }
     if (IGNIS__CUDA_FAILED(call, comm->device, cuMemHostRegister_v2,
-                           (tie->staged[i], tie->staged_bytes, IGNIS__CU_HOST_PORTABLE | IGNIS__CU_HOST_MAPPED)))
+                           (tie->staged[i], (size_t)tie->staged_bytes, IGNIS__CU_HOST_REGISTER_PORTABLE | IGNIS__CU_HOST_REGISTER_MAPPED)))
         return false;
     tie->registered[i] = true;
     return !IGNIS__CUDA_FAILED(call, comm->device, cuMemHostGetDevicePointer_v2, (&comm->region[i], tie->staged[i], 0));
 }
 
-/*  This rank's region, zeroed, and a descriptor of it for the others. */
+/*  This rank's region, and a descriptor of it for the others. */
 static bool ignis__region_make(const char *call, ignis__comm *comm, int64_t bytes, int *fd)
 {
     ignis__comm_tie *tie = comm->tie;
+    ignis_vmm_handle handle;
     int me = comm->rank;
     if (comm->staged) {
-        tie->staged_bytes = (size_t)bytes;
-        *fd = ignis__shared_make(tie->staged_bytes);
-        if (*fd >= 0)
-            return ignis__staged_map(call, comm, me, *fd);
-        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "the system makes no %lld bytes of shared memory", (long long)bytes);
-        return false;
+        tie->staged_bytes = bytes;
+        if (!ignis__host_share(call, bytes, &handle))
+            return false;
+        *fd = handle.fd;
+        return ignis__staged_map(call, comm, me, *fd);
     }
     if (!ignis__vmm_make(call, comm->device, bytes, NULL, 0, true, &comm->block[me]))
         return false;
     comm->region[me] = comm->block[me].address;
-    return ignis__vmm_fd(call, &comm->block[me], fd) &&
-           !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
-                               (comm->region[me], 0, (size_t)comm->block[me].size, comm->device->stream)) &&
-           !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
+    return ignis__vmm_fd(call, &comm->block[me], fd);
 }
 
 /*  The regions of the others. */
@@ -8013,7 +10531,7 @@ static void ignis__regions_drop(const char *call, ignis__comm *comm)
             tie->registered[i] = false;
         }
         if (tie->staged[i])
-            ignis__shared_unmap(tie->staged[i], tie->staged_bytes);
+            ignis__shared_unmap(tie->staged[i], (size_t)tie->staged_bytes);
         tie->staged[i] = NULL;
         comm->region[i] = 0;
     }
@@ -8101,25 +10619,6 @@ static bool ignis__probe_read(ignis__making *making)
     return true;
 }
 
-/*  Makes this rank's region clean again. */
-static bool ignis__probe_clear(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    ignis__binding binding;
-    bool ok;
-    if (comm->staged) {
-        memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
-        return true;
-    }
-    if (!ignis__device_enter(making->call, comm->device, &binding))
-        return false;
-    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemsetD8Async,
-                             (comm->region[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES, comm->device->stream)) &&
-         !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamSynchronize, (comm->device->stream));
-    ignis__device_leave(&binding);
-    return ok;
-}
-
 /*  Regions that all ranks see, of device memory or of host memory (comm->staged), tried out by writing and reading between each two. */
 static bool ignis__regions_make(ignis__making *making)
 {
@@ -8136,12 +10635,12 @@ static bool ignis__regions_make(ignis__making *making)
         ignis__device_leave(&binding);
     }
     ok = ignis__step_end(making, fd, fds);
-    ignis__shared_close(&fd);
+    ignis__fd_drop(&fd);
     if (ok) {
         ignis__step_begin(making);
         (void)ignis__regions_adopt(making, fds);
         for (i = 0; i < comm->size; i++)
-            ignis__shared_close(&fds[i]);
+            ignis__fd_drop(&fds[i]);
         ok = ignis__step_end(making, -1, NULL);
         if (ok) {
             ignis__step_begin(making);
@@ -8151,11 +10650,6 @@ static bool ignis__regions_make(ignis__making *making)
         if (ok) {
             ignis__step_begin(making);
             (void)ignis__probe_read(making);
-            ok = ignis__step_end(making, -1, NULL);
-        }
-        if (ok) {
-            ignis__step_begin(making);
-            (void)ignis__probe_clear(making);
             ok = ignis__step_end(making, -1, NULL);
         }
     }
@@ -8304,20 +10798,20 @@ static bool ignis__comm_make_transport(ignis__making *making)
     ignis__comm *comm = making->comm;
     ignis__comm_tie *tie = comm->tie;
     int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
-    char far[96] = "";
+    char apart[96] = "";
     if (hosts > 1)
-        snprintf(far, sizeof far, "the ranks are on %d hosts", hosts);
+        snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
     else if (comm->size > IGNIS_COMM_MAX_RANKS)
-        snprintf(far, sizeof far, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
-    if (*far && (tie->wanted == IGNIS_COMM_PEER || tie->wanted == IGNIS_COMM_STAGED)) {
+        snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
+    if (*apart && (tie->wanted == IGNIS_COMM_PEER || tie->wanted == IGNIS_COMM_STAGED)) {
         making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
         snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
-                 tie->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", far);
+                 tie->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
         return false;
     }
-    if (*far || tie->wanted == IGNIS_COMM_NCCL) {
+    if (*apart || tie->wanted == IGNIS_COMM_NCCL) {
         tie->transport = IGNIS_COMM_NCCL;
-        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *far ? far : "it was asked for");
+        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
         return ignis__comm_make_nccl(making);
     }
     tie->transport = IGNIS_COMM_PEER;
@@ -8347,7 +10841,9 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
 {
     ignis_comm handle = {0};
     ignis__making making;
+    ignis__record dropped;
     bool ok = false;
+    int i;
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
@@ -8359,9 +10855,14 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
         snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
     } else if (ignis__comm_make_transport(&making)) {
         ignis__step_begin(&making);
+        if (comm->staged) /* regions of device memory are cleared by what follows */
+            memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
         (void)ignis__comm_start(call, comm);
+        making.mine.most_blocks = (int32_t)comm->most_blocks;
         ignis__job_watch_begin(comm->job, &comm->tie->watch);
         ok = ignis__step_end(&making, -1, NULL);
+        for (i = 0; ok && i < comm->size; i++) /* all launch as many as the smallest GPU runs */
+            comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
     }
     if (lost)
         *lost = making.lost && making.failure.dead;
@@ -8378,7 +10879,7 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
     ignis__comm_ending(comm);
     ignis__comm_stop(call, comm);
     ignis__comm_ended(call, comm);
-    ignis__quiet_end(&making.before, &making.before, making.mine.why, sizeof making.mine.why);
+    ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
     ignis__pool_give(&ignis__comms, comm);
     return handle;
 }
@@ -8431,6 +10932,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     ignis__job *job;
     int ordinal, *member, i;
     double timeout;
+    bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
     if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_wanted(call, desc, &wanted) ||
@@ -8442,20 +10944,29 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         return handle;
     }
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
-    if ((desc->device == 0 && ordinal < 0) || (device = ignis__device_get(call, ordinal)) == NULL ||
-        !ignis__device_enter(call, device, &binding))
-        return handle;
+    device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
+    entered = device && ignis__device_enter(call, device, &binding);
     memset(&self, 0, sizeof self);
     self.host = ignis__job_host();
     self.process = ignis__process_key();
-    memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
-    memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+    if (entered) {
+        memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
+        memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+        self.driver = device->info.driver_version;
+    } else {
+        snprintf(self.failed, sizeof self.failed, "%s", ignis_status_message());
+        if (place.size == 1)
+            return handle;
+    }
     self.rank = place.rank;
     self.size = place.size;
     self.pid = (int32_t)ignis__process_id();
-    self.driver = device->info.driver_version;
     self.transport = (int32_t)wanted;
     job = ignis__job_meet(call, &place, &self, (int64_t)(timeout * 1e9));
+    if (!entered) {
+        ignis__job_drop(job);
+        return handle;
+    }
     member = job ? (int *)ignis__alloc(sizeof *member * (size_t)job->size) : NULL;
     if (member) {
         for (i = 0; i < job->size; i++)
@@ -8487,6 +10998,7 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 }
 
 typedef struct ignis__split {
+    uint64_t serial;
     int32_t color, key;
 } ignis__split;
 
@@ -8499,11 +11011,11 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     ignis__split mine, *all;
     int i, k, count = 0, me = 0, *member;
     const ignis__job_watch *watch;
-    uint64_t serial, child;
+    uint64_t child;
     if (!parent)
         return result;
     watch = &parent->tie->watch;
-    serial = ignis__atomic_add(&parent->tie->made, 1);
+    mine.serial = ignis__atomic_add(&parent->tie->splits, 1);
     mine.color = color;
     mine.key = key;
     all = (ignis__split *)ignis__alloc((sizeof *all + 2 * sizeof *member) * (size_t)watch->count);
@@ -8516,6 +11028,8 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     } else if (color >= 0) {
         int *place = member + watch->count; /* ranks of the parent, in the order of their keys */
         for (i = 0; i < watch->count; i++) {
+            if (all[i].serial > mine.serial) /* it has called in vain before */
+                mine.serial = all[i].serial;
             if (all[i].color != color)
                 continue;
             for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
@@ -8527,7 +11041,7 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
             if (place[i] == parent->rank)
                 me = i;
         }
-        child = ignis__hash(ignis__hash(watch->key, &serial, sizeof serial), &color, sizeof color);
+        child = ignis__hash(ignis__hash(watch->key, &mine.serial, sizeof mine.serial), &color, sizeof color);
         comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, child, parent->timeout_ns);
         if (comm)
             result = ignis__comm_make(call, comm, parent->tie->wanted, NULL);
@@ -8597,7 +11111,7 @@ IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
     if (!parent)
         return result;
     watch = &parent->tie->watch;
-    serial = ~ignis__atomic_add(&parent->tie->made, 1);
+    serial = ~ignis__atomic_load(&parent->tie->shrinks);
     key = ignis__hash(watch->key, &serial, sizeof serial);
     deadline = ignis__monotonic_ns() + parent->timeout_ns;
     memset(gone, 0, sizeof gone);
@@ -8615,6 +11129,8 @@ IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
         if (comm)
             result = ignis__comm_make(call, comm, parent->tie->wanted, &lost);
     }
+    if (result.id) /* after a failure the same is tried again */
+        ignis__atomic_add(&parent->tie->shrinks, 1);
     ignis__comm_drop(call, parent);
     return result;
 }
@@ -8695,6 +11211,468 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
 /* ===============================================================================================================
    >>parallel - data-parallel training.
    =============================================================================================================== */
+
+#ifndef IGNIS_NO_TENSORS
+
+/*  Gradients that travel together; their arrays are views of one memory. */
+typedef struct ignis__bucket {
+    ignis__grad_group group; /* first */
+    struct ignis__parallel_state *parallel;
+    ignis__array *memory; /* claimed */
+    bool ready;           /* in the backward that goes on */
+} ignis__bucket;
+
+typedef struct ignis__parallel_state {
+    ignis__slot slot; /* first; its lock guards no_sync */
+    ignis_comm comm;
+    ignis__device *device;
+    void *stream; /* of the all-reduces, so that backward goes on beside them */
+    uint64_t stream_serial;
+    ignis__tensor **parameters; /* held */
+    ignis__array **grads;       /* views of the buckets, claimed until they become the parameters' own */
+    ignis__bucket *buckets;     /* in the order in which backward comes to know them, if parameters are in the order of use */
+    int count, bucket_count;
+    int64_t bytes;
+    int no_sync;
+    bool is_installed; /* the parameters know their buckets */
+    bool is_active;    /* a backward has met it */
+    int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+} ignis__parallel_state;
+
+static ignis__pool ignis__parallels = {sizeof(ignis__parallel_state), IGNIS__KIND_PARALLEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket: that of memory of its own */
+
+static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
+{
+    ignis__parallel_state *parallel;
+    if (!ignis__enter(call))
+        return NULL;
+    parallel = (ignis__parallel_state *)ignis__pool_hold(&ignis__parallels, handle.id);
+    if (!parallel)
+        ignis__fail_stale(call, "data-parallel", IGNIS_DIAG_PARALLEL_FREED, IGNIS__KIND_PARALLEL, handle.id);
+    return parallel;
+}
+
+/*  Takes it apart, as far as it was made. */
+static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__binding binding;
+    bool ok = true;
+    int i;
+    for (i = 0; i < parallel->count; i++) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        if (parallel->is_installed) {
+            ignis__mutex_lock(&parameter->slot.lock);
+            parameter->group = NULL;
+            ignis__mutex_unlock(&parameter->slot.lock);
+        } else if (parallel->grads[i]) {
+            ignis__array_unclaim(call, parallel->grads[i]);
+        }
+        ignis__tensor_drop(call, parameter);
+    }
+    if (parallel->is_installed)
+        ignis__atomic_add(&ignis__grad_groups, (uint64_t)-parallel->bucket_count);
+    if (parallel->stream && !ignis__atomic_load(&parallel->device->lost)) {
+        ok = ignis_stream_forget(parallel->stream) == IGNIS_OK; /* waits for it */
+        if (ignis__device_enter(call, parallel->device, &binding)) {
+            ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamDestroy_v2, (parallel->stream)) && ok;
+            ignis__device_leave(&binding);
+        }
+    }
+    for (i = 0; i < parallel->bucket_count; i++)
+        ignis__array_unclaim(call, parallel->buckets[i].memory);
+    ignis__free(parallel->parameters);
+    ignis__free(parallel->grads);
+    ignis__free(parallel->buckets);
+    ignis__pool_give(&ignis__parallels, parallel);
+    return ok;
+}
+
+static bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel)
+{
+    return !ignis__pool_drop(parallel) || ignis__parallel_end(call, parallel);
+}
+
+static void ignis__parallels_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__parallels.count);
+    for (index = 0; index < count; index++) {
+        ignis__parallel_state *parallel = (ignis__parallel_state *)ignis__pool_hold_slot(&ignis__parallels, index, 0);
+        if (!parallel)
+            continue;
+        ignis__pool_kill(parallel);
+        (void)ignis__pool_drop(parallel);
+        (void)ignis__parallel_drop(call, parallel);
+    }
+}
+
+/* --- during a backward ----------------------------------------------------------------------------------------------- */
+
+/*  Sends a bucket on its way: behind what the thread's stream has queued, on the stream beside it. */
+static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
+{
+    ignis__device *device = parallel->device;
+    ignis__thread *thread = ignis__thread_now();
+    ignis__capture *capture = thread->capture && thread->capture->device == device ? thread->capture : NULL;
+    int ordinal = (int)(device - ignis__devices);
+    void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
+    uint64_t own_serial = thread->stream_serial[ordinal];
+    ignis_array gradients;
+    bool ok = ignis__stream_order(call, device, main_stream, device, parallel->stream); /* a capture draws it in by this */
+    if (!ok)
+        return false;
+    gradients.id = bucket->memory->slot.handle;
+    if (capture)
+        capture->stream = parallel->stream;
+    thread->stream[ordinal] = parallel->stream;
+    thread->stream_serial[ordinal] = parallel->stream_serial;
+    ok = ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+    if (capture)
+        capture->stream = main_stream;
+    thread->stream[ordinal] = own;
+    thread->stream_serial[ordinal] = own_serial;
+    return ok;
+}
+
+/*  Sends the buckets that are ready on their way, in order: one that is early waits for those before it. */
+static bool ignis__parallel_advance(const char *call, ignis__parallel_state *parallel)
+{
+    while (parallel->launched < parallel->bucket_count && parallel->buckets[parallel->launched].ready)
+        if (!ignis__parallel_launch(call, parallel, &parallel->buckets[parallel->launched++]))
+            return false;
+    return true;
+}
+
+static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
+{
+    ignis__bucket *bucket = (ignis__bucket *)group;
+    ignis__parallel_state *parallel = bucket->parallel;
+    if (parallel->no_sync)
+        return true;
+    parallel->is_active = bucket->ready = true;
+    return ignis__parallel_advance(call, parallel);
+}
+
+/*  The backward is over: what it did not lead to goes too, and the thread's stream waits for all. Called for each bucket that was met, of
+    which the first does it. */
+static bool ignis__bucket_end(ignis__grad_group *group, const char *call, bool ok)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    int i;
+    if (!parallel->is_active)
+        return ok;
+    for (i = 0; i < parallel->bucket_count; i++)
+        parallel->buckets[i].ready = true;
+    ok = ok && ignis__parallel_advance(call, parallel);
+    if (parallel->launched > 0 &&
+        !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device, ignis__stream_now(parallel->device)))
+        ok = false;
+    for (i = 0; i < parallel->bucket_count; i++)
+        parallel->buckets[i].ready = false;
+    parallel->launched = 0;
+    parallel->is_active = false;
+    return ok;
+}
+
+/* --- making one -------------------------------------------------------------------------------------------------------- */
+
+static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, const ignis__tensor *tensor)
+{
+    int i;
+    if (!tensor->leaf || !tensor->requires_grad || tensor->group) {
+        ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count, ignis__shape_write(&tensor->shape).text,
+                    tensor->group  ? "is trained data-parallel already"
+                    : tensor->leaf ? "requires no gradient"
+                                   : "is the result of an operation");
+        return false;
+    }
+    if (tensor->device != parallel->device) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d", parallel->count,
+                    (int)(tensor->device - ignis__devices), (int)(parallel->device - ignis__devices));
+        return false;
+    }
+    for (i = 0; i < parallel->count; i++) {
+        if (parallel->parameters[i] == tensor) {
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
+                        ignis__shape_write(&tensor->shape).text, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  Holds the parameters. */
+static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count)
+{
+    for (; parallel->count < count; parallel->count++) {
+        ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
+        if (!tensor)
+            return false;
+        if (!ignis__parallel_check(call, parallel, tensor)) {
+            ignis__tensor_drop(call, tensor);
+            return false;
+        }
+        parallel->parameters[parallel->count] = tensor;
+    }
+    return true;
+}
+
+/*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
+static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
+{
+    ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
+    ignis_dtype dtype = parallel->parameters[last]->dtype;
+    ignis_array_desc desc;
+    ignis_array made;
+    int64_t at = 0;
+    bool ok = true;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = bytes / ignis__dtypes[dtype].size;
+    desc.dtype = dtype;
+    desc.device = parallel->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(parallel->device - ignis__devices);
+    desc.tag = "gradients";
+    made = ignis__array_create(call, &desc);
+    if (!made.id)
+        return false;
+    if (ignis__array_set_zero(call, made) != IGNIS_OK) {
+        ignis__array_discard(call, &made);
+        return false;
+    }
+    bucket->memory = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    ignis__array_claim(bucket->memory);
+    ignis__array_drop(call, bucket->memory);
+    bucket->parallel = parallel;
+    bucket->group.ready_fn = ignis__bucket_ready;
+    bucket->group.end_fn = ignis__bucket_end;
+    parallel->bucket_count++;
+    parallel->bytes += bytes;
+    for (i = last; ok && i >= first; i--) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        int64_t numel = ignis__tensor_numel(parameter), size = numel * ignis__dtypes[dtype].size;
+        made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
+        at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
+        if (!made.id)
+            return false;
+        parallel->grads[i] = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+        ignis__array_claim(parallel->grads[i]);
+        ignis__array_drop(call, parallel->grads[i]);
+        if (parameter->grad && numel > 0)
+            ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
+    }
+    return ok;
+}
+
+/*  Lays the buckets out: from the last parameter to the first, neighbours of one element type together. */
+static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
+{
+    int64_t usual = desc && desc->bucket_bytes ? desc->bucket_bytes : (int64_t)25 << 20,
+            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, bytes = 0;
+    int last = parallel->count - 1, i;
+    for (i = last; i >= 0; i--) {
+        const ignis__tensor *parameter = parallel->parameters[i], *next = i ? parallel->parameters[i - 1] : NULL;
+        bytes += (ignis__tensor_numel(parameter) * ignis__dtypes[parameter->dtype].size + IGNIS__BUCKET_ALIGNMENT - 1) /
+                 IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
+        if (next && next->dtype == parameter->dtype && bytes < limit)
+            continue;
+        if (!ignis__bucket_make(call, parallel, i, last, bytes))
+            return false;
+        last = i - 1;
+        bytes = 0;
+        limit = usual;
+    }
+    return true;
+}
+
+/*  The gradients move into the buckets; nothing can fail any more. */
+static void ignis__parallel_install(const char *call, ignis__parallel_state *parallel)
+{
+    int i, b = 0;
+    for (i = parallel->count - 1; i >= 0; i--) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        ignis__array *before;
+        while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
+            b++;
+        ignis__mutex_lock(&parameter->slot.lock);
+        before = parameter->grad;
+        parameter->grad = parallel->grads[i];
+        parameter->group = &parallel->buckets[b].group;
+        ignis__mutex_unlock(&parameter->slot.lock);
+        if (before)
+            ignis__array_unclaim(call, before);
+    }
+    ignis__atomic_add(&ignis__grad_groups, (uint64_t)parallel->bucket_count);
+    parallel->is_installed = true;
+}
+
+static bool ignis__parallel_stream(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__device_enter(call, parallel->device, &binding))
+        return false;
+    ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamCreate, (&parallel->stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    if (ok)
+        parallel->stream_serial = ignis__stream_adopt(call, parallel->device, parallel->stream);
+    ignis__device_leave(&binding);
+    return ok && parallel->stream_serial;
+}
+
+/*  Gives all ranks the parameters of rank 0, through views of their arrays, as those belong to others too. */
+static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *parallel)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < parallel->count; i++) {
+        ignis__array *data = ignis__tensor_array(call, parallel->parameters[i]);
+        ignis_array view;
+        if (!data)
+            return false;
+        view = ignis__array_view(call, data, &data->shape, data->numel, 0);
+        ignis__array_drop(call, data);
+        ok = view.id && (data->numel == 0 || ignis_comm_broadcast(parallel->comm, view, 0) == IGNIS_OK);
+        if (view.id)
+            ignis__array_discard(call, &view);
+    }
+    return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
+}
+
+/*  All that can fail about a new one. */
+static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters, int count, bool alone,
+                                  const ignis_parallel_desc *desc)
+{
+    size_t number = (size_t)count;
+    parallel->parameters = (ignis__tensor **)ignis__alloc(sizeof(ignis__tensor *) * number);
+    parallel->grads = (ignis__array **)ignis__alloc(sizeof(ignis__array *) * number);
+    parallel->buckets = (ignis__bucket *)ignis__alloc(sizeof(ignis__bucket) * number);
+    if (!parallel->parameters || !parallel->grads || !parallel->buckets) {
+        ignis__fail_host_memory(call, (sizeof(ignis__tensor *) + sizeof(ignis__array *) + sizeof(ignis__bucket)) * number);
+        return false;
+    }
+    memset(parallel->grads, 0, sizeof(ignis__array *) * number);
+    memset(parallel->buckets, 0, sizeof(ignis__bucket) * number);
+    if (!ignis__parallel_take(call, parallel, parameters, count))
+        return false;
+    return alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
+                     ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel)));
+}
+
+IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc)
+{
+    static const char call[] = "ignis_parallel_create";
+    ignis_parallel handle = IGNIS__ZERO;
+    ignis__parallel_state *parallel;
+    ignis_comm_info info;
+    if (!ignis__enter(call) || ignis__capture_refuses(call))
+        return handle;
+    if (!parameters) {
+        ignis__fail_null(call, "parameters");
+        return handle;
+    }
+    if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                    "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more", count,
+                    (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
+        return handle;
+    }
+    if (ignis_comm_query(comm, &info) != IGNIS_OK)
+        return handle;
+    parallel = (ignis__parallel_state *)ignis__pool_take(&ignis__parallels);
+    if (!parallel) {
+        ignis__fail_host_memory(call, sizeof *parallel);
+        return handle;
+    }
+    memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
+    parallel->comm = comm;
+    parallel->device = &ignis__devices[info.device];
+    ignis__section_use(IGNIS__SECTION_PARALLEL, ignis__parallels_close);
+    if (!ignis__parallel_start(call, parallel, parameters, count, info.size == 1, desc)) {
+        (void)ignis__parallel_end(call, parallel);
+        return handle;
+    }
+    if (parallel->bucket_count)
+        ignis__parallel_install(call, parallel);
+    handle.id = ignis__pool_publish(&ignis__parallels, parallel);
+    return handle;
+}
+
+/* --- changing and ending one -------------------------------------------------------------------------------------------- */
+
+/*  Opens or closes a section without averages. */
+static ignis_status ignis__parallel_nest(const char *call, ignis_parallel handle, int by)
+{
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    bool ok;
+    if (!parallel)
+        return ignis__failed();
+    ignis__mutex_lock(&parallel->slot.lock);
+    ok = parallel->no_sync + by >= 0;
+    if (ok)
+        parallel->no_sync += by;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    (void)ignis__parallel_drop(call, parallel);
+    return ok ? IGNIS_OK : ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_parallel_no_sync_begin");
+}
+
+IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel)
+{
+    return ignis__parallel_nest("ignis_parallel_no_sync_begin", parallel, 1);
+}
+
+IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel)
+{
+    return ignis__parallel_nest("ignis_parallel_no_sync_end", parallel, -1);
+}
+
+IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_parallel_info *info)
+{
+    static const char call[] = "ignis_parallel_query";
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    if (!parallel)
+        return ignis__failed();
+    if (!info) {
+        status = ignis__fail_null(call, "info");
+    } else {
+        memset(info, 0, sizeof *info);
+        ignis__mutex_lock(&parallel->slot.lock);
+        info->parameters = parallel->count;
+        info->buckets = parallel->bucket_count;
+        info->bytes = parallel->bytes;
+        info->syncs = parallel->no_sync == 0;
+        ignis__mutex_unlock(&parallel->slot.lock);
+    }
+    (void)ignis__parallel_drop(call, parallel);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
+{
+    static const char call[] = "ignis_parallel_free";
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    bool live, ok;
+    if (!parallel)
+        return ignis__failed();
+    if (ignis__capture_refuses(call)) {
+        (void)ignis__parallel_drop(call, parallel);
+        return ignis__failed();
+    }
+    ignis__mutex_lock(&parallel->slot.lock);
+    live = ignis__pool_live(parallel);
+    if (live)
+        ignis__pool_kill(parallel);
+    ignis__mutex_unlock(&parallel->slot.lock);
+    if (live)
+        (void)ignis__pool_drop(parallel); /* the handle's own hold; this call still has one */
+    ok = ignis__parallel_drop(call, parallel);
+    if (!live)
+        return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed it");
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+#endif /* IGNIS_NO_TENSORS */
 
 #endif /* IGNIS_COLLECTIVE_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */

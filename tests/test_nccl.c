@@ -280,9 +280,12 @@ static void *run_moves(void *context)
     expect(r, "all_gather", out, r->size * n, gathered, n);
     CHECK(run_one(r, IGNIS__NCCL_ALL_TO_ALL, in, out, n, 0));
     expect(r, "all_to_all", out, r->size * n, transposed, n);
-    CHECK(run_one(r, IGNIS__NCCL_SEND_RECV, in, out, n, r->rank ^ 1));
+    ignis__nccl_group_begin();
+    CHECK(run_one(r, IGNIS__NCCL_SEND, in, none, n, r->rank ^ 1));
+    CHECK(run_one(r, IGNIS__NCCL_RECV, none, out, n, r->rank ^ 1));
+    CHECK(ignis__nccl_group_end("run", r->nccl));
     ignis_array part = ignis_array_slice(out, 0, 0, n);
-    expect(r, "send_recv", part, n, of_neighbour, n);
+    expect(r, "send and recv", part, n, of_neighbour, n);
     if (r->rank > 0) {
         CHECK(run_one(r, IGNIS__NCCL_RECV, none, out, n, r->rank - 1));
         expect(r, "recv", part, n, of_left, n);
