@@ -919,8 +919,8 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices
 
 /*  ignis_comm_all_reduce - out = op over the ranks of in, elementwise, on every rank
     Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out differ in size), DTYPE (types differ, or the average of
-    integers), DEVICE, ARGUMENT (they overlap, or op), PEER, TIMEOUT and MISMATCH (the communicator is broken), MEMORY, COMPILE, CUDA.
+    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out differ in size), DTYPE (types differ), UNSUPPORTED (the
+    average of integers), DEVICE, ARGUMENT (they overlap, or op), PEER (the communicator is broken), MEMORY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
@@ -979,7 +979,7 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
 
 /*  ignis_comm_barrier - no rank's stream goes on before all ranks' streams have come here
     Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: FREED, PEER, TIMEOUT and MISMATCH (the communicator is broken), COMPILE, CUDA.
+    Errors: FREED, PEER (the communicator is broken), COMPILE, CUDA.
     Ownership: nothing to free.
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm);
