@@ -1,4 +1,5 @@
 /*  test_parallel.c - data-parallel training: the same as on one GPU, on every rank, every time */
+#include "fault.h"
 #include "test.h"
 
 #include "../ignis_collective.h"
@@ -458,6 +459,46 @@ TEST(what_does_not_fit_is_refused)
     run_ranks(rank_refuses, 60);
 }
 
+/*  Every driver call that ignis_parallel_create makes fails once; what it had made is gone each time. */
+TEST(what_fails_halfway_leaves_nothing)
+{
+    ignis_memory_info before, after;
+    ignis_parallel_desc desc;
+    ignis_parallel parallel = {0};
+    ignis_comm comms[2];
+    model m;
+    int at, made;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    CHECK_OK(ignis_comm_init_all(comms, NULL, 2, NULL));
+    model_make(&m, 1);
+    memset(&desc, 0, sizeof desc);
+    desc.no_broadcast = true; /* so that it needs nobody else */
+    desc.bucket_bytes = desc.first_bucket_bytes = 2048;
+    CHECK_OK(ignis_memory_query(0, &before));
+    for (at = 1; !parallel.id && at < 1000; at++) {
+        made = fault_count("cuStreamCreate") - fault_count("cuStreamDestroy_v2");
+        fault_arm("cu", at, 2 /* CUDA_ERROR_OUT_OF_MEMORY */);
+        parallel = ignis_parallel_create(comms[0], m.all, m.count, &desc);
+        fault_disarm();
+        if (parallel.id)
+            break;
+        CHECK(ignis_status_last() != IGNIS_OK);
+        ignis_status_clear();
+        CHECK_OK(ignis_memory_query(0, &after));
+        CHECK_INT(after.live_bytes, before.live_bytes);
+        CHECK(!ignis_tensor_grad(m.table).id);
+        CHECK_INT(fault_count("cuStreamCreate") - fault_count("cuStreamDestroy_v2"), made);
+        CHECK_INT(ignis__grad_groups, 0);
+    }
+    CHECK(at > 3 && parallel.id);
+    CHECK_OK(ignis_parallel_free(parallel));
+    CHECK_INT(ignis__grad_groups, 0);
+    model_release(&m);
+    CHECK_OK(ignis_comm_destroy(comms[0]));
+    CHECK_OK(ignis_comm_destroy(comms[1]));
+}
+
 /*  A backward function that reaches a parameter by a backward of its own. */
 static ignis_status late_backward(const ignis_backward_args *args)
 {
@@ -656,7 +697,7 @@ static int role_dies(const char *folder, int number)
 
 TEST(a_rank_that_dies_in_backward_is_an_error)
 {
-    char folder[] = "/tmp/ignis_test_parallel_XXXXXX", number[8];
+    char folder[] = "/tmp/ignis_test_parallel_XXXXXX", number[16];
     pid_t children[2];
     int i, status;
     SETUP(NULL);
