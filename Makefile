@@ -42,6 +42,7 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Checks:            check-compile check-kernels check-docs check-format check-prototypes check-storage check-torch"
+	@echo "make soak          ten thousand cycles of sharing"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
@@ -76,12 +77,16 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 RUN := hello custom_kernel memory_contract custom_op train_gpt
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 RUN += $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
+# The ranks of examples/allreduce.c: a GPU each.
+RUN += allreduce
+RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
 
 run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN))
 	@for example in $(RUN); do \
 	    echo "== $$example, on the $(DEVICE)"; \
 	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
-	    $(OUT)/$$example "$$@" || exit 1; done
+	    case $$example in allreduce) launch='examples/launch.sh $(RANKS)';; *) launch=;; esac; \
+	    $$launch $(OUT)/$$example "$$@" || exit 1; done
 
 test: $(SIMULATOR) $(TESTS)
 	@echo "tests run on the $(DEVICE)"
@@ -89,6 +94,11 @@ test: $(SIMULATOR) $(TESTS)
 
 bench: $(SIMULATOR) $(BENCHES)
 	@for bench in $(BENCHES); do echo "== $$bench, on the $(DEVICE)"; $$bench || exit 1; done
+
+# What must not leak, ten thousand times over.
+soak: $(SIMULATOR) $(OUT)/test_vmm $(OUT)/test_transport
+	IGNIS_SOAK=1 $(OUT)/test_vmm cycles
+	IGNIS_SOAK=1 $(OUT)/test_transport cycles
 
 # A million damaged files for the reader of safetensors; it ends at the first sanitizer report.
 fuzz: $(OUT)/fuzz_storage
@@ -175,4 +185,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: all help simulator run test test-clang bench fuzz check check-storage check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: all help simulator run test test-clang bench fuzz soak check check-storage check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

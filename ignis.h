@@ -5175,6 +5175,21 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
 /*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
 static void (*ignis__export_holders)(ignis__text *text, const ignis__array *array);
 
+/*  Looks which of those are gone by now, before an array is refused; set there, too. */
+static void (*ignis__exports_reap)(const char *call, ignis__array *array);
+
+static void ignis__array_settle(const char *call, ignis__array *array)
+{
+    bool exported;
+    if (!ignis__exports_reap)
+        return;
+    ignis__mutex_lock(&array->slot.lock);
+    exported = array->exports > 0;
+    ignis__mutex_unlock(&array->slot.lock);
+    if (exported)
+        ignis__exports_reap(call, array);
+}
+
 static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
 {
     char holders[512];
@@ -5193,6 +5208,7 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
     ignis_status status = IGNIS_OK;
     if (!array)
         return ignis__failed();
+    ignis__array_settle(call, array);
     if (!ignis__owner_valid(call, as)) {
         status = ignis__failed();
     } else if (!ignis__array_lock(call, array)) {
@@ -5926,6 +5942,7 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
     ignis_status status;
     if (!array)
         return ignis__failed();
+    ignis__array_settle(call, array);
     if (!ignis__owner_valid(call, owner) || !ignis__array_lock(call, array)) {
         status = ignis__failed();
     } else {
@@ -6034,6 +6051,7 @@ static ignis__array *ignis__contract_begin(const char *call, ignis_array handle,
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array)
         return NULL;
+    ignis__array_settle(call, array);
     if (ignis__owner_valid(call, owner) && ignis__array_lock(call, array))
         return array;
     ignis__array_drop(call, array);

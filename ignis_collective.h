@@ -426,7 +426,7 @@ typedef struct ignis_transport_desc {
 
 /*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
     ignis_transport_handle_fds says which. */
-#define IGNIS_TRANSPORT_RECORD_BYTES 320
+#define IGNIS_TRANSPORT_RECORD_BYTES 256
 
 typedef struct ignis_transport_handle {
     unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, what, where; sealed with the token */
@@ -559,11 +559,11 @@ IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport
 IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport, ignis_array array);
 
 /*  ignis_transport_send, ignis_transport_send_async - make an array's content available to the receiver
-    With a channel its handle goes there; else it waits in the transport for a receive of this process, and goes to *handle when that is
-    not null. The sync form waits for the work on the array; after the async one, call ignis_transport_synchronize before the receiver
-    reads, and leave the array as it is until it has.
+    Its handle goes to *handle; or, when that is null, through the transport's channel; or, of the kinds that copy, to a receive of this
+    process. The sync form waits for the work on the array; after the async one, call ignis_transport_synchronize before the receiver
+    reads. Leave the array as it is until it has.
     Returns: IGNIS_OK, or the reason.
-    Errors: those of ignis_transport_export_handle and ignis_channel_send.
+    Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it).
     Ownership: as for ignis_transport_export_handle.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
@@ -4478,6 +4478,2136 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
    >>transport - VMM, legacy IPC, peer copy, host-staged: one table of functions each.
    =============================================================================================================== */
 
+/* --- what it needs of the system: pipes that tell of a death, shared files in memory, who we are --------------------------- */
+
+#ifdef _WIN32
+
+/*  Milliseconds of boot time would repeat; this moment does not. */
+static uint64_t ignis__process_started(void)
+{
+    FILETIME created, ended, kernel, user;
+    if (!GetProcessTimes(GetCurrentProcess(), &created, &ended, &kernel, &user))
+        return 0;
+    return ((uint64_t)created.dwHighDateTime << 32) | created.dwLowDateTime;
+}
+static uint64_t ignis__host_hash(void)
+{
+    char name[MAX_COMPUTERNAME_LENGTH + 1];
+    DWORD size = sizeof name;
+    return GetComputerNameA(name, &size) ? ignis__hash(IGNIS__HASH_START, name, size) : 0;
+}
+/*  Handles that close with their process would have to be duplicated into the other one; ignis_transport_release_handle does without. */
+static bool ignis__lease_make(int ends[2])
+{
+    ends[0] = ends[1] = -1;
+    return false;
+}
+static bool ignis__lease_ended(int end)
+{
+    (void)end;
+    return false;
+}
+static int ignis__lease_copy(int end)
+{
+    (void)end;
+    return -1;
+}
+static void ignis__lease_close(int end) { (void)end; }
+static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
+
+/*  A file mapping would do; NVIDIA's own samples share host memory so. It is not made yet by anything that could be tested. */
+static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
+{
+    (void)size, (void)handle;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "host memory is not shared between processes on Windows");
+    return false;
+}
+static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
+{
+    (void)handle;
+    ignis__host_share(call, size, NULL);
+    return NULL;
+}
+static void ignis__host_unmap(void *memory, int64_t size) { (void)memory, (void)size; }
+
+#else /* POSIX */
+
+#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern int pipe2(int[2], int);
+extern int memfd_create(const char *, unsigned);
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+enum {                         /* of Linux */
+       IGNIS__MEMFD_FLAGS = 3, /* close on exec, can be sealed */
+       IGNIS__ADD_SEALS = 1033,
+       IGNIS__GET_SEALS = 1034,
+       IGNIS__SEAL_SIZE = 1 | 2 | 4 /* against more seals, shrinking, growing */
+};
+
+/*  In clock ticks since the system has started: the 22nd word, counted behind the program's name, which can hold anything. */
+static uint64_t ignis__process_started(void)
+{
+    char text[1024];
+    uint64_t started = 0;
+    const char *at;
+    int word;
+    FILE *file = fopen("/proc/self/stat", "rb");
+    size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[size] = 0;
+    at = strrchr(text, ')');
+    for (word = 2; at && word < 22; word++)
+        at = strchr(at + 1, ' ');
+    if (at)
+        started = (uint64_t)strtoull(at, NULL, 10);
+    return started;
+}
+
+static uint64_t ignis__host_hash(void)
+{
+    char text[64];
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "rb");
+    size_t size = file ? fread(text, 1, sizeof text, file) : 0;
+    if (file)
+        fclose(file);
+    return ignis__hash(IGNIS__HASH_START, text, size);
+}
+
+static bool ignis__lease_make(int ends[2]) { return pipe2(ends, O_CLOEXEC) == 0; }
+/*  Nobody has the other end open any more. */
+static bool ignis__lease_ended(int end)
+{
+    struct pollfd wanted;
+    wanted.fd = end;
+    wanted.events = 0;
+    wanted.revents = 0;
+    return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+static int ignis__lease_copy(int end) { return fcntl(end, F_DUPFD_CLOEXEC, 0); }
+static void ignis__lease_close(int end)
+{
+    if (end >= 0)
+        close(end);
+}
+/*  Gives a file its name, unless another one has it already. */
+static bool ignis__file_publish(const char *part, const char *path)
+{
+    bool made = chmod(part, 0600) == 0 && link(part, path) == 0;
+    remove(part);
+    return made;
+}
+
+/*  A file in memory, whose size nobody can change any more. */
+static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
+{
+    memset(handle, 0, sizeof *handle);
+    handle->type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle->fd = memfd_create("ignis-host", IGNIS__MEMFD_FLAGS);
+    if (handle->fd >= 0 && ftruncate(handle->fd, (off_t)size) == 0 && fcntl(handle->fd, IGNIS__ADD_SEALS, IGNIS__SEAL_SIZE) == 0)
+        return true;
+    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size, strerror(errno));
+    ignis__lease_close(handle->fd);
+    memset(handle, 0, sizeof *handle);
+    return false;
+}
+
+/*  Maps one, after making sure that it is of that size and stays so: to read behind its end would be a bus error. */
+static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
+{
+    struct stat info;
+    void *memory;
+    if (fstat(handle->fd, &info) != 0 || info.st_size != size || (fcntl(handle->fd, IGNIS__GET_SEALS) & 2) == 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor is not %lld bytes of shared host memory", (long long)size);
+        return NULL;
+    }
+    memory = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, handle->fd, 0);
+    if (memory != MAP_FAILED)
+        return memory;
+    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)size, strerror(errno));
+    return NULL;
+}
+static void ignis__host_unmap(void *memory, int64_t size) { munmap(memory, (size_t)size); }
+
+#endif
+
+/* --- records ----------------------------------------------------------------------------------------------------------- */
+
+enum {
+    IGNIS__CU_ALREADY_ENABLED = 704,
+    IGNIS__CU_IPC_LAZY_PEER = 1,
+    IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
+    IGNIS__RECORD_VERSION = 1,
+    IGNIS__RECORD_MEMORY = 1, /* flags: what travels beside the record */
+    IGNIS__RECORD_LEASE = 2
+};
+
+#define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the driver shares nothing smaller */
+
+/*  What a handle says. No padding, so that the seal covers every byte. */
+typedef struct ignis__record_of_array {
+    char magic[8];
+    uint32_t version, size, kind, flags;
+    int32_t dtype, ndim;
+    int64_t dim[IGNIS_MAX_DIMS];
+    int64_t block_size; /* of the memory that is shared; the array lies in it */
+    int64_t offset, bytes;
+    unsigned char uuid[16]; /* of the exporter's device */
+    uint64_t host, pid, started;
+    uint64_t serial;  /* of the export, in that process: never used twice */
+    uint64_t address; /* there */
+    ignis__ipc_handle ipc;
+    unsigned char unused[8];
+    uint64_t seal;
+} ignis__record_of_array;
+
+typedef char ignis__record_has_its_size[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
+
+/*  SipHash-2-4 (Aumasson and Bernstein, 2012) of a multiple of 8 bytes; keys and words are little-endian, as the hosts of CUDA are. */
+static uint64_t ignis__rotate(uint64_t value, int by) { return value << by | value >> (64 - by); }
+
+static void ignis__sip_rounds(uint64_t v[4], int rounds)
+{
+    while (rounds-- > 0) {
+        v[0] += v[1];
+        v[1] = ignis__rotate(v[1], 13) ^ v[0];
+        v[0] = ignis__rotate(v[0], 32);
+        v[2] += v[3];
+        v[3] = ignis__rotate(v[3], 16) ^ v[2];
+        v[0] += v[3];
+        v[3] = ignis__rotate(v[3], 21) ^ v[0];
+        v[2] += v[1];
+        v[1] = ignis__rotate(v[1], 17) ^ v[2];
+        v[2] = ignis__rotate(v[2], 32);
+    }
+}
+
+static uint64_t ignis__sip_hash(const unsigned char key[16], const void *data, size_t size)
+{
+    uint64_t k[2], v[4], word;
+    size_t at;
+    memcpy(k, key, sizeof k);
+    v[0] = k[0] ^ 0x736f6d6570736575u;
+    v[1] = k[1] ^ 0x646f72616e646f6du;
+    v[2] = k[0] ^ 0x6c7967656e657261u;
+    v[3] = k[1] ^ 0x7465646279746573u;
+    for (at = 0; at + 8 <= size; at += 8) {
+        memcpy(&word, (const char *)data + at, sizeof word);
+        v[3] ^= word;
+        ignis__sip_rounds(v, 2);
+        v[0] ^= word;
+    }
+    word = (uint64_t)size << 56;
+    v[3] ^= word;
+    ignis__sip_rounds(v, 2);
+    v[0] ^= word;
+    v[2] ^= 0xFF;
+    ignis__sip_rounds(v, 4);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/*  The secret of this user, made by whoever needs it first. */
+static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
+{
+    char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
+    unsigned char *stored = NULL;
+    size_t size = 0;
+    int round;
+    if (!ignis__private_folder(call, folder, sizeof folder))
+        return false;
+    snprintf(path, sizeof path, "%s/transport.token", folder);
+    for (round = 0; round < 2; round++) {
+        FILE *file;
+        char *part;
+        stored = (unsigned char *)ignis__file_read(path, &size);
+        if (stored && size == IGNIS_TRANSPORT_TOKEN_BYTES) {
+            memcpy(token, stored, IGNIS_TRANSPORT_TOKEN_BYTES);
+            ignis__free(stored);
+            return true;
+        }
+        ignis__free(stored);
+        part = round == 0 ? ignis__file_part_path(path) : NULL;
+        file = part ? ignis__file_create(part) : NULL;
+        if (file) {
+            bool ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
+                      fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
+            if (fclose(file) == 0 && ok)
+                (void)ignis__file_publish(part, path); /* if another process was faster, its token is read in the next round */
+            else
+                remove(part);
+        }
+        ignis__free(part);
+    }
+    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the token in %s cannot be made or read; set desc.token on both sides", path);
+    return false;
+}
+
+/*  This process, for records. */
+static struct {
+    ignis__mutex lock;
+    uint64_t pid, host, started;
+} ignis__self = {IGNIS__MUTEX_INIT, 0, 0, 0};
+
+static void ignis__self_learn(void)
+{
+    ignis__mutex_lock(&ignis__self.lock);
+    if (!ignis__self.pid) {
+        ignis__self.pid = ignis__process_id();
+        ignis__self.host = ignis__host_hash();
+        ignis__self.started = ignis__process_started();
+    }
+    ignis__mutex_unlock(&ignis__self.lock);
+}
+
+/* --- exports: an array that others may have, until the last lease of it ends ----------------------------------------------- */
+
+typedef struct ignis__transport {
+    ignis__slot slot;
+    ignis_transport_kind kind;
+    ignis__device *src, *dst;
+    ignis_channel_method exchange;
+    ignis_channel channel;
+    int64_t peer_pid; /* at the channel's other side; 0: unknown */
+    unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
+    int64_t timeout_ns;
+    uint64_t ready;
+    uint64_t serial; /* of this transport, in this process: its slot is used again */
+    double bandwidth_gbs, latency_us;
+    struct ignis__waiting *waiting, **waiting_end; /* what was sent to a receive of this process; the slot's lock guards them */
+} ignis__transport;
+
+static ignis__pool ignis__transports = {sizeof(ignis__transport), IGNIS__KIND_TRANSPORT, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+typedef struct ignis__lent_handle {
+    int watch; /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    struct ignis__lent_handle *next;
+} ignis__lent_handle;
+
+/*  One array by one transport. Each handle of it is one of the array's exports, and holds it. */
+typedef struct ignis__export {
+    uint64_t transport; /* serial */
+    char description[96];
+    ignis__array *array;
+    ignis__record_of_array record; /* without its seal and flags */
+    ignis__lent_handle *handles;
+    struct ignis__export *next;
+} ignis__export;
+
+/*  The mapping of an export in this process, which arrays share. */
+typedef struct ignis__import {
+    uint64_t pid, started, serial; /* the export's */
+    ignis_transport_kind kind;
+    ignis__device *device;
+    int arrays;
+    ignis__address address; /* of the memory that is shared */
+    ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
+    ignis__array *own;      /* of this process, held: not mapped again */
+    int lease;
+    struct ignis__import *next;
+} ignis__import;
+
+/*  An array over an import. */
+typedef struct ignis__imported {
+    ignis__import *import;
+    uint64_t transport; /* serial */
+    uint64_t array;     /* handle */
+    struct ignis__imported *next;
+} ignis__imported;
+
+static struct {
+    ignis__mutex lock;        /* never held while an array is locked, or the driver called */
+    ignis__mutex import_lock; /* held during an import, so that one record is mapped once */
+    uint64_t serials, transports;
+    ignis__export *exports;
+    ignis__import *imports;
+    ignis__imported *imported;
+} ignis__shares = {IGNIS__MUTEX_INIT, IGNIS__MUTEX_INIT, 0, 0, NULL, NULL, NULL};
+
+/*  One more handle of an array is out. */
+static bool ignis__array_lend(const char *call, ignis__array *array)
+{
+    if (!ignis__array_lock(call, array))
+        return false;
+    array->exports++;
+    array->ref_count++;
+    ignis__atomic_add(&array->slot.state, 1);
+    ignis__array_unlock(array);
+    return true;
+}
+
+static void ignis__array_unlend(const char *call, ignis__array *array)
+{
+    ignis__mutex_lock(&array->slot.lock);
+    array->exports--;
+    if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
+        ignis__array_unref(array);
+    ignis__array_unlock(array);
+    ignis__array_drop(call, array);
+}
+
+/*  Which handles end: all of an array, all of a transport, and either only those whose lease has ended, or all. 0: any. */
+typedef struct ignis__ending {
+    const ignis__array *array;
+    uint64_t transport;
+    bool leased; /* only those that hang up */
+} ignis__ending;
+
+/*  Ends the handles of one array that are concerned; how many there were. The array stays held for them. */
+static int ignis__export_end_one(ignis__ending which, ignis__array **array)
+{
+    ignis__export **at, *entry;
+    ignis__lent_handle **handle, *gone;
+    int count = 0;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
+        if ((!which.array || entry->array == which.array) && (!which.transport || entry->transport == which.transport)) {
+            *array = entry->array;
+            for (handle = &entry->handles; (gone = *handle) != NULL;) {
+                if (which.leased && (gone->watch < 0 || !ignis__lease_ended(gone->watch))) {
+                    handle = &gone->next;
+                    continue;
+                }
+                *handle = gone->next;
+                ignis__lease_close(gone->watch);
+                ignis__free(gone);
+                count++;
+            }
+        }
+        if (entry->handles) {
+            at = &entry->next;
+        } else {
+            *at = entry->next;
+            ignis__free(entry);
+        }
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    return count;
+}
+
+static void ignis__exports_end(const char *call, ignis__ending which)
+{
+    ignis__array *array = NULL;
+    int count;
+    while ((count = ignis__export_end_one(which, &array)) > 0)
+        while (count-- > 0)
+            ignis__array_unlend(call, array);
+}
+
+static ignis__ending ignis__ending_of(const ignis__array *array, uint64_t transport, bool leased)
+{
+    ignis__ending which;
+    which.array = array;
+    which.transport = transport;
+    which.leased = leased;
+    return which;
+}
+
+static void ignis__exports_reap_array(const char *call, ignis__array *array) { ignis__exports_end(call, ignis__ending_of(array, 0, true)); }
+
+/*  For the message of an array that cannot be freed. The array is locked. */
+static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
+{
+    const ignis__export *entry;
+    const ignis__lent_handle *handle;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry; entry = entry->next) {
+        int count = 0;
+        if (entry->array != array)
+            continue;
+        for (handle = entry->handles; handle; handle = handle->next)
+            count++;
+        ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__text_add(text, "; close what was imported, or call ignis_transport_release_handle");
+}
+
+/* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
+
+/*  Waits for all work on an array's memory that Ignis has queued. */
+static bool ignis__array_wait(const char *call, ignis__array *array)
+{
+    ignis__storage *storage = array->storage;
+    ignis__binding binding;
+    bool ok = true;
+    int i;
+    if (ignis__capture_refuses(call) || !ignis__device_enter(call, storage->device, &binding))
+        return false;
+    ignis__mutex_lock(&storage->lock);
+    if (storage->stream)
+        ok = !IGNIS__CUDA_FAILED(call, storage->device, cuStreamSynchronize, (storage->stream));
+    ignis__device_leave(&binding);
+    for (i = 0; ok && i < storage->used_on_count; i++) {
+        ok = ignis__device_enter(call, storage->used_on[i].device, &binding);
+        if (ok) {
+            ok = !IGNIS__CUDA_FAILED(call, storage->used_on[i].device, cuStreamSynchronize, (storage->used_on[i].stream));
+            ignis__device_leave(&binding);
+        }
+    }
+    ignis__mutex_unlock(&storage->lock);
+    return ok;
+}
+
+/*  Lets the kernels and copies of one device into ordinary memory of another. Both are open. */
+static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__device *to)
+{
+    ignis__binding binding;
+    int error;
+    if (from == to)
+        return true;
+    if (!ignis__device_enter(call, from, &binding))
+        return false;
+    error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
+    ignis__device_leave(&binding);
+    return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
+           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", (int)(from - ignis__devices),
+                           (int)(to - ignis__devices));
+}
+
+static void ignis__ipc_array_release(void *ptr, void *data)
+{
+    ignis__device *device = (ignis__device *)data;
+    ignis__binding binding;
+    if (ignis__atomic_load(&device->lost) || !ignis__device_enter("ignis_array_free", device, &binding))
+        return;
+    (void)IGNIS__CUDA_FAILED("ignis_array_free", device, cuMemFree_v2, ((ignis__address)(uintptr_t)ptr));
+    ignis__device_leave(&binding);
+}
+
+IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
+{
+    static const char call[] = "ignis_ipc_array";
+    ignis_array result = IGNIS__ZERO;
+    ignis__address address = 0;
+    ignis__binding binding;
+    ignis__device *device;
+    int64_t size;
+    int error;
+    if (!ignis__enter(call))
+        return result;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+        return result;
+    }
+    if (desc->ptr || desc->release_fn) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr and desc.release_fn are null: the array gets memory of its own");
+        return result;
+    }
+    if (!ignis__vmm_array_check(call, desc, &size) || !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
+        (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
+        return result;
+    if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
+        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+        if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+            ignis__cache *cache = &ignis__caches[device - ignis__devices];
+            ignis__mutex_lock(&cache->lock);
+            ignis__cache_trim(call, device, cache);
+            ignis__mutex_unlock(&cache->lock);
+            error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+        }
+        if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
+                            (int)(device - ignis__devices))) {
+            result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
+            if (!result.id)
+                (void)IGNIS__CUDA(cuMemFree_v2, (address));
+        }
+    }
+    ignis__device_leave(&binding);
+    return result;
+}
+
+/*  What an export finds out about an array's memory. */
+typedef struct ignis__offer {
+    int64_t block_size, offset;
+    ignis__ipc_handle ipc;
+    ignis_vmm_handle memory;
+} ignis__offer;
+
+static bool ignis__vmm_offer(const char *call, ignis__array *array, ignis__offer *offer)
+{
+    ignis__device *device = array->storage->device;
+    ignis__vmm_behind behind;
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    ok = ignis__vmm_find(call, array, &behind);
+    if (ok) {
+        offer->block_size = behind.size;
+        offer->offset = behind.offset;
+        ok = (behind.prop.handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
+        if (!ok)
+            ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
+                        (unsigned long long)array->id);
+        ok = ok && ignis__vmm_give_out(call, device, behind.handle, &offer->memory);
+        (void)IGNIS__CUDA(cuMemRelease, (behind.handle)); /* the handle that was given out keeps it */
+    }
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Where an allocation begins, for memory that Ignis does not hand out in parts. */
+static bool ignis__whole_allocation(const char *call, ignis__array *array, const char *instead, ignis__address *base, int64_t *size)
+{
+    ignis__storage *storage = array->storage;
+    ignis__address address = ignis__atomic_load(&storage->address);
+    size_t whole = 0;
+    int error;
+    if (!address || storage->block) {
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                    "array #%llu lies in memory that it shares with other arrays, which would all be exposed; make it with %s",
+                    (unsigned long long)array->id, instead);
+        return false;
+    }
+    error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address));
+    if (error != 0) {
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
+                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+        return false;
+    }
+    *size = (int64_t)whole;
+    return true;
+}
+
+static bool ignis__ipc_offer(const char *call, ignis__array *array, ignis__offer *offer)
+{
+    ignis__device *device = array->storage->device;
+    ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
+    ignis__binding binding;
+    bool ok;
+    int error;
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    ok = ignis__whole_allocation(call, array, "ignis_ipc_array", &base, &offer->block_size);
+    if (ok && array->storage->release_fn != ignis__ipc_array_release &&
+        (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || offer->block_size % IGNIS__IPC_BLOCK != 0)) {
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                    "array #%llu lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
+                    "exposed; make it with ignis_ipc_array",
+                    (unsigned long long)array->id, (long long)offer->block_size);
+        ok = false;
+    }
+    if (ok) {
+        error = IGNIS__CUDA(cuIpcGetMemHandle, (&offer->ipc, base));
+        ok = error == 0;
+        if (!ok)
+            ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                                "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
+                                "ignis_ipc_array",
+                                (unsigned long long)array->id, ignis__cuda_name(error), error);
+        offer->offset = (int64_t)(address - base);
+    }
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  In one process any memory will do. */
+static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offer *offer)
+{
+    ignis__work work;
+    ignis__address address;
+    bool ok = ignis__work_begin(call, array->storage->device, &work);
+    if (!ok)
+        return false;
+    ok = ignis__work_read(&work, array, &address);
+    ignis__work_end(&work);
+    offer->block_size = array->storage->size ? array->storage->size : 1;
+    offer->offset = array->offset;
+    return ok;
+}
+
+/*  Copies between device and shared host memory, which is pinned meanwhile when it is worth it. */
+#define IGNIS__PIN_FROM ((int64_t)256 << 10)
+static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_vmm_handle *handle, bool to_device)
+{
+    int64_t size = ignis__array_bytes(array);
+    ignis__address address;
+    ignis__work work;
+    bool ok, pinned;
+    void *host;
+    if (size == 0)
+        return true;
+    host = ignis__host_map(call, handle, size);
+    if (!host)
+        return false;
+    ok = ignis__work_begin(call, array->storage->device, &work);
+    if (ok) {
+        pinned = size >= IGNIS__PIN_FROM && ignis__cuda.cuMemHostRegister_v2 && ignis__cuda.cuMemHostUnregister &&
+                 IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
+        ok = to_device ? ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, host, size)
+                       : ignis__work_read(&work, array, &address) && ignis__copy_to_host(&work, host, address, size);
+        if (!ok && IGNIS__CUDA(cuCtxSynchronize, ()) != 0) { /* a copy may still be under way: better lose the mapping than fault */
+            ignis__work_end(&work);
+            return false;
+        }
+        if (pinned)
+            (void)IGNIS__CUDA(cuMemHostUnregister, (host));
+        ignis__work_end(&work);
+    }
+    ignis__host_unmap(host, size);
+    return ok;
+}
+
+static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offer *offer)
+{
+    int64_t size = ignis__array_bytes(array);
+    offer->block_size = size ? size : 1;
+    if (!ignis__host_share(call, offer->block_size, &offer->memory))
+        return false;
+    if (ignis__host_copy(call, array, &offer->memory, false))
+        return true;
+    ignis__vmm_handle_close(&offer->memory);
+    return false;
+}
+
+/*  The import's memory, from another process; address and what gives it back are noted in it. */
+static bool ignis__vmm_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+{
+    if (!ignis__vmm_adopt_handle(call, import->device, memory, record->block_size, NULL, 0, &import->block))
+        return false;
+    import->address = import->block.address;
+    return true;
+}
+
+static bool ignis__ipc_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+{
+    ignis__binding binding;
+    bool ok;
+    (void)memory;
+    if (!ignis__device_enter(call, import->device, &binding))
+        return false;
+    ok = !IGNIS__VMM_FAILED(call, import->device, cuIpcOpenMemHandle_v2, (&import->address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
+                            "opening %s of process %llu", ignis__bytes_write(record->block_size).text, (unsigned long long)record->pid);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+static bool ignis__peer_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+{
+    (void)import, (void)memory;
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                "the handle is of process %llu, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
+                (unsigned long long)record->pid);
+    return false;
+}
+
+static void ignis__vmm_return(const char *call, ignis__import *import) { ignis__vmm_drop(call, &import->block); }
+
+static void ignis__ipc_return(const char *call, ignis__import *import)
+{
+    ignis__binding binding;
+    if (ignis__atomic_load(&import->device->lost) || !ignis__device_enter(call, import->device, &binding))
+        return;
+    (void)IGNIS__CUDA_FAILED(call, import->device, cuIpcCloseMemHandle, (import->address));
+    ignis__device_leave(&binding);
+}
+
+/*  Lets a device into memory of this process. */
+static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__device *device)
+{
+    ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
+    ignis__address base = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
+    ignis__vmm_behind behind;
+    ignis__binding binding;
+    bool ok;
+    if (device == array->storage->device)
+        return true;
+    if (!ignis__device_enter(call, device, &binding))
+        return false;
+    ok = ignis__vmm_find(call, array, &behind);
+    if (ok) {
+        base -= (uint64_t)behind.offset;
+        (void)IGNIS__CUDA(cuMemRelease, (behind.handle));
+        ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (base, (size_t)behind.size, &access, 1), "letting device %d into %s",
+                                (int)(device - ignis__devices), ignis__bytes_write(behind.size).text);
+    }
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+static bool ignis__peer_let_in(const char *call, ignis__array *array, ignis__device *device)
+{
+    return ignis__peer_enable(call, device, array->storage->device);
+}
+
+/* --- which kinds there are ------------------------------------------------------------------------------------------------- */
+
+static bool ignis__attribute(ignis__device *device, int attribute)
+{
+    int value = 0;
+    return IGNIS__CUDA(cuDeviceGetAttribute, (&value, attribute, device->handle)) == 0 && value != 0;
+}
+
+static bool ignis__peer_reaches(ignis__device *from, ignis__device *to)
+{
+    int reaches = 0;
+    return from == to || (ignis__cuda.cuDeviceCanAccessPeer && ignis__cuda.cuCtxEnablePeerAccess &&
+                          IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, from->handle, to->handle)) == 0 && reaches != 0);
+}
+
+static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    if (ignis__peer_reaches(dst, src))
+        return true;
+    ignis__text_add(why, "device %d cannot reach device %d's memory", (int)(dst - ignis__devices), (int)(src - ignis__devices));
+    return false;
+}
+
+/*  Memory of src, exported, imported for dst, written there and read here: what drivers say they can do is not always so. */
+static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *there, const ignis__vmm_block *here)
+{
+    static const uint32_t sent[4] = {0x1615D0F5u, 0x00C0FFEEu, 0xA5A5A5A5u, 0x01234567u};
+    uint32_t got[4] = {0, 0, 0, 0};
+    ignis__work work;
+    bool ok = ignis__work_begin(call, there->device, &work);
+    if (!ok)
+        return false;
+    ok = ignis__copy_from_host(&work, there->address, sent, (int64_t)sizeof sent) &&
+         !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+    ignis__work_end(&work);
+    if (!ok || !ignis__work_begin(call, here->device, &work))
+        return false;
+    ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
+    ignis__work_end(&work);
+    if (ok && memcmp(sent, got, sizeof sent) == 0)
+        return true;
+    if (ok)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
+                    (int)(there->device - ignis__devices), (int)(here->device - ignis__devices));
+    return false;
+}
+
+static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device *dst)
+{
+    ignis__vmm_block made, seen;
+    ignis_vmm_handle handle;
+    bool ok;
+    if (!ignis__vmm_make(call, src, 1, NULL, 0, true, &made))
+        return false;
+    ok = ignis__vmm_give_out(call, src, made.handle, &handle);
+    if (ok) {
+        ok = ignis__vmm_adopt_handle(call, dst, &handle, made.size, NULL, 0, &seen);
+        ignis__vmm_handle_close(&handle);
+        if (ok) {
+            ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
+            ignis__vmm_drop(call, &seen);
+        }
+    }
+    ignis__vmm_drop(call, &made);
+    return ok;
+}
+
+static uint64_t ignis__vmm_proven[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* in which setup */
+
+static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    static const char call[] = "ignis_transport_available";
+    int attribute = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
+    uint64_t *proven = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
+    ignis__record before = ignis__this_thread.record;
+    bool ok;
+    if (ignis__atomic_load(proven) == ignis__global.setups)
+        return true;
+    if (!ignis__cuda.cuMemCreate || !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
+        !ignis__attribute(src, attribute)) {
+        ignis__text_add(why, "device %d or %d makes no memory that can be shared", (int)(src - ignis__devices),
+                        (int)(dst - ignis__devices));
+        return false;
+    }
+    if (!ignis__peer_available(src, dst, why))
+        return false;
+    memset(&ignis__this_thread.record, 0, sizeof before); /* a probe that fails is an answer, not the thread's failure */
+    ok = !ignis__capture_refuses(call) && ignis__vmm_probe(call, src, dst);
+    if (ok)
+        ignis__atomic_store(proven, ignis__global.setups);
+    else
+        ignis__text_add(why, "a write and read through it failed: %s", ignis_status_message());
+    ignis__record_drop(&ignis__this_thread);
+    ignis__this_thread.record = before;
+    return ok;
+}
+
+static bool ignis__ipc_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    if (!ignis__cuda.cuIpcGetMemHandle || !ignis__cuda.cuIpcOpenMemHandle_v2 || !ignis__cuda.cuIpcCloseMemHandle ||
+        !ignis__cuda.cuMemGetAddressRange_v2) {
+        ignis__text_add(why, "the driver has no IPC functions");
+        return false;
+    }
+    return ignis__peer_available(src, dst, why);
+}
+
+static bool ignis__host_available(ignis__device *src, ignis__device *dst, ignis__text *why)
+{
+    (void)src, (void)dst;
+#ifdef _WIN32
+    ignis__text_add(why, "host memory is not shared between processes on Windows");
+    return false;
+#else
+    (void)why;
+    return true;
+#endif
+}
+
+static bool ignis__peer_start(const char *call, ignis__device *src, ignis__device *dst)
+{
+    return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
+}
+
+static bool ignis__nothing_to_start(const char *call, ignis__device *src, ignis__device *dst)
+{
+    (void)call, (void)src, (void)dst;
+    return true;
+}
+
+static void ignis__nothing_to_return(const char *call, ignis__import *import) { (void)call, (void)import; }
+
+/*  One row a kind. Estimates are for what nobody has measured: those of IPC are what the handles cost, not what NVLink brings. */
+typedef struct ignis__transport_ops {
+    const char *name, *word; /* shown; in the environment */
+    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy */
+    bool across;             /* between processes */
+    bool copies;             /* receive copies */
+    double bandwidth_gbs, latency_us;
+    bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
+    bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
+    bool (*offer)(const char *call, ignis__array *array, ignis__offer *offer);
+    bool (*take)(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory);
+    void (*give_back)(const char *call, ignis__import *import);
+    bool (*let_in)(const char *call, ignis__array *array, ignis__device *device);
+} ignis__transport_ops;
+
+/* clang-format off */
+static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
+    {"", "", false, false, false, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},
+    {"VMM", "vmm", true, true, false, 300, 5, ignis__vmm_available, ignis__nothing_to_start, ignis__vmm_offer, ignis__vmm_take,
+     ignis__vmm_return, ignis__vmm_let_in},
+    {"peer", "peer", true, false, true, 300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer, ignis__peer_take,
+     ignis__nothing_to_return, ignis__peer_let_in},
+    {"IPC", "ipc", true, true, false, 25, 10, ignis__ipc_available, ignis__nothing_to_start, ignis__ipc_offer, ignis__ipc_take,
+     ignis__ipc_return, ignis__peer_let_in},
+    {"host", "host", false, true, true, 10, 50, ignis__host_available, ignis__nothing_to_start, ignis__host_offer, NULL, NULL, NULL},
+};
+/* clang-format on */
+
+static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind kind)
+{
+    if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
+                (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
+    return false;
+}
+
+/*  Both devices, opened. */
+static bool ignis__transport_devices(const char *call, int src, int dst, ignis__device **devices)
+{
+    devices[0] = ignis__device_get(call, src);
+    devices[1] = devices[0] ? ignis__device_get(call, dst) : NULL;
+    return devices[1] && ignis__vmm_open(call, src) && ignis__vmm_open(call, dst);
+}
+
+IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int dst, char *reason, size_t capacity)
+{
+    static const char call[] = "ignis_transport_available";
+    ignis__device *devices[2];
+    ignis__text why;
+    char none[1];
+    ignis__text_begin(&why, reason ? reason : none, reason ? capacity : sizeof none);
+    return ignis__enter(call) && ignis__transport_kind_valid(call, kind) && ignis__transport_devices(call, src, dst, devices) &&
+           ignis__transport_kinds[kind].available(devices[0], devices[1], &why);
+}
+
+/*  The kind that the environment asks for; AUTO: it asks for none. */
+static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind)
+{
+    const char *word = getenv("IGNIS_TRANSPORT");
+    int i;
+    *kind = IGNIS_TRANSPORT_AUTO;
+    if (!word || !*word)
+        return true;
+    for (i = 1; i < IGNIS_TRANSPORT_KIND_COUNT; i++)
+        if (strcmp(word, ignis__transport_kinds[i].word) == 0)
+            *kind = (ignis_transport_kind)i;
+    if (*kind != IGNIS_TRANSPORT_AUTO)
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
+    return false;
+}
+
+static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, ignis_transport_choice *choice)
+{
+    static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    ignis_transport_kind wanted;
+    ignis__text text;
+    int i;
+    memset(choice, 0, sizeof *choice);
+    ignis__text_begin(&text, choice->reason, sizeof choice->reason);
+    if (!ignis__transport_wanted(call, &wanted))
+        return false;
+    for (i = 0; i < (wanted ? 1 : IGNIS__COUNT(order)); i++) {
+        ignis_transport_kind kind = wanted ? wanted : order[i];
+        const ignis__transport_ops *ops = &ignis__transport_kinds[kind];
+        ignis__text_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
+        if (!same_process && !ops->across) {
+            ignis__text_add(&text, "stays within one process");
+            continue;
+        }
+        if (ops->available(devices[0], devices[1], &text)) {
+            ignis__text_add(&text, kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
+            choice->kind = kind;
+            return true;
+        }
+    }
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", (int)(devices[0] - ignis__devices),
+                (int)(devices[1] - ignis__devices), choice->reason);
+    return false;
+}
+
+IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_process, ignis_transport_choice *choice)
+{
+    static const char call[] = "ignis_transport_select";
+    ignis__device *devices[2];
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!choice)
+        return ignis__fail_null(call, "choice");
+    return ignis__transport_devices(call, src, dst, devices) && ignis__transport_choose(call, devices, same_process, choice)
+               ? IGNIS_OK
+               : ignis__failed();
+}
+
+/* --- transports ------------------------------------------------------------------------------------------------------------ */
+
+/*  A handle that a receive of this process will find. */
+typedef struct ignis__waiting {
+    ignis_transport_handle handle;
+    struct ignis__waiting *next;
+} ignis__waiting;
+
+static void ignis__handle_close(ignis_transport_handle *handle)
+{
+    ignis__vmm_handle_close(&handle->memory);
+    if (handle->has_lease)
+        ignis__lease_close(handle->lease);
+    memset(handle, 0, sizeof *handle);
+}
+
+static ignis__transport *ignis__transport_hold(const char *call, ignis_transport handle)
+{
+    ignis__transport *transport;
+    if (!ignis__enter(call))
+        return NULL;
+    transport = (ignis__transport *)ignis__pool_hold(&ignis__transports, handle.id);
+    if (!transport)
+        ignis__fail_stale(call, "transport", IGNIS_DIAG_TRANSPORT_FREED, IGNIS__KIND_TRANSPORT, handle.id);
+    return transport;
+}
+
+/*  The next one that waits for a receive, or null. */
+static ignis__waiting *ignis__waiting_take(ignis__transport *transport)
+{
+    ignis__waiting *first;
+    ignis__mutex_lock(&transport->slot.lock);
+    first = transport->waiting;
+    if (first) {
+        transport->waiting = first->next;
+        if (!first->next)
+            transport->waiting_end = &transport->waiting;
+    }
+    ignis__mutex_unlock(&transport->slot.lock);
+    return first;
+}
+
+static void ignis__transport_drop(ignis__transport *transport)
+{
+    ignis__waiting *waiting;
+    if (!ignis__pool_drop(transport))
+        return;
+    while ((waiting = ignis__waiting_take(transport)) != NULL) {
+        ignis__handle_close(&waiting->handle);
+        ignis__free(waiting);
+    }
+    ignis__pool_give(&ignis__transports, transport);
+}
+
+/*  A transport that was initialized. */
+static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_transport handle)
+{
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    if (!transport || ignis__atomic_load(&transport->ready))
+        return transport;
+    ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport is not initialized; call ignis_transport_initialize first");
+    ignis__transport_drop(transport);
+    return NULL;
+}
+
+static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transport *transport)
+{
+    return &ignis__transport_kinds[transport->kind];
+}
+
+static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
+{
+    static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
+    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, (int)(transport->src - ignis__devices),
+                    (int)(transport->dst - ignis__devices), methods[transport->exchange]);
+}
+
+/*  Frees the arrays that a transport has imported, as their owners; those that are referenced stay. */
+static void ignis__imported_end(const char *call, uint64_t transport)
+{
+    ignis__imported *imported;
+    ignis__array *array;
+    uint64_t found;
+    do {
+        found = 0;
+        ignis__mutex_lock(&ignis__shares.lock);
+        for (imported = ignis__shares.imported; imported && !found; imported = imported->next)
+            if (imported->transport == transport) {
+                found = imported->array;
+                imported->transport = 0;
+            }
+        ignis__mutex_unlock(&ignis__shares.lock);
+        array = found ? (ignis__array *)ignis__pool_hold(&ignis__arrays, found) : NULL;
+        if (!array)
+            continue;
+        ignis__mutex_lock(&array->slot.lock);
+        if (ignis__pool_live(array) && array->ref_count == 0) {
+            if (array->tracked_at_ns)
+                ignis__track_freed(array);
+            ignis__pool_kill(array);
+            ignis__pool_drop(array); /* the handle's own hold; the one taken here is left */
+        }
+        ignis__array_unlock(array);
+        ignis__array_drop(call, array);
+    } while (found);
+}
+
+static bool ignis__transport_end(const char *call, ignis__transport *transport)
+{
+    ignis__waiting *waiting;
+    bool live;
+    ignis__mutex_lock(&transport->slot.lock);
+    live = ignis__pool_live(transport);
+    if (live)
+        ignis__pool_kill(transport);
+    ignis__mutex_unlock(&transport->slot.lock);
+    if (!live)
+        return false;
+    while ((waiting = ignis__waiting_take(transport)) != NULL) {
+        ignis__handle_close(&waiting->handle);
+        ignis__free(waiting);
+    }
+    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, false));
+    ignis__imported_end(call, transport->serial);
+    ignis__pool_drop(transport); /* the handle's own hold; the caller still has one */
+    return true;
+}
+
+static void ignis__transports_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__transports.count);
+    for (index = 0; index < count; index++) {
+        ignis__transport *transport = (ignis__transport *)ignis__pool_hold_slot(&ignis__transports, index, 0);
+        if (!transport)
+            continue;
+        ignis__transport_end(call, transport);
+        ignis__transport_drop(transport);
+    }
+}
+
+static bool ignis__transport_desc_check(const char *call, const ignis_transport_desc *desc)
+{
+    if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
+        return false;
+    if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
+                    (int)desc->exchange);
+        return false;
+    }
+    if (!(desc->timeout_s >= 0) || desc->timeout_s > 1e6) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6", desc->timeout_s);
+        return false;
+    }
+    return true;
+}
+
+IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
+{
+    static const char call[] = "ignis_transport_create";
+    ignis_transport result = IGNIS__ZERO;
+    unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
+    ignis_channel_method exchange;
+    ignis_channel_info channel;
+    ignis_transport_choice choice;
+    ignis__transport *transport;
+    ignis__device *devices[2];
+    char reason[512];
+    ignis__text why;
+    if (!ignis__enter(call))
+        return result;
+    if (!desc) {
+        ignis__fail_null(call, "desc");
+        return result;
+    }
+    if (!ignis__transport_desc_check(call, desc) || !ignis__transport_devices(call, desc->src_device, desc->dst_device, devices))
+        return result;
+    exchange = desc->exchange;
+    if (desc->channel.id) {
+        ignis__channel *held = ignis__channel_hold_as(call, desc->channel, false);
+        if (!held)
+            return result;
+        ignis__channel_drop(held);
+        if (ignis_channel_query(desc->channel, &channel) != IGNIS_OK)
+            return result;
+        exchange = channel.method;
+    }
+    if (exchange == IGNIS_CHANNEL_DEFAULT)
+        exchange = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS_CHANNEL_PIPE : IGNIS_CHANNEL_SOCKET;
+    choice.kind = desc->kind;
+    if (desc->kind == IGNIS_TRANSPORT_AUTO) {
+        if (!ignis__transport_choose(call, devices, desc->channel.id == 0, &choice))
+            return result;
+    } else {
+        ignis__text_begin(&why, reason, sizeof reason);
+        if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
+            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name, reason);
+            return result;
+        }
+    }
+    if (desc->token)
+        memcpy(token, desc->token, sizeof token);
+    else if (!ignis__transport_secret(call, token))
+        return result;
+    transport = (ignis__transport *)ignis__pool_take(&ignis__transports);
+    if (!transport) {
+        ignis__fail_host_memory(call, sizeof *transport);
+        return result;
+    }
+    transport->kind = choice.kind;
+    transport->src = devices[0];
+    transport->dst = devices[1];
+    transport->exchange = exchange;
+    transport->channel = desc->channel;
+    transport->peer_pid = desc->channel.id ? channel.peer_pid : 0;
+    memcpy(transport->token, token, sizeof token);
+    transport->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
+    transport->ready = 0;
+    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    transport->bandwidth_gbs = transport->latency_us = 0;
+    transport->waiting = NULL;
+    transport->waiting_end = &transport->waiting;
+    ignis__self_learn();
+    ignis__export_holders = ignis__exports_describe;
+    ignis__exports_reap = ignis__exports_reap_array;
+    ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
+    result.id = ignis__pool_publish(&ignis__transports, transport);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
+{
+    static const char call[] = "ignis_transport_destroy";
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    bool ok;
+    if (!transport)
+        return ignis__failed();
+    ok = ignis__transport_end(call, transport);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
+{
+    static const char call[] = "ignis_transport_initialize";
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    bool ok;
+    if (!transport)
+        return ignis__failed();
+    ok = ignis__atomic_load(&transport->ready) != 0 || ignis__transport_ops_of(transport)->start(call, transport->src, transport->dst);
+    if (ok)
+        ignis__atomic_store(&transport->ready, 1);
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API bool ignis_transport_ready(ignis_transport handle)
+{
+    ignis__transport *transport = ignis__transport_hold("ignis_transport_ready", handle);
+    bool ready;
+    if (!transport)
+        return false;
+    ready = ignis__atomic_load(&transport->ready) != 0;
+    ignis__transport_drop(transport);
+    return ready;
+}
+
+IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_transport_info *info)
+{
+    static const char call[] = "ignis_transport_query";
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    const ignis__transport_ops *ops;
+    const ignis__lent_handle *lent;
+    const ignis__imported *imported, *earlier;
+    const ignis__export *entry;
+    if (!transport)
+        return ignis__failed();
+    if (!info) {
+        ignis__transport_drop(transport);
+        return ignis__fail_null(call, "info");
+    }
+    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    ops = ignis__transport_ops_of(transport);
+    memset(info, 0, sizeof *info);
+    info->kind = transport->kind;
+    info->name = ops->name;
+    info->src_device = (int)(transport->src - ignis__devices);
+    info->dst_device = (int)(transport->dst - ignis__devices);
+    info->exchange = transport->exchange;
+    info->ready = ignis__atomic_load(&transport->ready) != 0;
+    info->zero_copy = ops->zero_copy;
+    info->estimated_bandwidth_gbs = ops->bandwidth_gbs;
+    info->estimated_latency_us = ops->latency_us;
+    ignis__mutex_lock(&transport->slot.lock);
+    info->measured_bandwidth_gbs = transport->bandwidth_gbs;
+    info->measured_latency_us = transport->latency_us;
+    ignis__mutex_unlock(&transport->slot.lock);
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry; entry = entry->next)
+        for (lent = entry->transport == transport->serial ? entry->handles : NULL; lent; lent = lent->next)
+            info->exported++;
+    for (imported = ignis__shares.imported; imported; imported = imported->next) {
+        if (imported->transport != transport->serial)
+            continue;
+        info->imported++;
+        for (earlier = ignis__shares.imported;
+             earlier != imported && (earlier->transport != transport->serial || earlier->import != imported->import);
+             earlier = earlier->next)
+            ;
+        info->mappings += earlier == imported;
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__transport_drop(transport);
+    return IGNIS_OK;
+}
+
+IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_t capacity)
+{
+    static const char call[] = "ignis_transport_to_string";
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    ignis__text text;
+    char none[1];
+    if (!transport)
+        return -1;
+    ignis__text_begin(&text, out ? out : none, out ? capacity : sizeof none);
+    ignis__transport_describe(&text, transport);
+    ignis__transport_drop(transport);
+    return (int)text.length;
+}
+
+/* --- handles --------------------------------------------------------------------------------------------------------------- */
+
+static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer,
+                               ignis__record_of_array *record)
+{
+    int i;
+    memset(record, 0, sizeof *record);
+    memcpy(record->magic, "IGNIS-TR", sizeof record->magic);
+    record->version = IGNIS__RECORD_VERSION;
+    record->size = sizeof *record;
+    record->kind = (uint32_t)transport->kind;
+    record->dtype = (int32_t)array->dtype;
+    record->ndim = array->shape.ndim;
+    for (i = 0; i < array->shape.ndim; i++)
+        record->dim[i] = array->shape.dim[i];
+    record->block_size = offer->block_size;
+    record->offset = offer->offset;
+    record->bytes = ignis__array_bytes(array);
+    memcpy(record->uuid, transport->src->info.uuid, sizeof record->uuid);
+    record->host = ignis__self.host;
+    record->pid = ignis__self.pid;
+    record->started = ignis__self.started;
+    record->address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
+    record->ipc = offer->ipc;
+}
+
+static uint64_t ignis__record_seal(const ignis__transport *transport, const ignis__record_of_array *record)
+{
+    return ignis__sip_hash(transport->token, record, offsetof(ignis__record_of_array, seal));
+}
+
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already. */
+static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
+                               int watch)
+{
+    ignis__lent_handle *lent = (ignis__lent_handle *)ignis__alloc(sizeof *lent);
+    ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry;
+    ignis__text text;
+    if (!lent || !fresh) {
+        ignis__free(lent);
+        ignis__free(fresh);
+        ignis__fail_host_memory(call, sizeof *fresh);
+        return false;
+    }
+    lent->watch = watch;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry && (entry->array != array || entry->transport != transport->serial); entry = entry->next)
+        ;
+    if (!entry) {
+        entry = fresh;
+        fresh = NULL;
+        entry->transport = transport->serial;
+        entry->array = array;
+        ignis__text_begin(&text, entry->description, sizeof entry->description);
+        ignis__transport_describe(&text, transport);
+        if (transport->peer_pid)
+            ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
+        record->serial = ++ignis__shares.serials;
+        entry->record = *record;
+        entry->next = ignis__shares.exports;
+        ignis__shares.exports = entry;
+    }
+    record->serial = entry->record.serial;
+    lent->next = entry->handles;
+    entry->handles = lent;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__free(fresh);
+    return true;
+}
+
+static bool ignis__transport_export(const char *call, ignis__transport *transport, ignis__array *array, bool wait,
+                                    ignis_transport_handle *handle)
+{
+    const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+    ignis__record_of_array record;
+    ignis__offer offer;
+    int ends[2] = {-1, -1};
+    bool ok = true;
+    memset(handle, 0, sizeof *handle);
+    memset(&offer, 0, sizeof offer);
+    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    if (array->storage->device != transport->src) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
+                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->src - ignis__devices),
+                    (int)(transport->dst - ignis__devices));
+        return false;
+    }
+    if ((wait && !ignis__array_wait(call, array)) || !ops->offer(call, array, &offer))
+        return false;
+    ignis__record_fill(transport, array, &offer, &record);
+    if (ops->zero_copy) { /* else the handle has a copy, and the array is free */
+        handle->has_lease = ignis__lease_make(ends);
+#ifndef _WIN32
+        ok = handle->has_lease;
+        if (!ok)
+            ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+#endif
+        ok = ok && ignis__array_lend(call, array);
+        if (ok && !ignis__export_note(call, transport, array, &record, ends[0])) {
+            ignis__array_unlend(call, array);
+            ok = false;
+        }
+        if (!ok)
+            ignis__lease_close(ends[0]);
+    }
+    handle->memory = offer.memory;
+    handle->lease = ends[1];
+    if (!ok) {
+        ignis__handle_close(handle);
+        return false;
+    }
+    record.flags = (uint32_t)((offer.memory.type ? IGNIS__RECORD_MEMORY : 0) | (handle->has_lease ? IGNIS__RECORD_LEASE : 0));
+    record.seal = ignis__record_seal(transport, &record);
+    memcpy(handle->record, &record, sizeof record);
+    return true;
+}
+
+/*  Holds transport and array for a call. */
+static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle, ignis_array array_handle,
+                                                ignis__transport **transport)
+{
+    ignis__array *array;
+    *transport = ignis__transport_hold_ready(call, handle);
+    if (!*transport)
+        return NULL;
+    array = ignis__array_hold(call, array_handle);
+    if (!array)
+        ignis__transport_drop(*transport);
+    return array;
+}
+
+IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle, ignis_transport_handle *out)
+{
+    static const char call[] = "ignis_transport_export_handle";
+    ignis__transport *transport;
+    ignis__array *array = ignis__transport_hold_both(call, handle, array_handle, &transport);
+    bool ok = false;
+    if (!array)
+        return ignis__failed();
+    if (out)
+        ok = ignis__transport_export(call, transport, array, true, out);
+    else
+        ignis__fail_null(call, "handle");
+    ignis__array_drop(call, array);
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, int fds[2])
+{
+    int count = 0;
+    if (!handle || !fds)
+        return 0;
+    if (handle->memory.type == IGNIS_VMM_HANDLE_POSIX_FD)
+        fds[count++] = handle->memory.fd;
+    if (handle->has_lease)
+        fds[count++] = handle->lease;
+    return count;
+}
+
+IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
+{
+    static const char call[] = "ignis_transport_handle_from_fds";
+    ignis__record_of_array record;
+    int at = 0, i, wanted;
+    if (!handle || !bytes || (!fds && fd_count > 0))
+        return ignis__fail_null(call, !handle ? "handle" : !bytes ? "record" : "fds");
+    memset(handle, 0, sizeof *handle);
+    memcpy(&record, bytes, sizeof record);
+    wanted = (record.flags & IGNIS__RECORD_MEMORY ? 1 : 0) + (record.flags & IGNIS__RECORD_LEASE ? 1 : 0);
+    if (fd_count != wanted) {
+        for (i = 0; i < fd_count; i++)
+            ignis__lease_close(fds[i]);
+        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the record goes with %d descriptors, %d came", wanted, fd_count);
+    }
+    memcpy(handle->record, bytes, sizeof handle->record);
+    if (record.flags & IGNIS__RECORD_MEMORY) {
+        handle->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
+        handle->memory.fd = fds[at++];
+    }
+    if (record.flags & IGNIS__RECORD_LEASE) {
+        handle->has_lease = true;
+        handle->lease = fds[at];
+    }
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle)
+{
+    if (!handle)
+        return ignis__fail_null("ignis_transport_handle_close", "handle");
+    ignis__handle_close(handle);
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ignis_array array_handle)
+{
+    static const char call[] = "ignis_transport_release_handle";
+    ignis__transport *transport = ignis__transport_hold(call, handle);
+    ignis__array *array;
+    if (!transport)
+        return ignis__failed();
+    array = ignis__array_hold(call, array_handle);
+    if (array) {
+        ignis__exports_end(call, ignis__ending_of(array, transport->serial, false));
+        ignis__array_drop(call, array);
+    }
+    ignis__transport_drop(transport);
+    return array ? IGNIS_OK : ignis__failed();
+}
+
+/* --- imports --------------------------------------------------------------------------------------------------------------- */
+
+/*  Whether the numbers of a sealed record make sense together. */
+static bool ignis__record_sound(const ignis__record_of_array *record)
+{
+    int64_t bytes;
+    bool empty = false;
+    int i;
+    if (record->dtype <= IGNIS_DTYPE_DEFAULT || record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS)
+        return false;
+    bytes = ignis__dtypes[record->dtype].size;
+    for (i = 0; i < record->ndim; i++) {
+        if (record->dim[i] < 0)
+            return false;
+        empty = empty || record->dim[i] == 0;
+        if (record->dim[i] > 0 && !ignis__multiply(bytes, record->dim[i], &bytes))
+            return false;
+    }
+    bytes = empty ? 0 : bytes;
+    return record->bytes == bytes && record->block_size > 0 && record->offset >= 0 && record->offset <= record->block_size &&
+           bytes <= record->block_size - record->offset;
+}
+
+/*  Reads and checks a handle's record, before anything is done with it. */
+static bool ignis__record_read(const char *call, const ignis__transport *transport, const ignis_transport_handle *handle,
+                               ignis__record_of_array *record)
+{
+    uint64_t seal;
+    memcpy(record, handle->record, sizeof *record);
+    seal = ignis__record_seal(transport, record);
+    if (memcmp(record->magic, "IGNIS-TR", sizeof record->magic) != 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
+    } else if (record->version != IGNIS__RECORD_VERSION || record->size != sizeof *record) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, %u bytes; this is version %d, %d bytes",
+                    record->version, record->size, IGNIS__RECORD_VERSION, (int)sizeof *record);
+    } else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal)) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
+                    "the handle's seal is broken: it was changed on its way, or made with another token");
+    } else if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || !ignis__record_sound(record)) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle contradicts itself: %lld bytes at %lld of %lld",
+                    (long long)record->bytes, (long long)record->offset, (long long)record->block_size);
+    } else if (record->kind != (uint32_t)transport->kind) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s", ignis__transport_kinds[record->kind].name,
+                    ignis__transport_ops_of(transport)->name);
+    } else if (record->host != ignis__self.host) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of another machine, or from before it was started again");
+    } else if ((record->flags & IGNIS__RECORD_MEMORY) != 0 && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM)) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor that belongs to the handle did not come with it");
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/*  Whether a device of the record's UUID is visible to this process. */
+static bool ignis__record_device_known(const char *call, const ignis__record_of_array *record)
+{
+    ignis_device_info info;
+    int i;
+    for (i = 0; i < ignis__device_total; i++)
+        if (ignis_device_query(i, &info) == IGNIS_OK && memcmp(info.uuid, record->uuid, sizeof info.uuid) == 0)
+            return true;
+    ignis__fail(
+        IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+        "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at CUDA_VISIBLE_DEVICES, or use "
+        "IGNIS_TRANSPORT_HOST",
+        record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
+    return false;
+}
+
+/*  The exported array of a record of this process, held; null when it is of another one, or (*gone) not exported any more. */
+static ignis__array *ignis__record_own(const ignis__record_of_array *record, bool *gone)
+{
+    ignis__export *entry;
+    ignis__array *array = NULL;
+    *gone = false;
+    if (record->pid != ignis__self.pid || record->started != ignis__self.started)
+        return NULL;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry && entry->record.serial != record->serial; entry = entry->next)
+        ;
+    if (entry) {
+        array = entry->array;
+        ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    *gone = array == NULL;
+    return array;
+}
+
+static void ignis__import_free(const char *call, ignis__import *import)
+{
+    if (import->own)
+        ignis__array_drop(call, import->own);
+    else if (import->address)
+        ignis__transport_kinds[import->kind].give_back(call, import);
+    ignis__lease_close(import->lease);
+    ignis__free(import);
+}
+
+/*  An import less; the last of a mapping gives it back, and lets the exporter know. */
+static void ignis__import_drop(const char *call, ignis__import *import)
+{
+    ignis__import **at;
+    bool last;
+    ignis__mutex_lock(&ignis__shares.lock);
+    last = --import->arrays == 0;
+    if (last) {
+        for (at = &ignis__shares.imports; *at != import; at = &(*at)->next)
+            ;
+        *at = import->next;
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (last)
+        ignis__import_free(call, import);
+}
+
+static void ignis__imported_release(void *ptr, void *data)
+{
+    ignis__imported *imported = (ignis__imported *)data, **at;
+    (void)ptr;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (at = &ignis__shares.imported; *at != imported; at = &(*at)->next)
+        ;
+    *at = imported->next;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__import_drop("ignis_array_free", imported->import);
+    ignis__free(imported);
+}
+
+/*  The import of a record, with one array more: the one that there is, or a new mapping. */
+static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                                        const ignis_transport_handle *handle)
+{
+    const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+    ignis__import *import;
+    bool ok, gone;
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (import = ignis__shares.imports; import; import = import->next)
+        if (import->serial == record->serial && import->pid == record->pid && import->started == record->started &&
+            import->device == transport->dst && import->kind == transport->kind) {
+            import->arrays++;
+            break;
+        }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (import)
+        return import;
+    import = (ignis__import *)ignis__alloc(sizeof *import);
+    if (!import) {
+        ignis__fail_host_memory(call, sizeof *import);
+        return NULL;
+    }
+    import->pid = record->pid;
+    import->started = record->started;
+    import->serial = record->serial;
+    import->kind = transport->kind;
+    import->device = transport->dst;
+    import->arrays = 1;
+    import->lease = handle->has_lease ? ignis__lease_copy(handle->lease) : -1;
+    import->own = ignis__record_own(record, &gone);
+    if (handle->has_lease && import->lease < 0) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle's lease is no open descriptor, or there are too many open ones");
+        ok = false;
+    } else if (gone) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
+        ok = false;
+    } else if (import->own) {
+        ok = ops->let_in(call, import->own, import->device);
+        import->address = record->address - (uint64_t)record->offset;
+    } else {
+        ok = ignis__record_device_known(call, record) && ops->take(call, import, record, &handle->memory);
+    }
+    if (!ok) {
+        ignis__import_free(call, import);
+        return NULL;
+    }
+    ignis__mutex_lock(&ignis__shares.lock);
+    import->next = ignis__shares.imports;
+    ignis__shares.imports = import;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    return import;
+}
+
+static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                                       const ignis_array_desc *desc, const ignis_transport_handle *handle)
+{
+    ignis_array result = IGNIS__ZERO;
+    ignis__imported *imported = (ignis__imported *)ignis__alloc(sizeof *imported);
+    if (!imported) {
+        ignis__fail_host_memory(call, sizeof *imported);
+        return result;
+    }
+    ignis__mutex_lock(&ignis__shares.import_lock);
+    imported->import = ignis__import_get(call, transport, record, handle);
+    ignis__mutex_unlock(&ignis__shares.import_lock);
+    if (!imported->import) {
+        ignis__free(imported);
+        return result;
+    }
+    ignis__mutex_lock(&ignis__shares.lock);
+    imported->next = ignis__shares.imported;
+    ignis__shares.imported = imported;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    result = ignis__vmm_wrap(call, transport->dst, imported->import->address + (uint64_t)record->offset, desc, ignis__imported_release,
+                             imported);
+    if (!result.id) {
+        ignis__imported_release(NULL, imported);
+        return result;
+    }
+    ignis__mutex_lock(&ignis__shares.lock);
+    imported->array = result.id;
+    imported->transport = transport->serial;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    return result;
+}
+
+static ignis_array ignis__transport_import(const char *call, ignis_transport transport_handle, const ignis_transport_handle *handle)
+{
+    ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
+    ignis_array result = IGNIS__ZERO;
+    ignis__record_of_array record;
+    ignis_array_desc desc;
+    ignis__array *array;
+    int i, ordinal;
+    if (!transport)
+        return result;
+    if (!handle) {
+        ignis__fail_null(call, "handle");
+    } else if (ignis__record_read(call, transport, handle, &record)) {
+        memset(&desc, 0, sizeof desc);
+        desc.shape.ndim = record.ndim;
+        for (i = 0; i < record.ndim; i++)
+            desc.shape.dim[i] = record.dim[i];
+        desc.dtype = (ignis_dtype)record.dtype;
+        ordinal = (int)(transport->dst - ignis__devices);
+        desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+        if (ignis__transport_ops_of(transport)->zero_copy) {
+            result = ignis__import_array(call, transport, &record, &desc, handle);
+        } else {
+            result = ignis__array_create(call, &desc);
+            array = result.id ? ignis__array_hold(call, result) : NULL;
+            if (array && !ignis__host_copy(call, array, &handle->memory, true)) {
+                ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
+                result.id = 0;
+            }
+            if (array)
+                ignis__array_drop(call, array);
+        }
+    }
+    ignis__transport_drop(transport);
+    return result;
+}
+
+IGNIS_API ignis_array ignis_transport_import_handle(ignis_transport transport, const ignis_transport_handle *handle)
+{
+    return ignis__transport_import("ignis_transport_import_handle", transport, handle);
+}
+
+IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport, const ignis_transport_handle *handle)
+{
+    return ignis__transport_import("ignis_transport_recv_with_handle", transport, handle);
+}
+
+IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport_handle, ignis_array handle)
+{
+    static const char call[] = "ignis_transport_close_imported_handle";
+    ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
+    ignis__array *array = transport ? ignis__array_hold(call, handle) : NULL;
+    ignis_status status = IGNIS_OK;
+    ignis_owner owner;
+    bool ours;
+    if (array) {
+        ours = ignis__transport_ops_of(transport)->zero_copy
+                   ? array->storage->release_fn == ignis__imported_release && !array->view &&
+                         ((ignis__imported *)array->storage->release_data)->transport == transport->serial
+                   : array->storage->device == transport->dst;
+        ignis__mutex_lock(&array->slot.lock);
+        owner = array->owner;
+        ignis__array_unlock(array);
+        status = ours ? ignis__array_free_as(call, handle, owner)
+                      : ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
+                                    (unsigned long long)array->id);
+        ignis__array_drop(call, array);
+    } else {
+        status = ignis__failed();
+    }
+    if (transport)
+        ignis__transport_drop(transport);
+    return status;
+}
+
+/* --- send and receive ------------------------------------------------------------------------------------------------------ */
+
+static ignis_status ignis__transport_send(const char *call, ignis_transport transport_handle, ignis_array array_handle,
+                                          ignis_transport_handle *out, bool wait)
+{
+    ignis__transport *transport;
+    ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
+    ignis_transport_handle handle;
+    ignis__waiting *waiting;
+    int fds[2], count;
+    bool ok;
+    if (!array)
+        return ignis__failed();
+    ok = out || transport->channel.id || ignis__transport_ops_of(transport)->copies;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
+                    "%s sends a handle, and there is nowhere to put it: handle is null, and the "
+                    "transport has no channel",
+                    ignis__transport_ops_of(transport)->name);
+    ok = ok && ignis__transport_export(call, transport, array, wait, &handle);
+    ignis__array_drop(call, array);
+    if (ok && out) {
+        *out = handle;
+    } else if (ok && transport->channel.id) {
+        count = ignis_transport_handle_fds(&handle, fds);
+        ok = ignis_channel_send(transport->channel, handle.record, (int64_t)sizeof handle.record, fds, count) == IGNIS_OK;
+        ignis__handle_close(&handle);
+    } else if (ok) {
+        waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);
+        ok = waiting != NULL;
+        if (ok) {
+            waiting->handle = handle;
+            ignis__mutex_lock(&transport->slot.lock);
+            *transport->waiting_end = waiting;
+            transport->waiting_end = &waiting->next;
+            ignis__mutex_unlock(&transport->slot.lock);
+        } else {
+            ignis__handle_close(&handle);
+            ignis__fail_host_memory(call, sizeof *waiting);
+        }
+    }
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
+{
+    return ignis__transport_send("ignis_transport_send", transport, array, handle, true);
+}
+
+IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
+{
+    return ignis__transport_send("ignis_transport_send_async", transport, array, handle, false);
+}
+
+/*  The next handle that was sent: through the channel, or within this process. */
+static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
+{
+    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns, size = 0;
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
+    ignis__waiting *waiting;
+    int fds[2], count = 0;
+    memset(handle, 0, sizeof *handle);
+    if (transport->channel.id) {
+        if (ignis_channel_receive(transport->channel, record, (int64_t)sizeof record, &size, fds, 2, &count) != IGNIS_OK)
+            return false;
+        if (size == (int64_t)sizeof handle->record)
+            return ignis_transport_handle_from_fds(handle, record, fds, count) == IGNIS_OK;
+        while (count > 0)
+            ignis__lease_close(fds[--count]);
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "%lld bytes came through the channel, a handle has %d", (long long)size,
+                    (int)sizeof handle->record);
+        return false;
+    }
+    while ((waiting = ignis__waiting_take(transport)) == NULL) {
+        if (ignis__monotonic_ns() >= deadline || !ignis__pool_live(transport)) {
+            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
+            return false;
+        }
+        ignis__sleep_us(200);
+    }
+    *handle = waiting->handle;
+    ignis__free(waiting);
+    return true;
+}
+
+IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_handle, ignis_transport_handle *handle)
+{
+    static const char call[] = "ignis_transport_receive_handle";
+    ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
+    bool ok = false;
+    if (!transport)
+        return ignis__failed();
+    if (!handle)
+        ignis__fail_null(call, "handle");
+    else if (!transport->channel.id)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through");
+    else
+        ok = ignis__transport_next(call, transport, handle);
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Copies what a handle is of into an array: straight from the sender's, or from host memory. */
+static bool ignis__transport_copy(const char *call, ignis__transport *transport, const ignis_transport_handle *handle, ignis__array *array)
+{
+    ignis__record_of_array record;
+    ignis__array *own;
+    bool ok, gone;
+    if (!ignis__record_read(call, transport, handle, &record))
+        return false;
+    if (record.dtype != (int32_t)array->dtype) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "array #%llu is %s, what was sent is %s", (unsigned long long)array->id,
+                    ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
+        return false;
+    }
+    if (record.bytes != ignis__array_bytes(array)) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld bytes, what was sent has %lld", (unsigned long long)array->id,
+                    ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array), (long long)record.bytes);
+        return false;
+    }
+    if (transport->kind == IGNIS_TRANSPORT_HOST)
+        return ignis__host_copy(call, array, &handle->memory, true);
+    own = ignis__record_own(&record, &gone);
+    if (!own) {
+        if (gone)
+            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
+        else
+            ignis__peer_take(call, NULL, &record, NULL);
+        return false;
+    }
+    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
+    ignis__array_drop(call, own);
+    return ok;
+}
+
+static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle, bool wait)
+{
+    ignis__transport *transport;
+    ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
+    ignis_transport_handle handle;
+    bool ok = false;
+    if (!array)
+        return ignis__failed();
+    if (!ignis__transport_ops_of(transport)->copies) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
+                    "a receive through %s needs the sender's handle, as there is nothing to copy: use ignis_transport_recv_with_handle",
+                    ignis__transport_ops_of(transport)->name);
+    } else if (array->storage->device != transport->dst) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes to device %d",
+                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->dst - ignis__devices));
+    } else if (ignis__transport_next(call, transport, &handle)) {
+        ok = ignis__transport_copy(call, transport, &handle, array);
+        ignis__handle_close(&handle);
+        ok = ok && (!wait || ignis__array_wait(call, array));
+        ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    }
+    ignis__array_drop(call, array);
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array)
+{
+    return ignis__transport_recv("ignis_transport_recv", transport, array, true);
+}
+
+IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ignis_array array)
+{
+    return ignis__transport_recv("ignis_transport_recv_async", transport, array, false);
+}
+
+IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport handle)
+{
+    static const char call[] = "ignis_transport_synchronize";
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle);
+    uint64_t mask;
+    bool ok;
+    if (!transport)
+        return ignis__failed();
+    mask = (uint64_t)1 << (transport->src - ignis__devices) | (uint64_t)1 << (transport->dst - ignis__devices);
+    ok = !ignis__capture_refuses(call) && ignis__devices_wait(call, mask);
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/* --- measuring ------------------------------------------------------------------------------------------------------------- */
+
+/*  `count` copies the way the transport does, in nanoseconds; -1 on failure. */
+static int64_t ignis__measure_copies(const char *call, const ignis__transport *transport, ignis__array *src, ignis__array *dst, int count)
+{
+    const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+    ignis__address to, from = ignis__atomic_load(&src->storage->address);
+    int64_t started = ignis__monotonic_ns();
+    ignis__offer offer;
+    ignis__work work;
+    bool ok = true;
+    if (ops->zero_copy) {
+        if (!ignis__work_begin(call, transport->dst, &work))
+            return -1;
+        ok = ignis__work_write(&work, dst, &to);
+        for (; ok && count > 0; count--)
+            ok = ignis__copy_on_device(&work, to, from, ignis__array_bytes(dst));
+        ok = ok && !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+        ignis__work_end(&work);
+    }
+    for (; ok && count > 0; count--) {
+        memset(&offer, 0, sizeof offer);
+        ok = ops->offer(call, src, &offer);
+        if (ok) {
+            ok = ignis__host_copy(call, dst, &offer.memory, true) && ignis__array_wait(call, dst);
+            ignis__vmm_handle_close(&offer.memory);
+        }
+    }
+    return ok ? ignis__monotonic_ns() - started : -1;
+}
+
+/*  Zeroed memory for a measurement, of the kind that the transport shares. */
+static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool own_memory)
+{
+    int ordinal = (int)(device - ignis__devices);
+    ignis_array result = IGNIS__ZERO;
+    ignis__vmm_block block;
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = bytes;
+    desc.dtype = IGNIS_U8;
+    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    if (!own_memory) {
+        result = ignis__array_create(call, &desc);
+    } else if (ignis__vmm_make(call, device, bytes, NULL, 0, true, &block)) {
+        result = ignis__vmm_block_array(call, &block, 0, &desc);
+        if (!result.id)
+            ignis__vmm_drop(call, &block);
+    }
+    if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
+        ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
+        result.id = 0;
+    }
+    return result;
+}
+
+static int64_t ignis__measure_size(const char *call, const ignis__transport *transport, int64_t bytes, int count)
+{
+    ignis_array handles[2];
+    ignis__array *arrays[2];
+    int64_t ns = -1;
+    int i;
+    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
+    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
+    if (handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays)) {
+        const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+        bool ok = (!ops->let_in || ops->let_in(call, arrays[0], transport->dst)) && ignis__array_wait(call, arrays[0]) &&
+                  ignis__array_wait(call, arrays[1]) && ignis__measure_copies(call, transport, arrays[0], arrays[1], 2) >= 0; /* warm */
+        if (ok)
+            ns = ignis__measure_copies(call, transport, arrays[0], arrays[1], count);
+        ignis__array_drop_all(call, 2, arrays);
+    }
+    for (i = 0; i < 2; i++)
+        if (handles[i].id)
+            ignis__array_free_as(call, handles[i], IGNIS_OWNER_IGNIS);
+    return ns < 0 ? -1 : ns / count;
+}
+
+IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
+{
+    static const char call[] = "ignis_transport_measure";
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle);
+    int64_t large, small = -1;
+    if (!transport)
+        return ignis__failed();
+    if (bytes < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld, below 0", (long long)bytes);
+        large = -1;
+    } else {
+        bytes = bytes ? bytes : (int64_t)64 << 20;
+        large = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
+        if (large >= 0)
+            small = ignis__measure_size(call, transport, 4, 20);
+    }
+    if (small >= 0) {
+        ignis__mutex_lock(&transport->slot.lock);
+        transport->bandwidth_gbs = (double)bytes / (double)(large ? large : 1);
+        transport->latency_us = (double)small * 1e-3;
+        ignis__mutex_unlock(&transport->slot.lock);
+    }
+    ignis__transport_drop(transport);
+    return small >= 0 ? IGNIS_OK : ignis__failed();
+}
+
 /* ===============================================================================================================
    >>nccl - NCCL, opened at run time.
    =============================================================================================================== */
@@ -4997,6 +7127,7 @@ typedef struct ignis__job_rank {
     int32_t driver;
     int32_t transport; /* that it insists on */
     char path[104];    /* of the socket at which it waits for the ranks of its host */
+    char failed[128];  /* why it cannot take part, and so nobody can; "": it can */
 } ignis__job_rank;
 
 /*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its watcher's thread. */
@@ -5117,20 +7248,13 @@ static uint64_t ignis__job_host(void)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
     const char *named = getenv("IGNIS_COMM_HOST");
-    uint64_t hash = IGNIS__HASH_START;
+    uint64_t hash;
     char text[256];
     ssize_t got;
-    int i, file;
+    int i;
     if (named && *named)
-        return ignis__hash(hash, named, strlen(named));
-    file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    got = file < 0 ? -1 : read(file, text, sizeof text);
-    if (file >= 0)
-        close(file);
-    if (got <= 0 && gethostname(text, sizeof text) == 0)
-        got = (ssize_t)strnlen(text, sizeof text);
-    if (got > 0)
-        hash = ignis__hash(hash, text, (size_t)got);
+        return ignis__hash(IGNIS__HASH_START, named, strlen(named));
+    hash = ignis__host_hash();
     for (i = 0; i < IGNIS__COUNT(spaces); i++) {
         got = readlink(spaces[i], text, sizeof text);
         if (got > 0)
@@ -5788,6 +7912,7 @@ typedef struct ignis__meeting {
     char token_path[384];
     char where[320];
     int came, turned_away;
+    int failed; /* a rank that says that it has failed, -1: none */
     char last_away[200];
 } ignis__meeting;
 
@@ -5848,6 +7973,9 @@ static ignis__gate_verdict ignis__meeting_admit(void *context, int fd, const uns
     }
     hello.rank.path[sizeof hello.rank.path - 1] = 0;
     hello.rank.pci[sizeof hello.rank.pci - 1] = 0;
+    hello.rank.failed[sizeof hello.rank.failed - 1] = 0;
+    if (*hello.rank.failed)
+        meeting->failed = hello.rank.rank;
     job->ranks[hello.rank.rank] = hello.rank;
     meeting->fds[hello.rank.rank] = fd;
     meeting->came++;
@@ -5974,15 +8102,21 @@ static void ignis__meeting_missing(const ignis__meeting *meeting, char *out, siz
             ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
-/*  On rank 0: ranks of one host that use the same GPU would wait for each other for ever. */
-static bool ignis__meeting_gpus(const ignis__meeting *meeting, char *why, size_t size)
+/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each other for ever. */
+static bool ignis__meeting_check(const ignis__meeting *meeting, char *why, size_t size)
 {
+    static const char *const transports[] = {"the best transport", "peer", "staged", "nccl"};
     const ignis__job_rank *ranks = meeting->job->ranks;
     int i, k;
-    for (i = 0; i < meeting->job->size; i++)
+    for (i = 0; i < meeting->job->size; i++) {
+        if (ranks[i].transport != ranks[0].transport) {
+            snprintf(why, size, "rank 0 asks for %s and rank %d for %s", transports[ranks[0].transport & 3], i,
+                     transports[ranks[i].transport & 3]);
+            return false;
+        }
         for (k = 0; k < i; k++)
             if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
-                (ranks[i].transport != IGNIS_COMM_STAGED || ranks[k].transport != IGNIS_COMM_STAGED)) {
+                ranks[0].transport != IGNIS_COMM_STAGED) {
                 snprintf(
                     why, size,
                     "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or desc.device choose it), unless "
@@ -5990,6 +8124,7 @@ static bool ignis__meeting_gpus(const ignis__meeting *meeting, char *why, size_t
                     k, i, ranks[i].pci);
                 return false;
             }
+    }
     return true;
 }
 
@@ -6028,7 +8163,7 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
         ignis__free(gate);
         return false;
     }
-    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline) {
+    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline && meeting->failed <= 0) {
         ignis__gate_turn(gate);
         ignis__meeting_miss(meeting);
     }
@@ -6047,13 +8182,17 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
     answer.key = job->key;
     memcpy(answer.token, job->token, sizeof answer.token);
     ok = meeting->came == job->size - 1;
-    if (!ok) {
+    if (meeting->failed >= 0) {
+        snprintf(answer.why, sizeof answer.why, "rank %d: %s", meeting->failed, job->ranks[meeting->failed].failed);
+        answer.refused = 1;
+        ok = true;
+    } else if (!ok) {
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
         snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
                  job->size, meeting->where, (double)job->timeout_ns / 1e9, missing);
         answer.refused = 3;
-    } else if (!ignis__meeting_gpus(meeting, answer.why, sizeof answer.why)) {
+    } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
         answer.refused = 1;
     }
     for (i = 1; i < job->size; i++) {
@@ -6062,8 +8201,8 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
         for (k = 0; sent && !answer.refused && k < job->size; k++)
             sent = ignis__job_write(meeting->fds[i], &job->ranks[k], sizeof job->ranks[k], meeting->deadline + 1000 * IGNIS__MILLISECOND);
     }
-    if (!answer.refused)
-        return true;
+    if (!answer.refused || *job->ranks[0].failed)
+        return !answer.refused;
     ignis__fail(ok ? IGNIS_DIAG_COMM_RENDEZVOUS : IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
     return false;
 }
@@ -6128,6 +8267,8 @@ static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
         }
         ignis__sleep_us(pause_us);
     }
+    if (answer.refused && *job->ranks[job->rank].failed)
+        return false; /* it knows why */
     if (answer.refused) {
         if (answer.magic == IGNIS__JOB_MAGIC && answer.refused == 3)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
@@ -6398,6 +8539,12 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
     meeting.place = place;
     meeting.deadline = ignis__monotonic_ns() + timeout_ns;
     meeting.listener = -1;
+    meeting.failed = -1;
+    if (*self->failed) { /* it only comes to say so, to those who are there */
+        int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
+        meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
+        meeting.failed = place->rank == 0 ? 0 : -1;
+    }
     meeting.fds = (int *)ignis__alloc(sizeof *meeting.fds * (size_t)job->size);
     for (i = 0; meeting.fds && i < job->size; i++)
         meeting.fds[i] = -1;
@@ -7848,85 +9995,16 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
 
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
 
-/* --- what the collective layer needs of the system: memory that processes map together ------------------------------- */
-
-#ifndef _WIN32
-
-#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
-#ifdef __cplusplus
-extern "C" {
-#endif
-extern int memfd_create(const char *name, unsigned flags);
-#ifdef __cplusplus
-}
-#endif
-#endif
-
-enum {
-    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
-    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
-    IGNIS__GET_SEALS = 1034,
-    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
-};
-
-/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
-static int ignis__shared_make(size_t size)
-{
-    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
-    if (fd < 0)
-        return -1;
-    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
-        return fd;
-    error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
-static void *ignis__shared_map(int fd, size_t size)
-{
-    struct stat info;
-    void *data;
-    int seals = fcntl(fd, IGNIS__GET_SEALS);
-    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
-        errno = EINVAL;
-        return NULL;
-    }
-    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return data == MAP_FAILED ? NULL : data;
-}
-
-static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
-static void ignis__shared_close(int *fd) { ignis__job_close_fd(fd); }
-
-#else
-
-static int ignis__shared_make(size_t size)
-{
-    (void)size;
-    return -1;
-}
-static void *ignis__shared_map(int fd, size_t size)
-{
-    (void)fd, (void)size;
-    return NULL;
-}
-static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
-static void ignis__shared_close(int *fd) { *fd = -1; }
-
-#endif
-
 /* --- regions: made, shown to the others, tried out -------------------------------------------------------------------- */
 
 typedef struct ignis__comm_tie {
     ignis__job_watch watch; /* with the key under which its ranks exchange records, and their ranks in the job */
     int me;
-    uint64_t made; /* communicators that were made from this one */
+    uint64_t splits, shrinks; /* of this one */
     ignis_comm_transport wanted, transport;
     void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
     bool registered[IGNIS_COMM_MAX_RANKS];
-    size_t staged_bytes;
+    int64_t staged_bytes;
     ignis__block *byte; /* for barriers through NCCL */
 } ignis__comm_tie;
 
@@ -7934,7 +10012,8 @@ typedef struct ignis__comm_tie {
 typedef struct ignis__vote {
     int32_t failed; /* a diagnostic; 0: it went well */
     int32_t driver_error;
-    int64_t bytes; /* of its region */
+    int64_t bytes;       /* of its region */
+    int32_t most_blocks; /* of its kernels */
     char why[256];
     ignis__nccl_id nccl;
 } ignis__vote;
@@ -7950,7 +10029,13 @@ typedef struct ignis__making {
     bool lost; /* a rank died, or did not come: `failure` tells */
 } ignis__making;
 
-enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_PORTABLE = 1, IGNIS__CU_HOST_MAPPED = 2 };
+enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_REGISTER_MAPPED = 2 };
+
+static void ignis__fd_drop(int *fd)
+{
+    ignis__lease_close(*fd);
+    *fd = -1;
+}
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
 
@@ -7982,7 +10067,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
         else
             snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
         for (i = 0; fds && i < tie->watch.count; i++)
-            ignis__shared_close(&fds[i]);
+            ignis__fd_drop(&fds[i]);
         return false;
     }
     return true;
@@ -8003,45 +10088,41 @@ static void ignis__making_report(ignis__making *making)
 static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd)
 {
     ignis__comm_tie *tie = comm->tie;
+    ignis_vmm_handle handle;
     if (!ignis__cuda.cuMemHostRegister_v2 || !ignis__cuda.cuMemHostUnregister || !ignis__cuda.cuMemHostGetDevicePointer_v2) {
         ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "the CUDA driver has no cuMemHostRegister");
         return false;
     }
-    tie->staged[i] = ignis__shared_map(fd, tie->staged_bytes);
-    if (!tie->staged[i]) {
-        char why[128];
-        ignis__system_error(why, sizeof why);
-        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)tie->staged_bytes,
-                    why);
+    memset(&handle, 0, sizeof handle);
+    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle.fd = fd;
+    tie->staged[i] = ignis__host_map(call, &handle, tie->staged_bytes);
+    if (!tie->staged[i])
         return false;
-    }
     if (IGNIS__CUDA_FAILED(call, comm->device, cuMemHostRegister_v2,
-                           (tie->staged[i], tie->staged_bytes, IGNIS__CU_HOST_PORTABLE | IGNIS__CU_HOST_MAPPED)))
+                           (tie->staged[i], (size_t)tie->staged_bytes, IGNIS__CU_HOST_REGISTER_PORTABLE | IGNIS__CU_HOST_REGISTER_MAPPED)))
         return false;
     tie->registered[i] = true;
     return !IGNIS__CUDA_FAILED(call, comm->device, cuMemHostGetDevicePointer_v2, (&comm->region[i], tie->staged[i], 0));
 }
 
-/*  This rank's region, zeroed, and a descriptor of it for the others. */
+/*  This rank's region, and a descriptor of it for the others. */
 static bool ignis__region_make(const char *call, ignis__comm *comm, int64_t bytes, int *fd)
 {
     ignis__comm_tie *tie = comm->tie;
+    ignis_vmm_handle handle;
     int me = comm->rank;
     if (comm->staged) {
-        tie->staged_bytes = (size_t)bytes;
-        *fd = ignis__shared_make(tie->staged_bytes);
-        if (*fd >= 0)
-            return ignis__staged_map(call, comm, me, *fd);
-        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "the system makes no %lld bytes of shared memory", (long long)bytes);
-        return false;
+        tie->staged_bytes = bytes;
+        if (!ignis__host_share(call, bytes, &handle))
+            return false;
+        *fd = handle.fd;
+        return ignis__staged_map(call, comm, me, *fd);
     }
     if (!ignis__vmm_make(call, comm->device, bytes, NULL, 0, true, &comm->block[me]))
         return false;
     comm->region[me] = comm->block[me].address;
-    return ignis__vmm_fd(call, &comm->block[me], fd) &&
-           !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
-                               (comm->region[me], 0, (size_t)comm->block[me].size, comm->device->stream)) &&
-           !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
+    return ignis__vmm_fd(call, &comm->block[me], fd);
 }
 
 /*  The regions of the others. */
@@ -8086,7 +10167,7 @@ static void ignis__regions_drop(const char *call, ignis__comm *comm)
             tie->registered[i] = false;
         }
         if (tie->staged[i])
-            ignis__shared_unmap(tie->staged[i], tie->staged_bytes);
+            ignis__host_unmap(tie->staged[i], tie->staged_bytes);
         tie->staged[i] = NULL;
         comm->region[i] = 0;
     }
@@ -8174,25 +10255,6 @@ static bool ignis__probe_read(ignis__making *making)
     return true;
 }
 
-/*  Makes this rank's region clean again. */
-static bool ignis__probe_clear(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    ignis__binding binding;
-    bool ok;
-    if (comm->staged) {
-        memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
-        return true;
-    }
-    if (!ignis__device_enter(making->call, comm->device, &binding))
-        return false;
-    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemsetD8Async,
-                             (comm->region[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES, comm->device->stream)) &&
-         !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamSynchronize, (comm->device->stream));
-    ignis__device_leave(&binding);
-    return ok;
-}
-
 /*  Regions that all ranks see, of device memory or of host memory (comm->staged), tried out by writing and reading between each two. */
 static bool ignis__regions_make(ignis__making *making)
 {
@@ -8209,12 +10271,12 @@ static bool ignis__regions_make(ignis__making *making)
         ignis__device_leave(&binding);
     }
     ok = ignis__step_end(making, fd, fds);
-    ignis__shared_close(&fd);
+    ignis__fd_drop(&fd);
     if (ok) {
         ignis__step_begin(making);
         (void)ignis__regions_adopt(making, fds);
         for (i = 0; i < comm->size; i++)
-            ignis__shared_close(&fds[i]);
+            ignis__fd_drop(&fds[i]);
         ok = ignis__step_end(making, -1, NULL);
         if (ok) {
             ignis__step_begin(making);
@@ -8224,11 +10286,6 @@ static bool ignis__regions_make(ignis__making *making)
         if (ok) {
             ignis__step_begin(making);
             (void)ignis__probe_read(making);
-            ok = ignis__step_end(making, -1, NULL);
-        }
-        if (ok) {
-            ignis__step_begin(making);
-            (void)ignis__probe_clear(making);
             ok = ignis__step_end(making, -1, NULL);
         }
     }
@@ -8420,7 +10477,9 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
 {
     ignis_comm handle = {0};
     ignis__making making;
+    ignis__record dropped;
     bool ok = false;
+    int i;
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
@@ -8432,9 +10491,14 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
         snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
     } else if (ignis__comm_make_transport(&making)) {
         ignis__step_begin(&making);
+        if (comm->staged) /* regions of device memory are cleared by what follows */
+            memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
         (void)ignis__comm_start(call, comm);
+        making.mine.most_blocks = (int32_t)comm->most_blocks;
         ignis__job_watch_begin(comm->job, &comm->tie->watch);
         ok = ignis__step_end(&making, -1, NULL);
+        for (i = 0; ok && i < comm->size; i++) /* all launch as many as the smallest GPU runs */
+            comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
     }
     if (lost)
         *lost = making.lost && making.failure.dead;
@@ -8451,7 +10515,7 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
     ignis__comm_ending(comm);
     ignis__comm_stop(call, comm);
     ignis__comm_ended(call, comm);
-    ignis__quiet_end(&making.before, &making.before, making.mine.why, sizeof making.mine.why);
+    ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
     ignis__pool_give(&ignis__comms, comm);
     return handle;
 }
@@ -8504,6 +10568,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     ignis__job *job;
     int ordinal, *member, i;
     double timeout;
+    bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
     if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_wanted(call, desc, &wanted) ||
@@ -8515,20 +10580,29 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         return handle;
     }
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
-    if ((desc->device == 0 && ordinal < 0) || (device = ignis__device_get(call, ordinal)) == NULL ||
-        !ignis__device_enter(call, device, &binding))
-        return handle;
+    device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
+    entered = device && ignis__device_enter(call, device, &binding);
     memset(&self, 0, sizeof self);
     self.host = ignis__job_host();
     self.process = ignis__process_key();
-    memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
-    memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+    if (entered) {
+        memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
+        memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+        self.driver = device->info.driver_version;
+    } else {
+        snprintf(self.failed, sizeof self.failed, "%s", ignis_status_message());
+        if (place.size == 1)
+            return handle;
+    }
     self.rank = place.rank;
     self.size = place.size;
     self.pid = (int32_t)ignis__process_id();
-    self.driver = device->info.driver_version;
     self.transport = (int32_t)wanted;
     job = ignis__job_meet(call, &place, &self, (int64_t)(timeout * 1e9));
+    if (!entered) {
+        ignis__job_drop(job);
+        return handle;
+    }
     member = job ? (int *)ignis__alloc(sizeof *member * (size_t)job->size) : NULL;
     if (member) {
         for (i = 0; i < job->size; i++)
@@ -8560,6 +10634,7 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 }
 
 typedef struct ignis__split {
+    uint64_t serial;
     int32_t color, key;
 } ignis__split;
 
@@ -8572,11 +10647,11 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     ignis__split mine, *all;
     int i, k, count = 0, me = 0, *member;
     const ignis__job_watch *watch;
-    uint64_t serial, child;
+    uint64_t child;
     if (!parent)
         return result;
     watch = &parent->tie->watch;
-    serial = ignis__atomic_add(&parent->tie->made, 1);
+    mine.serial = ignis__atomic_add(&parent->tie->splits, 1);
     mine.color = color;
     mine.key = key;
     all = (ignis__split *)ignis__alloc((sizeof *all + 2 * sizeof *member) * (size_t)watch->count);
@@ -8589,6 +10664,8 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     } else if (color >= 0) {
         int *place = member + watch->count; /* ranks of the parent, in the order of their keys */
         for (i = 0; i < watch->count; i++) {
+            if (all[i].serial > mine.serial) /* it has called in vain before */
+                mine.serial = all[i].serial;
             if (all[i].color != color)
                 continue;
             for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
@@ -8600,7 +10677,7 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
             if (place[i] == parent->rank)
                 me = i;
         }
-        child = ignis__hash(ignis__hash(watch->key, &serial, sizeof serial), &color, sizeof color);
+        child = ignis__hash(ignis__hash(watch->key, &mine.serial, sizeof mine.serial), &color, sizeof color);
         comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, child, parent->timeout_ns);
         if (comm)
             result = ignis__comm_make(call, comm, parent->tie->wanted, NULL);
@@ -8670,7 +10747,7 @@ IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
     if (!parent)
         return result;
     watch = &parent->tie->watch;
-    serial = ~ignis__atomic_add(&parent->tie->made, 1);
+    serial = ~ignis__atomic_load(&parent->tie->shrinks);
     key = ignis__hash(watch->key, &serial, sizeof serial);
     deadline = ignis__monotonic_ns() + parent->timeout_ns;
     memset(gone, 0, sizeof gone);
@@ -8688,6 +10765,8 @@ IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
         if (comm)
             result = ignis__comm_make(call, comm, parent->tie->wanted, &lost);
     }
+    if (result.id) /* after a failure the same is tried again */
+        ignis__atomic_add(&parent->tie->shrinks, 1);
     ignis__comm_drop(call, parent);
     return result;
 }

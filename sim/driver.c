@@ -64,6 +64,7 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef uint64_t cuuint64_t;
+typedef uint32_t cuuint32_t;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef int CUmemAllocationHandleType, CUmemAllocationGranularity_flags;
 typedef int CUdevice_attribute, CUpointer_attribute, CUfunction_attribute, CUjit_option, CUdevice_P2PAttribute;
@@ -230,6 +231,7 @@ enum {
     X(cuMemHostRegister_v2, hostalloc, NEEDS_HEALTHY | UNSAFE) \
     X(cuMemHostUnregister, release, NEEDS_HEALTHY | UNSAFE) \
     X(cuMemHostGetDevicePointer_v2, query, NEEDS_HEALTHY) \
+    X(cuMemHostGetFlags, query, NEEDS_HEALTHY) \
     X(cuMemGetAllocationGranularity, query, NEEDS_INIT) \
     X(cuMemCreate, vmm, NEEDS_INIT) \
     X(cuMemRelease, release, NEEDS_INIT) \
@@ -271,6 +273,10 @@ enum {
     X(cuStreamGetPriority, query, NEEDS_HEALTHY) \
     X(cuStreamGetFlags, query, NEEDS_HEALTHY) \
     X(cuLaunchHostFunc, launch, NEEDS_HEALTHY) \
+    X(cuStreamWriteValue32_v2, launch, NEEDS_HEALTHY) \
+    X(cuStreamWriteValue64_v2, launch, NEEDS_HEALTHY) \
+    X(cuStreamWaitValue32_v2, launch, NEEDS_HEALTHY) \
+    X(cuStreamWaitValue64_v2, launch, NEEDS_HEALTHY) \
     X(cuEventCreate, event, NEEDS_HEALTHY) \
     X(cuEventRecord, event, NEEDS_HEALTHY) \
     X(cuEventRecordWithFlags, event, NEEDS_HEALTHY) \
@@ -288,6 +294,7 @@ enum {
     X(cuFuncSetAttribute, module, NEEDS_HEALTHY) \
     X(cuFuncGetParamInfo, query, NEEDS_HEALTHY) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, query, NEEDS_HEALTHY) \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, query, NEEDS_HEALTHY) \
     X(cuStreamBeginCapture_v2, graph, NEEDS_HEALTHY) \
     X(cuStreamEndCapture, graph, NEEDS_HEALTHY) \
     X(cuStreamIsCapturing, query, NEEDS_HEALTHY) \
@@ -339,7 +346,8 @@ enum {
     SHARED_RESERVED = 1024,
     SHARED_PER_SM = 228 * 1024,
     THREADS_PER_SM = 2048,
-    BLOCKS_PER_SM = 32
+    BLOCKS_PER_SM = 32,
+    SM_COUNT = 132
 };
 
 static const size_t page = 4096;
@@ -434,6 +442,7 @@ typedef struct sim_range {
     unsigned long long id;
     sim_physical *physical;            /* mapped ranges: what they show, and which device may do what */
     unsigned char access[MAX_DEVICES]; /* ACCESS_... bits */
+    unsigned flags;                    /* host memory: what it was asked for with */
     int exported;                      /* its ticket stands in the gap behind it */
     sim_import *import;
 } sim_range;
@@ -471,7 +480,18 @@ typedef struct sim_module_object {
     sim_function *functions;
 } sim_module_object;
 
-typedef enum { WORK_NOTHING, WORK_COPY, WORK_FILL, WORK_KERNEL, WORK_CALL, WORK_GRAPH, WORK_SIGNAL, WORK_AWAIT } sim_work_kind;
+typedef enum {
+    WORK_NOTHING,
+    WORK_COPY,
+    WORK_FILL,
+    WORK_KERNEL,
+    WORK_CALL,
+    WORK_GRAPH,
+    WORK_SIGNAL,
+    WORK_AWAIT,
+    WORK_WRITE,
+    WORK_WAIT
+} sim_work_kind;
 
 /* A page that processes share: how often an event was recorded, and how many of the records are done. */
 typedef struct sim_board {
@@ -507,6 +527,14 @@ typedef struct sim_fill {
     int device;
 } sim_fill;
 
+/* A value to write to memory, or to wait for there. */
+typedef struct sim_word {
+    void *address;
+    uint64_t value;
+    unsigned size, condition;
+    int device;
+} sim_word;
+
 /* What an operation does. `storage` is its own copy of arguments or source bytes. */
 typedef struct sim_work {
     sim_work_kind kind;
@@ -521,6 +549,7 @@ typedef struct sim_work {
     sim_plan *plan;
     sim_signal *signal; /* to set, or to wait for, to `sequence` */
     uint32_t sequence;
+    sim_word word;
 } sim_work;
 
 /* Nodes of a graph, by number. */
@@ -551,7 +580,7 @@ struct sim_capture {
 /* Work in a stream. Alive while queued and while an event or another operation points at it. */
 struct sim_op {
     int references, done, polls;
-    int spins;                 /* may wait for other devices or processes while it runs: never run by a thread of the program */
+    int spins; /* may wait for other devices or processes while it runs, or they for it: never run by a thread of the program */
     unsigned long long number; /* rises along the queue */
     int64_t time;              /* nanoseconds, when it was done */
     sim_stream *stream;        /* valid until done */
@@ -1282,12 +1311,56 @@ static int work_check(const sim_work *work, char *text, size_t text_size)
                 !check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_ANY, work->fill.device, ACCESS_WRITE, &range);
     if (!copies || !fills)
         return snprintf(text, text_size, "a %s found its memory freed", copies ? "fill" : "copy"), ERROR_ILLEGAL_ADDRESS;
+    int is_word = work->kind == WORK_WRITE || work->kind == WORK_WAIT, access = work->kind == WORK_WRITE ? ACCESS_WRITE : ACCESS_READ;
+    if (is_word && check_span(work->word.address, work->word.size, SIDE_ANY, work->word.device, access, &range))
+        return snprintf(text, text_size, "a stream memory operation found its memory freed"), ERROR_ILLEGAL_ADDRESS;
     if (!work->module || !work->module->unloaded)
         return SUCCESS;
     return snprintf(text, text_size, "%s was launched after its module was unloaded", work->kernel->name), ERROR_ILLEGAL_ADDRESS;
 }
 
 static int plan_run(const sim_plan *plan, char *text, size_t text_size);
+
+enum { WAIT_GREATER_OR_EQUAL, WAIT_EQUAL, WAIT_AND, WAIT_NOR };
+
+static int word_is_there(const sim_word *word)
+{
+    int narrow = word->size == 4;
+    uint64_t mask = narrow ? 0xFFFFFFFFu : UINT64_MAX;
+    uint64_t found = narrow ? __atomic_load_n((uint32_t *)word->address, __ATOMIC_ACQUIRE)
+                            : __atomic_load_n((uint64_t *)word->address, __ATOMIC_ACQUIRE);
+    switch (word->condition) {
+    case WAIT_EQUAL: return found == word->value;
+    case WAIT_AND: return (found & word->value) != 0;
+    case WAIT_NOR: return (~(found | word->value) & mask) != 0;
+    default: return narrow ? (int32_t)(uint32_t)(found - word->value) >= 0 : (int64_t)(found - word->value) >= 0;
+    }
+}
+
+static void word_write(const sim_word *word)
+{
+    if (word->size == 4)
+        __atomic_store_n((uint32_t *)word->address, (uint32_t)word->value, __ATOMIC_SEQ_CST);
+    else
+        __atomic_store_n((uint64_t *)word->address, word->value, __ATOMIC_SEQ_CST);
+}
+
+static int work_check(const sim_work *work, char *text, size_t text_size);
+
+/* Called without the lock. */
+static int word_wait(const sim_work *work, char *text, size_t text_size)
+{
+    for (;;) {
+        struct timespec pause = {.tv_nsec = 20000};
+        pthread_mutex_lock(&sim.lock);
+        int code = work_check(work, text, text_size);
+        int there = !code && word_is_there(&work->word);
+        pthread_mutex_unlock(&sim.lock);
+        if (code || there)
+            return code;
+        nanosleep(&pause, NULL);
+    }
+}
 
 static void signal_set(sim_signal *signal, uint32_t sequence)
 {
@@ -1337,6 +1410,8 @@ static int work_run(const sim_work *work, char *text, size_t text_size)
     case WORK_NOTHING: break;
     case WORK_COPY: do_copy(&work->copy); break;
     case WORK_FILL: do_fill(&work->fill); break;
+    case WORK_WRITE: word_write(&work->word); break;
+    case WORK_WAIT: return word_wait(work, text, text_size);
     case WORK_SIGNAL: signal_set(work->signal, work->sequence); break;
     case WORK_AWAIT: signal_wait(work->signal, work->sequence); break;
     case WORK_GRAPH: return plan_run(work->plan, text, text_size);
@@ -1506,6 +1581,7 @@ static int any_driven(void)
     return 0;
 }
 
+/* Waits for others, or is what others wait for. */
 static int work_spins(const sim_work *work)
 {
     if (work->kind == WORK_GRAPH) {
@@ -1514,7 +1590,9 @@ static int work_spins(const sim_work *work)
                 return 1;
         return 0;
     }
-    return work->kind == WORK_AWAIT || (work->kind == WORK_KERNEL && work->kernel->spins);
+    if (work->kind == WORK_KERNEL)
+        return work->kernel->spins || work->launch.together;
+    return work->kind == WORK_AWAIT || work->kind == WORK_WAIT || work->kind == WORK_WRITE;
 }
 
 /* The legacy rule: work in the NULL stream comes after all earlier work of blocking streams, and theirs after its. */
@@ -2318,7 +2396,7 @@ static const struct { int first, last, value; } attributes[] = {
     {8, 8, SHARED_DEFAULT}, {9, 9, 65536},              /* shared memory of a block, constant memory */
     {10, 10, 32}, {11, 11, 0x7FFFFFFF}, {12, 12, 65536},/* warp size, pitch, registers of a block */
     {13, 13, 1980000}, {14, 14, 512}, {15, 15, 1},      /* clock in kHz, texture alignment, copies overlap */
-    {16, 16, 132}, {17, 18, 0}, {19, 19, 1}, {20, 20, 0},/* SMs; time limit, integrated; maps host memory; compute mode */
+    {16, 16, SM_COUNT}, {17, 18, 0}, {19, 19, 1}, {20, 20, 0},/* SMs; time limit, integrated; maps host memory; compute mode */
     {21, 29, 0}, {30, 30, 512}, {31, 31, 1}, {32, 32, 0},/* textures; surface alignment; concurrent kernels; ECC */
     {34, 35, 0}, {36, 36, 3201000}, {37, 37, 6016},     /* PCI device, TCC; memory clock in kHz, bus width */
     {38, 38, 60 << 20}, {39, 39, THREADS_PER_SM},       /* L2 bytes, threads of an SM */
@@ -2326,10 +2404,10 @@ static const struct { int first, last, value; } attributes[] = {
     {52, 74, 0}, {77, 77, 0}, {78, 80, 1},              /* textures and surfaces; priorities, L1 caches */
     {81, 81, SHARED_PER_SM}, {82, 82, 65536},           /* shared memory and registers of an SM */
     {83, 86, 0}, {87, 87, 2}, {88, 89, 0}, {90, 91, 1}, /* managed memory, boards; float to double; pageable; preemption */
-    {92, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},   /* stream memory operations, cooperative launch; shared memory */
+    {92, 94, 0}, {95, 95, 1}, {96, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},   /* stream memory operations, cooperative launch; shared memory */
     {99, 99, 1}, {100, 101, 0}, {102, 103, 1}, {104, 105, 0}, {106, 106, BLOCKS_PER_SM}, /* host registration; virtual memory; blocks of an SM */
     {107, 110, 0}, {111, 111, SHARED_RESERVED},         /* compression, L2 policy, RDMA; reserved shared memory */
-    {112, 124, 0}, {125, 125, 1}, {126, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
+    {112, 121, 0}, {122, 123, 1}, {124, 124, 0}, {125, 125, 1}, {126, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
 };
 /* clang-format on */
 
@@ -2670,7 +2748,9 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute 
     return leave(code);
 }
 
-static int host_alloc(void **out, size_t bytes)
+enum { HOST_MAPPED = 2 }; /* with unified addresses all host memory is */
+
+static int host_alloc(void **out, size_t bytes, unsigned flags)
 {
     if (!out)
         return ERROR_INVALID_VALUE;
@@ -2679,7 +2759,7 @@ static int host_alloc(void **out, size_t bytes)
         return SUCCESS;
     sim_range *range = block_new(&sim.host_arena, bytes, RANGE_PINNED, current());
     if (range)
-        *out = (void *)range->start;
+        *out = (void *)range->start, range->flags = flags | HOST_MAPPED;
     return range ? SUCCESS : ERROR_OUT_OF_MEMORY;
 }
 
@@ -2687,13 +2767,13 @@ SIM_API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
 {
     BEGIN(cuMemHostAlloc);
     REQUIRE(flags < 8, ERROR_INVALID_VALUE);
-    return leave(host_alloc(out, bytes));
+    return leave(host_alloc(out, bytes, flags));
 }
 
 SIM_API CUresult cuMemAllocHost_v2(void **out, size_t bytes)
 {
     BEGIN(cuMemAllocHost_v2);
-    return leave(host_alloc(out, bytes));
+    return leave(host_alloc(out, bytes, 0));
 }
 
 /* Pinned memory may be in use by queued work of any device. */
@@ -2724,7 +2804,10 @@ SIM_API CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int 
     int overlaps = range_at(start) || (next < sim.range_count && sim.ranges[next]->start - start < bytes);
     REQUIRE(!overlaps, ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     REQUIRE(!arena_at(start) && !reservation_at(start), ERROR_INVALID_VALUE);
-    return leave(range_new(start, bytes, RANGE_REGISTERED, current()) ? SUCCESS : ERROR_OUT_OF_MEMORY);
+    sim_range *range = range_new(start, bytes, RANGE_REGISTERED, current());
+    REQUIRE(range, ERROR_OUT_OF_MEMORY);
+    range->flags = flags | HOST_MAPPED;
+    return leave(SUCCESS);
 }
 
 SIM_API CUresult cuMemHostUnregister(void *pointer)
@@ -2745,6 +2828,15 @@ SIM_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *pointer, u
     sim_range *range = range_at((uintptr_t)pointer);
     REQUIRE(out && !flags && range && !is_device_memory(range), ERROR_INVALID_VALUE);
     *out = (CUdeviceptr)(uintptr_t)pointer;
+    return leave(SUCCESS);
+}
+
+SIM_API CUresult cuMemHostGetFlags(unsigned int *out, void *pointer)
+{
+    BEGIN(cuMemHostGetFlags);
+    sim_range *range = range_at((uintptr_t)pointer);
+    REQUIRE(out && range && !is_device_memory(range), ERROR_INVALID_VALUE);
+    *out = range->flags;
     return leave(SUCCESS);
 }
 
@@ -3543,6 +3635,48 @@ SIM_API CUresult cuLaunchHostFunc(CUstream handle, CUhostFn call, void *data)
     return leave(code ? code : submit(stream, (sim_work){.kind = WORK_CALL, .call = call, .call_data = data}, NULL, NULL));
 }
 
+/* Writes and waits of a stream, on memory that its device can reach. */
+static int submit_word(CUstream handle, sim_work_kind kind, CUdeviceptr address, uint64_t value, unsigned size, unsigned flags)
+{
+    sim_stream *stream;
+    sim_range *range;
+    sim_work work = {.kind = kind};
+    int code = stream_find(handle, &stream);
+    if (code)
+        return code;
+    work.word = (sim_word){(void *)(uintptr_t)address, value, size, flags, stream->context->device};
+    if (address % size || flags > (kind == WORK_WAIT ? WAIT_NOR : 0))
+        return ERROR_INVALID_VALUE;
+    code = check_span(work.word.address, size, SIDE_ANY, work.word.device, kind == WORK_WAIT ? ACCESS_READ : ACCESS_WRITE, &range);
+    if (!code && !range)
+        code = ERROR_INVALID_VALUE; /* ordinary host memory */
+    return code ? code : submit(stream, work, NULL, NULL);
+}
+
+SIM_API CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
+{
+    BEGIN(cuStreamWriteValue32_v2);
+    return leave(submit_word(stream, WORK_WRITE, address, value, 4, flags));
+}
+
+SIM_API CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
+{
+    BEGIN(cuStreamWriteValue64_v2);
+    return leave(submit_word(stream, WORK_WRITE, address, value, 8, flags));
+}
+
+SIM_API CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
+{
+    BEGIN(cuStreamWaitValue32_v2);
+    return leave(submit_word(stream, WORK_WAIT, address, value, 4, flags));
+}
+
+SIM_API CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
+{
+    BEGIN(cuStreamWaitValue64_v2);
+    return leave(submit_word(stream, WORK_WAIT, address, value, 8, flags));
+}
+
 /* >>events */
 
 enum { EVENT_DISABLE_TIMING = 2, EVENT_INTERPROCESS = 4 };
@@ -3924,19 +4058,39 @@ SIM_API CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *off
     return leave(SUCCESS);
 }
 
-SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle, int block_size, size_t dynamic)
+static int blocks_at_once(const sim_function *function, size_t threads, size_t dynamic)
 {
-    BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor);
-    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
-    REQUIRE(function, ERROR_INVALID_HANDLE);
-    REQUIRE(blocks && block_size > 0, ERROR_INVALID_VALUE);
-    size_t by_threads = THREADS_PER_SM / round_up((size_t)block_size, 32);
+    size_t by_threads = THREADS_PER_SM / round_up(threads, 32);
     size_t by_shared = SHARED_PER_SM / (function->kernel->static_shared + dynamic + SHARED_RESERVED);
     size_t fit = by_threads < by_shared ? by_threads : by_shared;
-    if (block_size > function->kernel->max_threads || dynamic > function->max_dynamic)
+    if (threads > (size_t)function->kernel->max_threads || dynamic > function->max_dynamic)
         fit = 0;
-    *blocks = (int)(fit < BLOCKS_PER_SM ? fit : BLOCKS_PER_SM);
-    return leave(SUCCESS);
+    return (int)(fit < BLOCKS_PER_SM ? fit : BLOCKS_PER_SM);
+}
+
+static int occupancy(int *blocks, CUfunction handle, int block_size, size_t dynamic)
+{
+    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
+    if (!function)
+        return ERROR_INVALID_HANDLE;
+    if (!blocks || block_size <= 0)
+        return ERROR_INVALID_VALUE;
+    *blocks = blocks_at_once(function, (size_t)block_size, dynamic);
+    return SUCCESS;
+}
+
+SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block_size, size_t dynamic)
+{
+    BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+    return leave(occupancy(blocks, function, block_size, dynamic));
+}
+
+SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block_size, size_t dynamic,
+                                                                      unsigned int flags)
+{
+    BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
+    REQUIRE(flags < 2, ERROR_INVALID_VALUE);
+    return leave(occupancy(blocks, function, block_size, dynamic));
 }
 
 /* >>launch */
@@ -3996,42 +4150,59 @@ static int copy_arguments(const sim_kernel *kernel, void **params, void **extra,
     return SUCCESS;
 }
 
-SIM_API CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
-                                unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream_handle, void **params,
-                                void **extra)
+/* A launch whose blocks all run at the same time must fit the device, and the simulator. */
+static int check_together(const sim_function *function, const sim_launch *launch)
 {
-    sim_stream *stream;
-    BEGIN(cuLaunchKernel);
-    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
-    REQUIRE(function, ERROR_INVALID_HANDLE);
-    int code = stream_find(stream_handle, &stream);
-    REQUIRE(!code, code);
-    REQUIRE(stream->context == function->module->context, ERROR_INVALID_HANDLE);
-    REQUIRE(!(params && extra), ERROR_INVALID_VALUE);
-    sim_work work = {.kind = WORK_KERNEL, .kernel = function->kernel};
-    work.launch = (sim_launch){.grid = {grid_x, grid_y, grid_z},
-                               .block = {block_x, block_y, block_z},
-                               .dynamic_shared = shared,
-                               .warp_size = 32,
-                               .device = stream->context->device};
-    code = check_launch(function, &work.launch);
-    if (!code)
-        code = copy_arguments(function->kernel, params, extra, &work.storage);
-    REQUIRE(!code, code);
-    work.module = function->module;
-    work.module->references++;
-    return leave(submit(stream, work, NULL, NULL));
+    unsigned long long blocks = (unsigned long long)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    size_t threads = (size_t)launch->block[0] * launch->block[1] * launch->block[2];
+    unsigned long long room = (unsigned long long)blocks_at_once(function, threads, launch->dynamic_shared) * SM_COUNT;
+    return blocks <= room && blocks <= SIM_MAX_TOGETHER ? SUCCESS : ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
-/* Blocks run one after the other, so a kernel that waits for all of its grid could not end. */
-SIM_API CUresult cuLaunchCooperativeKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+static int launch_kernel(CUfunction handle, sim_launch launch, CUstream stream_handle, void **params, void **extra)
+{
+    sim_stream *stream;
+    sim_function *function = handle_get(OBJECT_FUNCTION, handle);
+    if (!function)
+        return ERROR_INVALID_HANDLE;
+    int code = stream_find(stream_handle, &stream);
+    if (code)
+        return code;
+    if (stream->context != function->module->context)
+        return ERROR_INVALID_HANDLE;
+    if (params && extra)
+        return ERROR_INVALID_VALUE;
+    sim_work work = {.kind = WORK_KERNEL, .kernel = function->kernel, .launch = launch};
+    work.launch.warp_size = 32;
+    work.launch.device = stream->context->device;
+    code = check_launch(function, &work.launch);
+    if (!code && launch.together)
+        code = check_together(function, &work.launch);
+    if (!code)
+        code = copy_arguments(function->kernel, params, extra, &work.storage);
+    if (code)
+        return code;
+    work.module = function->module;
+    work.module->references++;
+    return submit(stream, work, NULL, NULL);
+}
+
+SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+                                unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params,
+                                void **extra)
+{
+    BEGIN(cuLaunchKernel);
+    sim_launch launch = {.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .dynamic_shared = shared};
+    return leave(launch_kernel(function, launch, stream, params, extra));
+}
+
+SIM_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                                            unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
                                            CUstream stream, void **params)
 {
     BEGIN(cuLaunchCooperativeKernel);
-    (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z, (void)shared, (void)stream, (void)params;
-    REQUIRE(handle_get(OBJECT_FUNCTION, handle), ERROR_INVALID_HANDLE);
-    return leave(ERROR_NOT_SUPPORTED);
+    sim_launch launch = {.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .dynamic_shared = shared, .together = 1};
+    return leave(launch_kernel(function, launch, stream, params, NULL));
 }
 
 /* >>graphs */

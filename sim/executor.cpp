@@ -50,8 +50,7 @@
 #define MAX_THREADS 1024 /* of a block */
 #define MAX_WARPS (MAX_THREADS / SIM_WARP)
 #define MAX_BARRIERS 16
-#define MAX_SPINNING_BLOCKS 128 /* of one launch at the same time */
-#define MAX_WORKERS 16          /* keeps the number of stack mappings far below the kernel's limit */
+#define MAX_WORKERS 16 /* keeps the number of stack mappings far below the kernel's limit */
 #define GUARD_SIZE 4096
 #define SIGNAL_STACK_SIZE 65536
 #define RECRUIT_AFTER_NS 20000 /* a launch shorter than this is not worth waking another OS thread for */
@@ -1351,6 +1350,12 @@ extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, v
                  kernel->max_threads);
         return SIM_INVALID_VALUE;
     }
+    if (launch->together && settings.sanitized && j.blocks > 1) {
+        snprintf(text, text_size,
+                 "kernel %s: under a sanitizer the simulator runs blocks one after the other, and never a cooperative launch",
+                 kernel->name);
+        return SIM_LAUNCH_FAILED;
+    }
     j.kernel = k;
     j.launch = launch;
     j.args = args;
@@ -1360,9 +1365,9 @@ extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, v
     choose_block_order(&j);
     if (settings.sanitized)
         pthread_mutex_lock(&k->module->one_at_a_time);
-    bool spins = k->facts.spins && !settings.sanitized;
+    bool spins = (k->facts.spins || launch->together) && !settings.sanitized;
     if (spins && j.blocks > 1)
-        crew_call(&j, (unsigned)(j.blocks < MAX_SPINNING_BLOCKS ? j.blocks : MAX_SPINNING_BLOCKS) - 1);
+        crew_call(&j, (unsigned)(j.blocks < SIM_MAX_TOGETHER ? j.blocks : SIM_MAX_TOGETHER) - 1);
     run_blocks(worker_get(), &j, !spins && settings.workers > 1 && j.blocks > 1);
     if (spins)
         crew_dismiss(&j);

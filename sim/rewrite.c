@@ -434,15 +434,19 @@ static int token_waits(const rewriter *r, int i)
     return is(r, i, "volatile") && !(i > 0 && (is(r, i - 1, "asm") || is(r, i - 1, "__asm__")));
 }
 
-/* PTX loads that a thread polls with until another block, device or process has written. */
+/* How a thread waits for another block, device or process, or tells it: ordered loads and stores in PTX, and functions of
+   system scope. */
 static int token_spins(const rewriter *r, int i)
 {
-    static const char *const loads[] = {"ld.acquire", "ld.relaxed", "ld.volatile"};
+    static const char *const instructions[] = {"ld.acquire", "ld.relaxed",  "ld.volatile", "st.release",
+                                               "st.relaxed", "st.volatile", "red.release"};
+    static const char scope[] = "_system";
     const token *t = &r->tokens[i];
-    for (size_t k = 0; t->kind == T_STRING && k < sizeof loads / sizeof loads[0]; k++)
-        if (memmem(t->at, t->length, loads[k], strlen(loads[k])))
+    for (size_t k = 0; t->kind == T_STRING && k < sizeof instructions / sizeof instructions[0]; k++)
+        if (memmem(t->at, t->length, instructions[k], strlen(instructions[k])))
             return 1;
-    return 0;
+    size_t length = sizeof scope - 1;
+    return t->kind == T_IDENTIFIER && t->length > length && !memcmp(t->at + t->length - length, scope, length);
 }
 
 static unsigned taint_of_name(const rewriter *r, const token *name)

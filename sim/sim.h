@@ -33,6 +33,7 @@ enum {
 };
 
 #define SIM_MAX_PARAMS 128
+#define SIM_MAX_TOGETHER 128 /* blocks of one launch that can wait for each other */
 
 /* One kernel of a loaded module. The driver copies the arguments at launch time from these sizes. */
 typedef struct sim_kernel {
@@ -59,6 +60,7 @@ typedef struct sim_launch {
     size_t dynamic_shared; /* bytes */
     int warp_size;         /* 32 */
     int device;            /* for messages only */
+    int together;          /* all blocks have to run at the same time: at most SIM_MAX_TOGETHER of them */
 } sim_launch;
 
 /* Run one kernel to its end on the calling thread (blocks may be spread over the executor's own threads).

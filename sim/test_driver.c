@@ -109,7 +109,8 @@ static void load_driver(void)
 /* Nothing may be alive between tests. */
 static void check_empty(void)
 {
-    static const char *const watched[] = {"context", "malloc", "bytes", "hostalloc", "stream", "event", "module", "graph"};
+    static const char *const watched[] = {"context", "malloc", "bytes",  "hostalloc", "stream",  "event",
+                                          "module",  "graph",  "handle", "import",    "mapping", "reservation"};
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         CHECK(ignis_sim_live(watched[i]) == 0);
 }

@@ -69,7 +69,11 @@ typedef struct access {
     X(cuDeviceGetP2PAttribute, (int *, int, int, int)) X(cuCtxEnablePeerAccess, (handle, unsigned)) X(cuCtxDisablePeerAccess, (handle)) \
     X(cuStreamBeginCapture_v2, (handle, int)) X(cuStreamEndCapture, (handle, handle *)) \
     X(cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long)) X(cuGraphLaunch, (handle, handle)) \
-    X(cuGraphExecDestroy, (handle)) X(cuGraphDestroy, (handle)) X(cuIpcGetMemHandle, (ipc_handle *, ptr)) \
+    X(cuGraphExecDestroy, (handle)) X(cuGraphDestroy, (handle)) X(cuStreamWaitValue32_v2, (handle, ptr, unsigned, unsigned)) X(cuStreamWriteValue32_v2, (handle, ptr, unsigned, unsigned)) \
+    X(cuStreamWaitValue64_v2, (handle, ptr, unsigned long long, unsigned)) \
+    X(cuStreamWriteValue64_v2, (handle, ptr, unsigned long long, unsigned)) X(cuDevicePrimaryCtxReset_v2, (int)) \
+    X(cuLaunchCooperativeKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **)) \
+    X(cuIpcGetMemHandle, (ipc_handle *, ptr)) \
     X(cuIpcOpenMemHandle_v2, (ptr *, ipc_handle, unsigned)) X(cuIpcCloseMemHandle, (ptr)) \
     X(cuIpcGetEventHandle, (ipc_handle *, handle)) X(cuIpcOpenEventHandle, (handle *, ipc_handle)) \
     X(cuEventCreate, (handle *, unsigned)) X(cuEventDestroy_v2, (handle)) X(cuEventRecord, (handle, handle)) \
@@ -166,6 +170,13 @@ static const char *const kernel_text =
     "      while (!late && (int)(load(mine + b) - r) < 0) if (time() > end) late = 1 + r; }\n"
     "    __syncthreads(); if (late) break; }\n"
     "  if (!threadIdx.x) out[b] = late; }\n"
+    "__global__ void signal(unsigned *flag, unsigned value) { tell(flag, value); }\n"
+    "__global__ void await(unsigned *flag, unsigned value, int *out)\n"
+    "{ unsigned long long end = time() + 10000000000ull; *out = 0; while (load(flag) != value) if (time() > end) { *out = 1; break; } }\n"
+    /* Blocks that all wait for each other, with nothing but atomics. */
+    "__global__ void together(int *count, int *out)\n"
+    "{ atomicAdd(count, 1); long long left = 1000000000; while (atomicAdd(count, 0) < (int)gridDim.x && --left) __nanosleep(100);\n"
+    "  out[blockIdx.x] = left == 0; }\n"
     /* Every thread sends 8 bytes of data with a flag in the same 16, and waits for the peer's. */
     "__global__ void swap(uint4 *mine, uint4 *theirs, unsigned *out, unsigned seed)\n"
     "{ unsigned i = blockIdx.x * blockDim.x + threadIdx.x, x = seed + i, y = seed * i, a, b, c, d, f = 77;\n"
@@ -1022,6 +1033,38 @@ static void test_swap(void)
     party_end(&p[1]);
 }
 
+/* Eight devices in a ring, whose threads all poll. */
+static void test_ring(void)
+{
+    enum { DEVICES = 8, BLOCKS = 8, THREADS = 256, COUNT = BLOCKS * THREADS };
+    static unsigned out[2 * COUNT];
+    party p[DEVICES];
+    setenv("IGNIS_SIM_DEVICES", "8", 1);
+    start_driver();
+    for (int i = 0; i < DEVICES; i++)
+        p[i] = party_new(i, 0);
+    double start = seconds();
+    for (unsigned i = 0; i < DEVICES; i++) {
+        unsigned seed = 5 + i;
+        void *arguments[] = {&p[i].flags, &p[(i + 1) % DEVICES].flags, &p[i].out, &seed};
+        OK(cuCtxSetCurrent(p[i].context));
+        OK(cuLaunchKernel(function_of(p[i].module, "swap"), BLOCKS, 1, 1, THREADS, 1, 1, 0, p[i].stream, arguments, NULL));
+    }
+    for (unsigned i = 0; i < DEVICES; i++) {
+        unsigned wrong = 0, seed = 5 + (i + DEVICES - 1) % DEVICES;
+        OK(cuCtxSetCurrent(p[i].context));
+        OK(cuMemcpyDtoHAsync_v2(out, p[i].out, sizeof out, p[i].stream));
+        OK(cuStreamSynchronize(p[i].stream));
+        for (unsigned k = 0; k < COUNT; k++)
+            wrong += out[2 * k] != seed + k || out[2 * k + 1] != seed * k;
+        CHECK(!wrong);
+    }
+    if (getenv("SHOW_TIME"))
+        printf("[%s] %.0f ms for the ring\n", lane, (seconds() - start) * 1e3);
+    for (int i = 0; i < DEVICES; i++)
+        party_end(&p[i]);
+}
+
 /* Captured on both devices, launched three times. */
 static void test_meet_graph(void)
 {
@@ -1079,6 +1122,76 @@ static void test_meet_processes(void)
     pid_t peer = start_peer(meet_role, &socket);
     meet_peer(socket, 1);
     end_peer(peer, socket);
+}
+
+/* One device only tells, the other only waits; by kernels and by stream memory operations. */
+static void test_signals(void)
+{
+    unsigned value = 9, found = 0;
+    start_driver();
+    party a = party_new(0, 0), b = party_new(1, 0);
+    ptr word = a.flags + 64;
+    void *await[] = {&a.flags, &value, &a.out}, *tell[] = {&a.flags, &value};
+    OK(cuCtxSetCurrent(a.context));
+    OK(cuLaunchKernel(function_of(a.module, "await"), 1, 1, 1, 1, 1, 1, 0, a.stream, await, NULL));
+    CODE(1, cuStreamWaitValue32_v2(a.stream, word + 2, 5, 0));
+    CODE(1, cuStreamWaitValue32_v2(a.stream, word, 5, 4));
+    CODE(1, cuStreamWaitValue32_v2(a.stream, (ptr)(uintptr_t)&found, 5, 0));
+    OK(cuStreamWaitValue32_v2(a.stream, word, 5, 0));
+    OK(cuStreamWaitValue64_v2(a.stream, word + 8, 1ull << 40, 1));
+    OK(cuMemsetD32Async(word, 77, 1, a.stream));
+    CODE(600, cuStreamQuery(a.stream));
+    OK(cuCtxSetCurrent(b.context));
+    OK(cuLaunchKernel(function_of(b.module, "signal"), 1, 1, 1, 1, 1, 1, 0, b.stream, tell, NULL));
+    OK(cuStreamWriteValue64_v2(b.stream, word + 8, 1ull << 40, 0));
+    OK(cuStreamWriteValue32_v2(b.stream, word, 6, 0));
+    OK(cuCtxSetCurrent(a.context));
+    OK(cuStreamSynchronize(a.stream));
+    OK(cuMemcpyDtoH_v2(&found, word, 4));
+    CHECK(found == 77);
+    OK(cuMemcpyDtoH_v2(&found, a.out, 4));
+    CHECK(found == 0);
+    party_end(&a);
+    party_end(&b);
+}
+
+static void test_cooperative(void)
+{
+    int out[20], wrong = 0;
+    start_driver();
+    party p = party_new(0, 0);
+    void *arguments[] = {&p.flags, &p.out};
+    handle function = function_of(p.module, "together");
+    CODE(720, cuLaunchCooperativeKernel(function, 10000, 1, 1, 32, 1, 1, 0, p.stream, arguments));
+    if (!is_sanitized()) {
+        OK(cuLaunchCooperativeKernel(function, 20, 1, 1, 1, 1, 1, 0, p.stream, arguments));
+        OK(cuStreamSynchronize(p.stream));
+        OK(cuMemcpyDtoH_v2(out, p.out, sizeof out));
+        for (int i = 0; i < 20; i++)
+            wrong += out[i] != 0;
+        CHECK(!wrong);
+    }
+    party_end(&p);
+}
+
+/* A kernel that polls is not kept from failing with its launch, nor the other device from going on. */
+static void test_failing(void)
+{
+    start_driver();
+    party a = party_new(0, 0), b = party_new(1, 0);
+    ptr bad = 64;
+    unsigned value = 1;
+    void *arguments[] = {&bad, &value};
+    if (!is_sanitized()) {
+        OK(cuCtxSetCurrent(a.context));
+        OK(cuLaunchKernel(function_of(a.module, "signal"), 3, 1, 1, 1, 1, 1, 0, a.stream, arguments, NULL));
+        CODE(700, cuStreamSynchronize(a.stream));
+    }
+    party_meet(&b, b.flags, 1, 2);
+    party_check(&b);
+    OK(cuDevicePrimaryCtxReset_v2(0));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    party_end(&b);
 }
 
 static void test_words(void)
@@ -1178,6 +1291,10 @@ static const struct {
              {"swap", test_swap},
              {"meet in graphs", test_meet_graph},
              {"meet of processes", test_meet_processes},
+             {"ring", test_ring},
+             {"signals", test_signals},
+             {"cooperative", test_cooperative},
+             {"failing", test_failing},
              {"words", test_words},
              {"visible", test_visible},
              {"invisible", test_invisible}};

@@ -1,0 +1,85 @@
+#!/bin/sh
+# Starts a program as N ranks on this host, a GPU each, and waits for all of them.
+#
+#   examples/launch.sh N program [argument...]
+#
+# Each rank gets IGNIS_RANK, IGNIS_WORLD_SIZE, IGNIS_LOCAL_RANK and IGNIS_COMM_DIR, a private folder where they meet and which is removed at
+# the end. When a rank fails, the others have GRACE seconds (5) to notice and end by themselves, and are killed then. The exit status is
+# that of the first rank that failed. Signals go to all ranks.
+
+ranks=$1
+case $ranks in '' | 0* | *[!0-9]*)
+    echo "usage: $0 N program [argument...]" >&2
+    exit 2
+    ;;
+esac
+shift
+if [ $# -eq 0 ]; then
+    echo "$0: there is no program to start" >&2
+    exit 2
+fi
+
+IGNIS_COMM_DIR=$(mktemp -d "${TMPDIR:-/tmp}/ignis-job-XXXXXX") || exit 1
+IGNIS_WORLD_SIZE=$ranks
+export IGNIS_COMM_DIR IGNIS_WORLD_SIZE
+trap 'rm -rf "$IGNIS_COMM_DIR"' EXIT
+
+# Each rank leaves its exit status in a file, so that the first to fail is seen whichever it is.
+pids=
+rank=0
+while [ "$rank" -lt "$ranks" ]; do
+    IGNIS_RANK=$rank IGNIS_LOCAL_RANK=$rank sh -c '
+        "$@" &
+        child=$!
+        echo $child >"$IGNIS_COMM_DIR/pid.$IGNIS_RANK"
+        trap "kill -TERM $child 2>/dev/null" TERM
+        trap "kill -INT $child 2>/dev/null" INT
+        trap "kill -HUP $child 2>/dev/null" HUP
+        wait $child
+        code=$?
+        while kill -0 $child 2>/dev/null; do wait $child; code=$?; done
+        echo $code >"$IGNIS_COMM_DIR/status.$IGNIS_RANK.part"
+        mv "$IGNIS_COMM_DIR/status.$IGNIS_RANK.part" "$IGNIS_COMM_DIR/status.$IGNIS_RANK"' rank "$@" </dev/null &
+    pids="$pids $!"
+    rank=$((rank + 1))
+done
+
+stop() {
+    for pid in $pids; do kill "-$1" "$pid" 2>/dev/null; done
+}
+trap 'stop TERM' TERM
+trap 'stop INT' INT
+trap 'stop HUP' HUP
+
+result=0
+ended=0
+left=
+while [ "$ended" -lt "$ranks" ]; do
+    sleep 0.1
+    ended=0
+    rank=0
+    while [ "$rank" -lt "$ranks" ]; do
+        status=$IGNIS_COMM_DIR/status.$rank
+        if [ -f "$status" ]; then
+            ended=$((ended + 1))
+            read -r code <"$status"
+            if [ "$code" -ne 0 ] && [ "$result" -eq 0 ]; then
+                result=$code
+                left=$((10 * ${GRACE:-5}))
+                echo "$0: rank $rank has ended with status $code" >&2
+            fi
+        fi
+        rank=$((rank + 1))
+    done
+    if [ -n "$left" ] && [ "$ended" -lt "$ranks" ]; then
+        left=$((left - 1))
+        if [ "$left" -eq 0 ]; then
+            echo "$0: ending the ranks that are still running" >&2
+            stop TERM
+        fi
+        if [ "$left" -eq -20 ]; then
+            for pid in $(cat "$IGNIS_COMM_DIR"/pid.*); do kill -KILL "$pid" 2>/dev/null; done
+        fi
+    fi
+done
+exit "$result"

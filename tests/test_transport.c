@@ -1,0 +1,954 @@
+/*  test_transport.c - transports: which there are, handles and what is wrong with them, the contract across processes, copies */
+#include "fault.h"
+
+#include "array.h"
+
+#include "../ignis_collective.h"
+
+#include "processes.h"
+
+static const unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+
+static ignis_transport make_transport(ignis_transport_kind kind, int src, int dst)
+{
+    ignis_transport_desc desc;
+    ignis_transport transport;
+    memset(&desc, 0, sizeof desc);
+    desc.kind = kind;
+    desc.src_device = src;
+    desc.dst_device = dst;
+    desc.token = token;
+    desc.timeout_s = 2;
+    transport = ignis_transport_create(&desc);
+    if (transport.id)
+        CHECK_OK(ignis_transport_initialize(transport));
+    return transport;
+}
+
+static ignis_transport_info query(ignis_transport transport)
+{
+    ignis_transport_info info;
+    memset(&info, 0, sizeof info);
+    CHECK_OK(ignis_transport_query(transport, &info));
+    return info;
+}
+
+/*  An i32 array of first, first + 1, ... in memory that a kind can share. */
+static ignis_array make_shared(ignis_transport_kind kind, int device, int64_t count, int32_t first)
+{
+    ignis_array_desc plain = desc_of(IGNIS_SHAPE(count), IGNIS_I32);
+    ignis_vmm_array_desc vmm;
+    ignis_array array;
+    int32_t *values = (int32_t *)malloc((size_t)count * 4);
+    int64_t i;
+    memset(&vmm, 0, sizeof vmm);
+    vmm.shape = plain.shape;
+    vmm.dtype = IGNIS_I32;
+    plain.device = vmm.device = device ? device : IGNIS_DEVICE_0;
+    array = kind == IGNIS_TRANSPORT_VMM   ? ignis_vmm_array(&vmm)
+            : kind == IGNIS_TRANSPORT_IPC ? ignis_ipc_array(&plain)
+                                          : ignis_array_create(&plain);
+    for (i = 0; i < count; i++)
+        values[i] = first + (int32_t)i;
+    CHECK_OK(ignis_array_from_host_raw(array, values, count * 4));
+    free(values);
+    return array;
+}
+
+static bool available(ignis_transport_kind kind, int src, int dst)
+{
+    return dst < ignis_device_count() && ignis_transport_available(kind, src, dst, NULL, 0);
+}
+
+static const ignis_transport_kind zero_copy[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER};
+
+/* which there are ----------------------------------------------------------------------------------------------------- */
+
+TEST(available_says_why_not)
+{
+    char reason[512] = "";
+    SETUP(NULL);
+    CHECK(ignis_transport_available(IGNIS_TRANSPORT_HOST, 0, 0, reason, sizeof reason));
+    CHECK(ignis_transport_available(IGNIS_TRANSPORT_PEER, 0, 0, reason, sizeof reason));
+    CHECK_TEXT(reason, "");
+    CHECK_FAILS(ignis_transport_available((ignis_transport_kind)9, 0, 0, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_FAILS(ignis_transport_available(IGNIS_TRANSPORT_HOST, 0, 99, NULL, 0), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
+    if (!ignis_transport_available(IGNIS_TRANSPORT_VMM, 0, 0, NULL, 0))
+        SKIP("device 0 makes no memory that can be shared");
+    CHECK_OK(ignis_shutdown());
+    SETUP(NULL);
+    fault_arm("cuMemExportToShareableHandle", 1, 801);
+    CHECK(!ignis_transport_available(IGNIS_TRANSPORT_VMM, 0, 0, reason, sizeof reason));
+    fault_disarm();
+    CHECK_HAS(reason, "a write and read through it failed");
+    CHECK_HAS(reason, "cuMemExportToShareableHandle");
+    CHECK_INT(ignis_status_last(), IGNIS_OK); /* an answer is no failure */
+    CHECK(ignis_transport_available(IGNIS_TRANSPORT_VMM, 0, 0, reason, sizeof reason));
+}
+
+TEST(the_best_kind_is_chosen_and_the_reason_told)
+{
+    ignis_transport_choice choice;
+    ignis_transport transport;
+    SETUP(NULL);
+    CHECK_OK(ignis_transport_select(0, 0, true, &choice));
+    if (choice.kind == IGNIS_TRANSPORT_VMM)
+        CHECK_HAS(choice.reason, "VMM: a write and a read through it went well");
+    CHECK_OK(ignis_shutdown());
+    SETUP(NULL);
+    fault_arm("cuMemCreate", 1, 801);
+    fault.all = true;
+    CHECK_OK(ignis_transport_select(0, 0, true, &choice));
+    CHECK_INT(choice.kind, IGNIS_TRANSPORT_PEER);
+    CHECK_OK(ignis_transport_select(0, 0, false, &choice));
+    CHECK_INT(choice.kind, IGNIS_TRANSPORT_HOST);
+    CHECK_HAS(choice.reason, "peer: stays within one process");
+    fault_disarm();
+    setenv("IGNIS_TRANSPORT", "host", 1);
+    CHECK_OK(ignis_transport_select(0, 0, true, &choice));
+    CHECK_INT(choice.kind, IGNIS_TRANSPORT_HOST);
+    CHECK_HAS(choice.reason, "IGNIS_TRANSPORT");
+    transport = make_transport(IGNIS_TRANSPORT_AUTO, 0, 0);
+    CHECK_INT(query(transport).kind, IGNIS_TRANSPORT_HOST);
+    setenv("IGNIS_TRANSPORT", "pigeon", 1);
+    CHECK_STATUS(ignis_transport_select(0, 0, true, &choice), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_MESSAGE_HAS("pigeon");
+    setenv("IGNIS_TRANSPORT", "peer", 1); /* asked for, and not to be had: nothing else is taken instead */
+    CHECK_STATUS(ignis_transport_select(0, 0, false, &choice), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
+    unsetenv("IGNIS_TRANSPORT");
+}
+
+TEST(create_initialize_query_destroy)
+{
+    ignis_transport_desc desc;
+    ignis_transport_info info;
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_array array;
+    char text[64];
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.kind = IGNIS_TRANSPORT_IPC;
+    desc.token = token;
+    desc.exchange = IGNIS_CHANNEL_PIPE;
+    transport = ignis_transport_create(&desc);
+    REQUIRE(transport.id);
+    CHECK(!ignis_transport_ready(transport));
+    CHECK_INT(ignis_transport_to_string(transport, text, sizeof text), 21);
+    CHECK_TEXT(text, "IPC[0->0, named_pipe]");
+    array = test_array(4, 4);
+    CHECK_STATUS(ignis_transport_export_handle(transport, array, &handle), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_STATE);
+    CHECK_MESSAGE_HAS("ignis_transport_initialize");
+    CHECK_STATUS(ignis_transport_synchronize(transport), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_STATE);
+    CHECK_OK(ignis_transport_initialize(transport));
+    CHECK_OK(ignis_transport_initialize(transport));
+    CHECK(ignis_transport_ready(transport));
+    info = query(transport);
+    CHECK_INT(info.kind, IGNIS_TRANSPORT_IPC);
+    CHECK(info.ready && info.zero_copy);
+    CHECK(info.estimated_bandwidth_gbs == 25.0 && info.estimated_latency_us == 10.0);
+    CHECK(info.measured_bandwidth_gbs == 0);
+    CHECK_OK(ignis_transport_synchronize(transport));
+    CHECK_STATUS(ignis_transport_recv(transport, array), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_HANDLE);
+    CHECK_MESSAGE_HAS("ignis_transport_recv_with_handle");
+    CHECK_STATUS(ignis_transport_recv_async(transport, array), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_HANDLE);
+    CHECK_STATUS(ignis_transport_send(transport, array, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_HANDLE);
+    CHECK_OK(ignis_transport_destroy(transport));
+    CHECK_STATUS(ignis_transport_destroy(transport), IGNIS_ERROR_FREED, IGNIS_DIAG_TRANSPORT_FREED);
+    CHECK_STATUS(ignis_transport_query(transport, &info), IGNIS_ERROR_FREED, IGNIS_DIAG_TRANSPORT_FREED);
+    CHECK_FAILS(ignis_transport_ready(transport), IGNIS_ERROR_FREED, IGNIS_DIAG_TRANSPORT_FREED);
+    drop(array);
+
+    CHECK_FAILS(ignis_transport_create(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.kind = (ignis_transport_kind)77;
+    CHECK_FAILS(ignis_transport_create(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    desc.kind = IGNIS_TRANSPORT_AUTO;
+    desc.exchange = (ignis_channel_method)77;
+    CHECK_FAILS(ignis_transport_create(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    desc.exchange = IGNIS_CHANNEL_DEFAULT;
+    desc.timeout_s = -1;
+    CHECK_FAILS(ignis_transport_create(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.timeout_s = 0;
+    desc.channel.id = 12345;
+    CHECK_FAILS(ignis_transport_create(&desc), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
+    desc.channel.id = 0;
+    desc.dst_device = 99;
+    CHECK_FAILS(ignis_transport_create(&desc), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
+}
+
+/* one process --------------------------------------------------------------------------------------------------------- */
+
+static void check_same_process(ignis_transport_kind kind, int dst)
+{
+    ignis_transport transport = make_transport(kind, 0, dst);
+    ignis_array array = make_shared(kind, 0, 1000, 5), view = ignis_array_slice(array, 0, 100, 50), seen, again, clone;
+    ignis_transport_handle handle, second;
+    CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+    CHECK_OK(ignis_transport_export_handle(transport, array, &second));
+    CHECK(memcmp(handle.record, second.record, sizeof handle.record) == 0);
+    CHECK_INT(query(transport).exported, 2);
+    CHECK_INT(info_of(array).ref_count, 2);
+    seen = ignis_transport_import_handle(transport, &handle);
+    again = ignis_transport_recv_with_handle(transport, &second);
+    CHECK(seen.id && again.id && seen.id != again.id);
+    CHECK_INT(info_of(seen).device, dst);
+    CHECK(info_of(seen).ptr == info_of(array).ptr && info_of(again).ptr == info_of(array).ptr); /* T7: the pointer itself */
+    CHECK_INT(query(transport).imported, 2);
+    CHECK_INT(query(transport).mappings, 1);
+    clone = ignis_array_clone(seen);
+    CHECK_COUNTING(clone, 1000, 5);
+    drop(clone);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    CHECK_OK(ignis_transport_handle_close(&second));
+    CHECK_OK(ignis_transport_handle_close(&second));
+    CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+    CHECK_MESSAGE_HAS("while 1 handle of it is out: 1 by ");
+    CHECK_STATUS(ignis_array_transfer_ownership(array, IGNIS_OWNER_WNAIS), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+    CHECK_OK(ignis_transport_close_imported_handle(transport, seen));
+    CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+    CHECK_STATUS(ignis_transport_close_imported_handle(transport, seen), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    CHECK_STATUS(ignis_transport_close_imported_handle(transport, array), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_STATE);
+    CHECK_OK(ignis_array_free(again)); /* that will do, too */
+    CHECK_INT(query(transport).imported, 0);
+
+    CHECK_OK(ignis_transport_export_handle(transport, view, &handle));
+    seen = ignis_transport_import_handle(transport, &handle);
+    clone = ignis_array_clone(seen);
+    CHECK_COUNTING(clone, 50, 105);
+    drop(clone);
+    drop(seen);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    drop(view);
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+TEST(handles_of_this_process_are_the_array_itself)
+{
+    int k, dst, done = 0;
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(zero_copy); k++)
+        for (dst = 0; dst < 2; dst++)
+            if (available(zero_copy[k], 0, dst)) {
+                check_same_process(zero_copy[k], dst);
+                done++;
+            }
+    CHECK(done > 0);
+}
+
+TEST(release_and_destroy_end_exports)
+{
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_array array, seen, view;
+    SETUP(NULL);
+    transport = make_transport(IGNIS_TRANSPORT_PEER, 0, 0);
+    array = make_shared(IGNIS_TRANSPORT_PEER, 0, 100, 0);
+    CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+    CHECK_OK(ignis_transport_release_handle(transport, array));
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &handle).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_MESSAGE_HAS("not exported any more");
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+    seen = ignis_transport_import_handle(transport, &handle);
+    view = ignis_array_slice(seen, 0, 10, 20);
+    CHECK_OK(ignis_transport_destroy(transport));
+    CHECK(!ignis_array_is_live(seen));
+    drop(array);
+    CHECK_COUNTING(view, 20, 10); /* a view keeps what it lies in, the exporter's memory too */
+    drop(view);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+}
+
+TEST(send_and_receive_copy)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    int k, dst;
+    SETUP(NULL);
+    for (k = 0; k < 2; k++)
+        for (dst = 0; dst < 2; dst++) {
+            ignis_transport transport;
+            ignis_array a, b, into, other;
+            if (!available(kinds[k], 0, dst))
+                continue;
+            transport = make_transport(kinds[k], 0, dst);
+            a = make_shared(kinds[k], 0, 3000, 1);
+            b = make_shared(kinds[k], 0, 3000, 70000);
+            into = make_shared(kinds[k], dst, 3000, 0);
+            CHECK_OK(ignis_transport_send(transport, a, NULL));
+            CHECK_OK(ignis_transport_send_async(transport, b, NULL));
+            CHECK_OK(ignis_transport_recv(transport, into));
+            CHECK_COUNTING(into, 3000, 1);
+            CHECK_OK(ignis_transport_recv_async(transport, into));
+            CHECK_OK(ignis_transport_synchronize(transport));
+            CHECK_COUNTING(into, 3000, 70000);
+            CHECK_INT(query(transport).exported, 0);
+
+            CHECK_OK(ignis_transport_send(transport, a, NULL));
+            other = make(IGNIS_SHAPE(10), IGNIS_I32);
+            if (dst == 0) {
+                CHECK_STATUS(ignis_transport_recv(transport, other), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+                CHECK_OK(ignis_transport_send(transport, a, NULL));
+            }
+            drop(other);
+            other = make(IGNIS_SHAPE(3000), IGNIS_F32);
+            if (dst == 0)
+                CHECK_STATUS(ignis_transport_recv(transport, other), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+            else
+                CHECK_STATUS(ignis_transport_recv(transport, other), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+            drop(other);
+            CHECK_OK(ignis_transport_send(transport, a, NULL)); /* is still waiting when the transport goes */
+            CHECK_OK(ignis_transport_destroy(transport));
+            drop(a);
+            drop(b);
+            drop(into);
+        }
+}
+
+TEST(a_receive_that_nobody_sends_to_ends)
+{
+    ignis_transport_desc desc;
+    ignis_transport transport;
+    ignis_array array;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.kind = IGNIS_TRANSPORT_HOST;
+    desc.timeout_s = 0.05;
+    desc.token = token;
+    transport = ignis_transport_create(&desc);
+    CHECK_OK(ignis_transport_initialize(transport));
+    array = test_array(4, 4);
+    CHECK_STATUS(ignis_transport_recv(transport, array), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+    CHECK_STATUS(ignis_transport_receive_handle(transport, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+TEST(what_cannot_be_shared_is_refused)
+{
+    ignis_transport vmm, ipc;
+    ignis_transport_handle handle;
+    ignis_array plain, view, wrapped, shared;
+    ignis_array_desc wrap = desc_of(IGNIS_SHAPE(4), IGNIS_F32);
+    ignis__address odd = 0;
+    int fds;
+    SETUP(NULL);
+    if (!available(IGNIS_TRANSPORT_VMM, 0, 0) || !available(IGNIS_TRANSPORT_IPC, 0, 0))
+        SKIP("needs shareable memory and IPC");
+    fds = process_descriptors();
+    vmm = make_transport(IGNIS_TRANSPORT_VMM, 0, 0);
+    ipc = make_transport(IGNIS_TRANSPORT_IPC, 0, 0);
+    plain = test_array(4, 4);
+    view = ignis_array_slice(plain, 0, 1, 2);
+    CHECK_STATUS(ignis_transport_export_handle(vmm, plain, &handle), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NOT_SHAREABLE);
+    CHECK_MESSAGE_HAS("ignis_vmm_array");
+    CHECK_STATUS(ignis_transport_export_handle(ipc, view, &handle), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NOT_SHAREABLE);
+    CHECK_MESSAGE_HAS("ignis_ipc_array");
+    CHECK_INT(info_of(plain).ref_count, 0);
+    wrap.ptr = ignis_array_device_ptr(plain); /* what the driver knows as a part of something */
+    wrapped = ignis_array_create(&wrap);
+    CHECK_STATUS(ignis_transport_export_handle(vmm, wrapped, &handle), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NOT_SHAREABLE);
+    drop(wrapped);
+    CHECK_INT(ignis__cuda.cuMemAlloc_v2(&odd, 4096), 0); /* a block with neighbours */
+    wrap.ptr = (void *)(uintptr_t)odd;
+    wrapped = ignis_array_create(&wrap);
+    CHECK_STATUS(ignis_transport_export_handle(ipc, wrapped, &handle), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NOT_SHAREABLE);
+    CHECK_MESSAGE_HAS("ignis_ipc_array");
+    drop(wrapped);
+    CHECK_INT(ignis__cuda.cuMemFree_v2(odd), 0);
+    shared = make_shared(IGNIS_TRANSPORT_VMM, 0, 10, 0);
+    CHECK_STATUS(ignis_transport_export_handle(ipc, shared, &handle), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NOT_SHAREABLE);
+    drop(shared);
+    shared = make_shared(IGNIS_TRANSPORT_IPC, 0, 10, 0);
+    CHECK_STATUS(ignis_transport_export_handle(vmm, shared, &handle), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NOT_SHAREABLE);
+    drop(shared);
+    if (ignis_device_count() > 1) {
+        shared = make_shared(IGNIS_TRANSPORT_VMM, 1, 10, 0);
+        CHECK_STATUS(ignis_transport_export_handle(vmm, shared, &handle), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+        drop(shared);
+    }
+    drop(view);
+    drop(plain);
+    CHECK_INT(process_descriptors(), fds);
+    CHECK_OK(ignis_transport_destroy(vmm));
+    CHECK_OK(ignis_transport_destroy(ipc));
+}
+
+/* records that lie ---------------------------------------------------------------------------------------------------- */
+
+static void reseal(const unsigned char *with, ignis__record_of_array *record)
+{
+    record->seal = ignis__sip_hash(with, record, offsetof(ignis__record_of_array, seal));
+}
+
+TEST(the_seal_is_siphash)
+{
+    unsigned char key[16], data[8];
+    int i;
+    for (i = 0; i < 16; i++)
+        key[i] = (unsigned char)i;
+    for (i = 0; i < 8; i++)
+        data[i] = (unsigned char)i;
+    CHECK(ignis__sip_hash(key, data, 8) == 0x93f5f5799a932462u); /* the reference's vectors of 0 and 8 bytes */
+    CHECK(ignis__sip_hash(key, data, 0) == 0x726fdb47dd0e0e31u);
+}
+
+TEST(every_flipped_bit_of_a_record_is_seen)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    int k, bit, calls;
+    SETUP(NULL);
+    for (k = 0; k < 4; k++) {
+        ignis_transport transport;
+        ignis_transport_handle handle, bad;
+        ignis_array array;
+        if (!available(kinds[k], 0, 0))
+            continue;
+        transport = make_transport(kinds[k], 0, 0);
+        array = make_shared(kinds[k], 0, 100, 0);
+        CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+        fault_reset_counts();
+        for (bit = 0; bit < IGNIS_TRANSPORT_RECORD_BYTES * 8; bit++) {
+            bad = handle;
+            bad.record[bit / 8] = (unsigned char)(bad.record[bit / 8] ^ 1 << bit % 8);
+            CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+            if (test__state.failures)
+                break;
+        }
+        memset(bad.record, 0, sizeof bad.record);
+        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+        calls = fault_count("cuMemImportFromShareableHandle") + fault_count("cuIpcOpenMemHandle_v2") + fault_count("cuMemMap");
+        CHECK_INT(calls, 0); /* the driver has seen none of it */
+        CHECK_OK(ignis_transport_handle_close(&handle));
+        CHECK_OK(ignis_transport_destroy(transport));
+        drop(array);
+    }
+}
+
+TEST(sealed_lies_are_seen_too)
+{
+    ignis_transport transport, host;
+    ignis_transport_handle handle, bad;
+    ignis__record_of_array record, good;
+    ignis_array array;
+    int k;
+    SETUP(NULL);
+    if (!available(IGNIS_TRANSPORT_VMM, 0, 0))
+        SKIP("device 0 makes no memory that can be shared");
+    transport = make_transport(IGNIS_TRANSPORT_VMM, 0, 0);
+    host = make_transport(IGNIS_TRANSPORT_HOST, 0, 0);
+    array = make_shared(IGNIS_TRANSPORT_VMM, 0, 100, 0);
+    CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+    memcpy(&good, handle.record, sizeof good);
+    for (k = 0; k < 13; k++) {
+        record = good;
+        switch (k) {
+        case 0: record.block_size = 0; break;
+        case 1: record.block_size = INT64_MIN; break;
+        case 2: record.offset = record.block_size; break;
+        case 3: record.offset = -4; break;
+        case 4: record.offset = INT64_MAX; break;
+        case 5: record.bytes = 1; break;
+        case 6: record.ndim = 9; break;
+        case 7: record.ndim = 0; break;
+        case 8: record.dtype = 99; break;
+        case 9: record.dim[0] = INT64_MAX; break;
+        case 10: record.dim[0] = -1; break;
+        case 11: record.kind = 77; break;
+        default: record.dtype = 0; break;
+        }
+        reseal(token, &record);
+        bad = handle;
+        memcpy(bad.record, &record, sizeof record);
+        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    }
+    bad = handle; /* of another process, with a size that is not the memory's: the map tells */
+    record = good;
+    record.pid = good.pid + 1;
+    record.block_size = good.block_size * 64;
+    reseal(token, &record);
+    memcpy(bad.record, &record, sizeof record);
+    CHECK(!ignis_transport_import_handle(transport, &bad).id && ignis_status_last() == IGNIS_ERROR_CUDA);
+    ignis_status_clear();
+    record.block_size = good.block_size + 1;
+    reseal(token, &record);
+    memcpy(bad.record, &record, sizeof record);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_VMM_SIZE);
+    record = good;
+    record.pid = good.pid + 1;
+    record.uuid[3] ^= 0x55;
+    reseal(token, &record);
+    memcpy(bad.record, &record, sizeof record);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
+    record = good;
+    record.host++;
+    reseal(token, &record);
+    memcpy(bad.record, &record, sizeof record);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
+    bad = handle;
+    memset(&bad.memory, 0, sizeof bad.memory);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_REFUSED(0, ignis_transport_import_handle(host, &handle).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_STATE);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_INT(query(transport).imported, 0);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(transport));
+    CHECK_OK(ignis_transport_destroy(host));
+}
+
+TEST(another_token_and_wrong_descriptors)
+{
+    static const unsigned char other[IGNIS_TRANSPORT_TOKEN_BYTES] = {9};
+    ignis_transport transport, stranger;
+    ignis_transport_handle handle, bad;
+    ignis_transport_desc desc;
+    ignis_array array;
+    int fds[4], pipes[2], open_now;
+    SETUP(NULL);
+    transport = make_transport(IGNIS_TRANSPORT_HOST, 0, 0);
+    memset(&desc, 0, sizeof desc);
+    desc.kind = IGNIS_TRANSPORT_HOST;
+    desc.token = other;
+    stranger = ignis_transport_create(&desc);
+    CHECK_OK(ignis_transport_initialize(stranger));
+    array = make_shared(IGNIS_TRANSPORT_HOST, 0, 100, 3);
+    open_now = process_descriptors();
+    CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+    CHECK_REFUSED(0, ignis_transport_import_handle(stranger, &handle).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_MESSAGE_HAS("token");
+    CHECK_INT(ignis_transport_handle_fds(&handle, fds), 1);
+    REQUIRE(pipe(pipes) == 0);
+    bad = handle;
+    bad.memory.fd = pipes[0]; /* T3: a pipe, a closed one, one of another size */
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    close(pipes[0]);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    fds[0] = pipes[1];
+    fds[1] = dup(pipes[1]);
+    CHECK_STATUS(ignis_transport_handle_from_fds(&bad, handle.record, fds, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK(fcntl(fds[0], F_GETFD) < 0 && fcntl(fds[1], F_GETFD) < 0); /* extra ones are closed */
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    CHECK_INT(process_descriptors(), open_now);
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(transport));
+    CHECK_OK(ignis_transport_destroy(stranger));
+}
+
+TEST(the_token_of_this_user)
+{
+    char folder[] = "/tmp/ignis-test-XXXXXX", path[64];
+    ignis_transport_desc desc;
+    ignis_transport a, b;
+    ignis_transport_handle handle;
+    ignis_array array, seen;
+    struct stat info;
+    REQUIRE(mkdtemp(folder) != NULL);
+    setenv("IGNIS_COMM_DIR", folder, 1);
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.kind = IGNIS_TRANSPORT_HOST;
+    a = ignis_transport_create(&desc);
+    b = ignis_transport_create(&desc);
+    CHECK_OK(ignis_transport_initialize(a));
+    CHECK_OK(ignis_transport_initialize(b));
+    snprintf(path, sizeof path, "%s/transport.token", folder);
+    CHECK(stat(path, &info) == 0 && info.st_size == 16 && (info.st_mode & 077) == 0);
+    array = make_shared(IGNIS_TRANSPORT_HOST, 0, 100, 3);
+    CHECK_OK(ignis_transport_export_handle(a, array, &handle));
+    seen = ignis_transport_import_handle(b, &handle);
+    CHECK_COUNTING(seen, 100, 3);
+    drop(seen);
+    drop(array);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    CHECK_OK(ignis_transport_destroy(a));
+    CHECK_OK(ignis_transport_destroy(b));
+    unsetenv("IGNIS_COMM_DIR");
+    remove(path);
+    rmdir(folder);
+}
+
+/* failures ------------------------------------------------------------------------------------------------------------ */
+
+TEST(every_driver_call_may_fail)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    int k, at;
+    SETUP(NULL);
+    for (k = 0; k < 4; k++) {
+        ignis_transport transport;
+        ignis_array array;
+        int fds;
+        if (!available(kinds[k], 0, 0))
+            continue;
+        transport = make_transport(kinds[k], 0, 0);
+        array = make_shared(kinds[k], 0, 100000, 0);
+        fds = process_descriptors();
+        for (at = 1; at < 100; at++) {
+            ignis_transport_handle handle;
+            ignis_array seen = {0};
+            bool exported, ok;
+            fault_arm("cu", at, 1);
+            exported = ignis_transport_export_handle(transport, array, &handle) == IGNIS_OK;
+            seen = exported ? ignis_transport_import_handle(transport, &handle) : seen;
+            ok = seen.id && !fault.failed;
+            fault_disarm();
+            if (seen.id)
+                CHECK_OK(ignis_array_free(seen));
+            if (exported)
+                CHECK_OK(ignis_transport_handle_close(&handle));
+            ignis_status_clear();
+            CHECK_INT(query(transport).exported, 0);
+            CHECK_INT(info_of(array).ref_count, 0);
+            if (ok)
+                break;
+        }
+        CHECK(at > 1 && at < 100);
+        CHECK(process_descriptors() <= fds + 2); /* the driver's own, where releasing was made to fail */
+        drop(array);
+        CHECK_OK(ignis_transport_destroy(transport));
+    }
+}
+
+/* two processes ------------------------------------------------------------------------------------------------------- */
+
+typedef struct order {
+    ignis_transport_kind kind;
+    int dst;
+    int cycles;
+} order;
+
+static bool send_handle(int socket, const ignis_transport_handle *handle)
+{
+    int fds[2], count = ignis_transport_handle_fds(handle, fds);
+    return process_send(socket, handle->record, sizeof handle->record, count > 0 ? fds[0] : -1) &&
+           process_send(socket, "", 1, count > 1 ? fds[1] : -1);
+}
+
+static bool receive_handle(int socket, ignis_transport_handle *handle)
+{
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
+    int fds[2], count;
+    char byte;
+    if (!process_receive(socket, record, sizeof record, &fds[0]) || !process_receive(socket, &byte, 1, &fds[1]))
+        return false;
+    count = (fds[0] >= 0) + (fds[1] >= 0);
+    return ignis_transport_handle_from_fds(handle, record, fds, count) == IGNIS_OK;
+}
+
+/*  Imports what it is sent, twice; checks it; writes it; then closes it when it is told to. */
+static int importer(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_array seen, again, clone;
+    order todo;
+    int fds = 0, i;
+    if (ignis_setup(&desc) != IGNIS_OK || !process_receive(PROCESS_SOCKET, &todo, sizeof todo, NULL))
+        return 2;
+    transport = make_transport(todo.kind, 0, todo.dst);
+    for (i = 0; i < todo.cycles; i++) {
+        if (!receive_handle(PROCESS_SOCKET, &handle))
+            return 3;
+        seen = ignis_transport_import_handle(transport, &handle);
+        again = ignis_transport_import_handle(transport, &handle);
+        if (!seen.id || !again.id) {
+            printf("%s\n", ignis_status_message());
+            return 4;
+        }
+        if (todo.kind != IGNIS_TRANSPORT_HOST) {
+            CHECK(info_of(seen).ptr == info_of(again).ptr);
+            CHECK_INT(query(transport).mappings, 1);
+        }
+        ignis_transport_handle_close(&handle);
+        if (i % 100 == 0) {
+            clone = ignis_array_clone(seen);
+            CHECK_COUNTING(clone, 4000, 100 + i);
+            drop(clone);
+            CHECK_OK(ignis_array_fill(again, 7.0));
+            CHECK_OK(ignis_synchronize());
+        }
+        CHECK_OK(ignis_transport_close_imported_handle(transport, seen));
+        if (!process_meet(PROCESS_SOCKET)) /* written; one import is left */
+            return 5;
+        if (!process_meet(PROCESS_SOCKET)) /* the exporter has tried to free */
+            return 6;
+        CHECK_OK(ignis_array_free(again));
+        if (!process_meet(PROCESS_SOCKET))
+            return 7;
+        if (i == 20)
+            fds = process_descriptors();
+    }
+    if (todo.cycles > 21)
+        CHECK_INT(process_descriptors(), fds);
+    CHECK_OK(ignis_transport_destroy(transport));
+    CHECK_OK(ignis_shutdown());
+    return test__state.failures ? 1 : 0;
+}
+
+static void check_two_processes(process *child, ignis_transport_kind kind, int dst, int cycles)
+{
+    ignis_transport transport = make_transport(kind, 0, dst);
+    bool shares = kind != IGNIS_TRANSPORT_HOST;
+    order todo;
+    int i, fds = 0;
+    int32_t value = 0;
+    memset(&todo, 0, sizeof todo);
+    todo.kind = kind;
+    todo.dst = dst;
+    todo.cycles = cycles;
+    CHECK(process_send(child->socket, &todo, sizeof todo, -1));
+    for (i = 0; i < cycles && !test__state.failures; i++) {
+        ignis_transport_handle handle;
+        ignis_array array = make_shared(kind, 0, 4000, 100 + i), first;
+        CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+        CHECK(send_handle(child->socket, &handle));
+        CHECK_OK(ignis_transport_handle_close(&handle));
+        CHECK(process_meet(child->socket));
+        if (i % 100 == 0) {
+            first = ignis_array_slice(array, 0, 0, 1);
+            CHECK_OK(ignis_array_to_host(first, &value, IGNIS_I32, 1));
+            CHECK_INT(value, shares ? 7 : 100 + i); /* the importer has written into it, or into a copy */
+            drop(first);
+        }
+        if (shares) { /* T2 */
+            CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+            CHECK_INT(query(transport).exported, 1);
+        }
+        CHECK(process_meet(child->socket));
+        CHECK(process_meet(child->socket)); /* the importer has closed it */
+        drop(array);
+        if (i == 20)
+            fds = process_descriptors();
+    }
+    if (cycles > 21)
+        CHECK_INT(process_descriptors(), fds);
+    CHECK_INT(process_end(child), 0);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+static void between_processes(ignis_transport_kind kind, int dst, int cycles)
+{
+    process child = process_start("importer");
+    SETUP(NULL);
+    if (!available(kind, 0, dst)) {
+        process_kill(&child);
+        SKIP("the transport is not available between these devices");
+    }
+    check_two_processes(&child, kind, dst, cycles);
+}
+
+TEST(vmm_between_processes) { between_processes(IGNIS_TRANSPORT_VMM, 0, 1); }
+TEST(vmm_between_processes_and_devices) { between_processes(IGNIS_TRANSPORT_VMM, 1, 1); }
+TEST(ipc_between_processes) { between_processes(IGNIS_TRANSPORT_IPC, 0, 1); }
+TEST(ipc_between_processes_and_devices) { between_processes(IGNIS_TRANSPORT_IPC, 1, 1); }
+TEST(host_between_processes) { between_processes(IGNIS_TRANSPORT_HOST, 0, 1); }
+TEST(host_between_processes_and_devices) { between_processes(IGNIS_TRANSPORT_HOST, 1, 1); }
+
+/*  10 000 with IGNIS_SOAK=1 */
+static int cycles(void) { return test_env("IGNIS_SOAK") ? 10000 : 200; }
+TEST(vmm_cycles_leave_nothing) { between_processes(IGNIS_TRANSPORT_VMM, 0, cycles()); }
+TEST(ipc_cycles_leave_nothing) { between_processes(IGNIS_TRANSPORT_IPC, 0, cycles()); }
+TEST(host_cycles_leave_nothing) { between_processes(IGNIS_TRANSPORT_HOST, 0, cycles()); }
+
+TEST(a_dead_importer_holds_nothing)
+{
+    process child = process_start("importer");
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_array array;
+    order todo;
+    int i;
+    SETUP(NULL);
+    memset(&todo, 0, sizeof todo);
+    todo.kind = available(IGNIS_TRANSPORT_VMM, 0, 0) ? IGNIS_TRANSPORT_VMM : IGNIS_TRANSPORT_IPC;
+    todo.cycles = 1;
+    transport = make_transport(todo.kind, 0, 0);
+    array = make_shared(todo.kind, 0, 4000, 100);
+    CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+    CHECK(process_send(child.socket, &todo, sizeof todo, -1));
+    CHECK(send_handle(child.socket, &handle));
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    CHECK(process_meet(child.socket));
+    CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+    process_kill(&child);
+    for (i = 0; i < 100 && query(transport).exported; i++)
+        ignis__sleep_us(10000);
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+/*  Exports, and dies once the importer has its handle. */
+static int exporter(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    if (ignis_setup(&desc) != IGNIS_OK)
+        return 2;
+    transport = make_transport(IGNIS_TRANSPORT_VMM, 0, 0);
+    if (ignis_transport_export_handle(transport, make_shared(IGNIS_TRANSPORT_VMM, 0, 4000, 100), &handle) != IGNIS_OK ||
+        !send_handle(PROCESS_SOCKET, &handle))
+        return 3;
+    for (;;)
+        pause();
+}
+
+TEST(the_importer_survives_the_exporter)
+{
+    process child = process_start("exporter");
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_array seen;
+    SETUP(NULL);
+    if (!available(IGNIS_TRANSPORT_VMM, 0, 0)) {
+        process_kill(&child);
+        SKIP("device 0 makes no memory that can be shared");
+    }
+    transport = make_transport(IGNIS_TRANSPORT_VMM, 0, 0);
+    CHECK(receive_handle(child.socket, &handle));
+    seen = ignis_transport_import_handle(transport, &handle);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    process_kill(&child);
+    CHECK_COUNTING(seen, 4000, 100); /* T9 */
+    CHECK_OK(ignis_array_fill(seen, 1.0));
+    CHECK_OK(ignis_synchronize());
+    drop(seen);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+/*  Through a channel: sends are received in order, copied or as handles. */
+static ignis_transport channel_transport(ignis_transport_kind kind, ignis_channel channel)
+{
+    ignis_transport_desc desc;
+    ignis_transport transport;
+    memset(&desc, 0, sizeof desc);
+    desc.kind = kind;
+    desc.channel = channel;
+    desc.token = token;
+    transport = ignis_transport_create(&desc);
+    CHECK_OK(ignis_transport_initialize(transport));
+    return transport;
+}
+
+static ignis_channel_desc channel_desc(void)
+{
+    ignis_channel_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.name = "test-transport";
+    desc.token = token;
+    desc.timeout_s = 20;
+    desc.directory = getenv("TEST_TRANSPORT_DIR");
+    return desc;
+}
+
+static int channel_receiver(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_channel_desc channel = channel_desc();
+    ignis_channel connected;
+    ignis_transport vmm, host;
+    ignis_transport_handle handle;
+    ignis_array seen, into;
+    char byte;
+    if (ignis_setup(&desc) != IGNIS_OK)
+        return 2;
+    connected = ignis_channel_connect(&channel);
+    host = channel_transport(IGNIS_TRANSPORT_HOST, connected);
+    into = make(IGNIS_SHAPE(100), IGNIS_I32);
+    CHECK_OK(ignis_transport_recv(host, into));
+    CHECK_COUNTING(into, 100, 1);
+    CHECK_OK(ignis_transport_recv(host, into));
+    CHECK_COUNTING(into, 100, 2);
+    if (available(IGNIS_TRANSPORT_VMM, 0, 0)) {
+        vmm = channel_transport(IGNIS_TRANSPORT_VMM, connected);
+        CHECK_OK(ignis_transport_receive_handle(vmm, &handle));
+        seen = ignis_transport_recv_with_handle(vmm, &handle);
+        CHECK_OK(ignis_transport_handle_close(&handle));
+        CHECK_COUNTING(seen, 100, 3);
+        CHECK_OK(ignis_channel_send(connected, "x", 1, NULL, 0));
+        CHECK_OK(ignis_channel_receive(connected, &byte, 1, NULL, NULL, 0, NULL));
+        drop(seen);
+    }
+    drop(into);
+    CHECK_OK(ignis_channel_send(connected, "x", 1, NULL, 0));
+    CHECK_OK(ignis_shutdown());
+    return test__state.failures ? 1 : 0;
+}
+
+TEST(through_a_channel)
+{
+    char folder[] = "/tmp/ignis-test-XXXXXX", text[64], byte;
+    process child;
+    ignis_channel_desc desc;
+    ignis_channel server, channel;
+    ignis_transport vmm, host;
+    ignis_array array;
+    REQUIRE(mkdtemp(folder) != NULL);
+    setenv("TEST_TRANSPORT_DIR", folder, 1);
+    child = process_start("channel");
+    SETUP(NULL);
+    desc = channel_desc();
+    server = ignis_channel_serve(&desc);
+    channel = ignis_channel_accept(server);
+    REQUIRE(channel.id);
+    host = channel_transport(IGNIS_TRANSPORT_HOST, channel);
+    CHECK(ignis_transport_to_string(host, text, sizeof text) > 0);
+    CHECK_TEXT(text, "host[0->0, socket]");
+    array = make_shared(IGNIS_TRANSPORT_HOST, 0, 100, 1);
+    CHECK_OK(ignis_transport_send(host, array, NULL));
+    drop(array); /* what was sent is a copy */
+    array = make_shared(IGNIS_TRANSPORT_HOST, 0, 100, 2);
+    CHECK_OK(ignis_transport_send(host, array, NULL));
+    drop(array);
+    if (available(IGNIS_TRANSPORT_VMM, 0, 0)) {
+        vmm = channel_transport(IGNIS_TRANSPORT_VMM, channel);
+        array = make_shared(IGNIS_TRANSPORT_VMM, 0, 100, 3);
+        CHECK_OK(ignis_transport_send(vmm, array, NULL));
+        CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+        snprintf(text, sizeof text, "VMM[0->0, socket] to process %d", (int)child.pid);
+        CHECK_MESSAGE_HAS(text);
+        CHECK_OK(ignis_channel_receive(channel, &byte, 1, NULL, NULL, 0, NULL));
+        CHECK_OK(ignis_channel_send(channel, "x", 1, NULL, 0));
+    }
+    CHECK_OK(ignis_channel_receive(channel, &byte, 1, NULL, NULL, 0, NULL));
+    if (available(IGNIS_TRANSPORT_VMM, 0, 0))
+        drop(array);
+    CHECK_INT(process_end(&child), 0);
+    CHECK_OK(ignis_channel_close(channel));
+    CHECK_OK(ignis_channel_close(server));
+    CHECK_OK(ignis_shutdown());
+    unsetenv("TEST_TRANSPORT_DIR");
+    if (snprintf(text, sizeof text, "rm -r %s", folder) > 0 && system(text) != 0)
+        CHECK(false);
+}
+
+TEST(measure)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    int k;
+    SETUP(NULL);
+    for (k = 0; k < 4; k++) {
+        ignis_transport transport;
+        ignis_transport_info info;
+        if (!available(kinds[k], 0, 0))
+            continue;
+        transport = make_transport(kinds[k], 0, 0);
+        CHECK_OK(ignis_transport_measure(transport, 1 << 20));
+        info = query(transport);
+        CHECK(info.measured_bandwidth_gbs > 0 && info.measured_latency_us > 0);
+        CHECK_STATUS(ignis_transport_measure(transport, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+        CHECK_OK(ignis_transport_destroy(transport));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *role = process_role(argc, argv);
+    if (role) {
+        pthread_mutex_init(&test__state.lock, NULL);
+        return strcmp(role, "importer") == 0 ? importer() : strcmp(role, "exporter") == 0 ? exporter() : channel_receiver();
+    }
+    return test_run(argc, argv);
+}
