@@ -644,10 +644,13 @@ TEST(a_rank_that_stays_away_is_a_timeout)
     run_ranks(rank_stays_away, 2);
 }
 
-/*  In processes: rank 1 dies in the middle of its backward. */
+/*  In processes: rank 1 dies in the middle of its backward, once rank 0 is in its own. */
 static ignis_status deadly_backward(const ignis_backward_args *args)
 {
-    (void)args;
+    const struct timespec moment = {0, 1000000};
+    int moments = 0;
+    while (access((const char *)args->user_data, F_OK) != 0 && moments++ < 60000)
+        nanosleep(&moment, NULL);
     fflush(stdout);
     _exit(0);
 }
@@ -661,7 +664,8 @@ static int role_dies(const char *folder, int number)
     ignis_tensor x, made;
     ignis_rule rule;
     ignis_status status;
-    char rendezvous[128];
+    char rendezvous[128], begun[128];
+    FILE *file;
     model m;
     if (ignis_setup(&setup) != IGNIS_OK)
         return 1;
@@ -682,16 +686,24 @@ static int role_dies(const char *folder, int number)
     memset(&rule, 0, sizeof rule);
     rule.name = "deadly";
     rule.backward_fn = deadly_backward;
-    if (number == 1)
+    rule.user_data = begun;
+    snprintf(begun, sizeof begun, "%s.begun", folder);
+    if (number == 1) {
         CHECK_OK(ignis_tape_record(made, &x, 1, &rule));
-    else
+    } else {
         made = x;
+        file = fopen(begun, "w");
+        CHECK(file);
+        if (file)
+            fclose(file);
+    }
     status = ignis_backward(ignis_sum(ignis_mul(made, m.final_weight)), IGNIS_NO_ARRAY);
     if (status == IGNIS_OK)
         status = ignis_comm_synchronize(comm);
     CHECK(status == IGNIS_ERROR_PEER || status == IGNIS_ERROR_TIMEOUT);
     printf("%s\n", ignis_status_message());
     ignis_status_clear();
+    unlink(begun);
     return test__state.failures != 0;
 }
 
