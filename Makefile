@@ -41,7 +41,7 @@ help:
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-clang test-sim (simulator), test-memcheck (GPU)"
-	@echo "Checks:            check-compile check-kernels check-docs check-format check-prototypes check-storage check-torch"
+	@echo "Checks:            check-compile check-kernels check-docs check-format check-prototypes check-resume check-storage check-torch"
 	@echo "make soak          ten thousand cycles of sharing"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -74,19 +74,22 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
 
 # The example that mixes in cudart code needs nvcc, and a GPU that cudart sees too.
-RUN := hello custom_kernel memory_contract custom_op train_gpt
+RUN := hello custom_kernel memory_contract custom_op share_array_b train_gpt
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 RUN += $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 # The ranks of examples/allreduce.c: a GPU each.
 RUN += allreduce
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
 
-run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN))
+# share_array_b works with share_array_a, which runs beside it.
+run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN) share_array_a)
 	@for example in $(RUN); do \
 	    echo "== $$example, on the $(DEVICE)"; \
 	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
+	    case $$example in share_array_b) $(OUT)/share_array_a & beside=$$!;; *) beside=;; esac; \
 	    case $$example in allreduce) launch='examples/launch.sh $(RANKS)';; *) launch=;; esac; \
-	    $$launch $(OUT)/$$example "$$@" || exit 1; done
+	    $$launch $(OUT)/$$example "$$@" || exit 1; \
+	    if [ -n "$$beside" ]; then wait $$beside || exit 1; fi; done
 
 test: $(SIMULATOR) $(TESTS)
 	@echo "tests run on the $(DEVICE)"
@@ -115,6 +118,10 @@ check-storage: $(SIMULATOR) $(OUT)/storage_copy
 $(OUT)/storage_copy: tests/storage_copy.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
+# Training goes on after an interruption as without it, to the last bit.
+check-resume: $(SIMULATOR) $(OUT)/train_gpt
+	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
 
 # Every operation against PyTorch, where that is installed.
 check-torch: $(SIMULATOR)
@@ -174,7 +181,7 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-docs check-kernels check-compile test-asan test-tsan test-lazy test-streams test-sim
+CHECKS := check-docs check-kernels check-compile check-resume test-asan test-tsan test-lazy test-streams test-sim
 CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-storage)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)

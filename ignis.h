@@ -163,7 +163,8 @@
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
-        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles.
+        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
+        mask at each launch.
 
     ON FILES (>>storage)
 
@@ -1407,7 +1408,8 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor);
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype);
 
 /*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 - probability
-    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. For evaluation leave it out.
+    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. In a graph it also follows from
+    how often that was launched: see ignis_graph_launch. For evaluation leave it out.
     Returns: the tensor, or no handle.
     Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -1727,6 +1729,8 @@ IGNIS_API ignis_status ignis_graph_begin(void);
 IGNIS_API ignis_graph ignis_graph_end(void);
 
 /*  ignis_graph_launch - replay the captured work
+    Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
+    its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, DEVICE (another device is current), CUDA.
     Ownership: unchanged.
@@ -1904,6 +1908,7 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
 #define IGNIS__TLS __thread
 static uint64_t ignis__atomic_load(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 static void ignis__atomic_store(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+IGNIS__MAYBE_UNUSED static void ignis__atomic_store_32(uint32_t *at, uint32_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value) { return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL); }
 static bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
 {
@@ -1916,6 +1921,7 @@ static int ignis__lowest_bit(uint64_t value) { return __builtin_ctzll(value); }
 #define IGNIS__TLS __declspec(thread)
 static uint64_t ignis__atomic_load(const uint64_t *at) { return (uint64_t)_InterlockedOr64((volatile __int64 *)at, 0); }
 static void ignis__atomic_store(uint64_t *at, uint64_t value) { _InterlockedExchange64((volatile __int64 *)at, (__int64)value); }
+static void ignis__atomic_store_32(uint32_t *at, uint32_t value) { _InterlockedExchange((volatile long *)at, (long)value); }
 static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
 {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)at, (__int64)value) + value;
@@ -3618,6 +3624,7 @@ typedef struct ignis__capture {
     ignis__device *device;
     void *stream;
     struct ignis__held_storage *held;
+    struct ignis__array *launches; /* counted by the graph itself, for random numbers; claimed, null where there are none */
 } ignis__capture;
 
 /*  The stream that the calling thread's work goes to on an open device. */
@@ -3641,14 +3648,14 @@ static ignis__capture *ignis__capture_on(const ignis__device *device)
 
 /*  Leaves the thread's capture for work that a graph needs done once; resume waits for that work, as a capture has no order with other streams.
     The device is entered. */
-static ignis__capture *ignis__capture_pause(void)
+IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
 {
     ignis__capture *capture = ignis__capturing();
     ignis__thread_now()->capture = NULL;
     return capture;
 }
 
-static bool ignis__capture_resume(const char *call, ignis__capture *capture)
+IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
 {
     bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
     ignis__thread_now()->capture = capture;
@@ -4249,11 +4256,9 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     ignis__cache_part *part;
     ignis__block *block = NULL;
     int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT ? size : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
-    ignis__capture *capture = ignis__capturing();
+    ignis__capture *capture = ignis__capture_on(device);
     int error = 0;
 
-    if (capture && capture->device != device)
-        capture = NULL;
     ignis__mutex_lock(&cache->lock);
     cache->info.allocations++;
     part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
@@ -6208,6 +6213,7 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         ignis_contract_entry entry;
         if (!array)
             continue;
+        ignis__array_settle(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
             ignis__track_entry(array, &entry);
@@ -7304,6 +7310,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                              \
     X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                            \
     X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                        \
+    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                             \
     X(RAND, RANDOM_CU, "ignis_rand")                                                 \
     X(RANDN, RANDOM_CU, "ignis_randn")                                               \
     X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                    \
@@ -7330,10 +7337,11 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                              \
     X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")              \
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
-    X(CROSS_ENTROPY_SCALE, SOFTMAX_CU, "ignis_cross_entropy_scale")                  \
+    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                  \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
     X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                    \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
     X(ROPE, ROPE_CU, "ignis_rope")                                                   \
@@ -7919,6 +7927,8 @@ typedef struct ignis__tensor_thread {
     int scope_count, scope_capacity;
     int no_grad;
     uint64_t seed, random_used; /* blocks of four random numbers given out */
+    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
+    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
     struct ignis__tape *tape;
     struct ignis__node *walking; /* the entry that the innermost backward is at */
     ignis__grad_group *groups;   /* that the outermost backward has met */
@@ -7934,7 +7944,8 @@ static ignis__tensor_thread *ignis__tensor_thread_now(void)
     if (thread->setup != ignis__global.setups) {
         thread->setup = ignis__global.setups;
         thread->tensor_count = thread->scope_count = thread->no_grad = 0;
-        thread->seed = thread->random_used = 0;
+        thread->seed = thread->random_used = thread->random_launches = 0;
+        thread->random_again = false;
         thread->tape = NULL;
         thread->walking = NULL;
         thread->groups = NULL;
@@ -8245,19 +8256,92 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     return IGNIS_OK;
 }
 
-/*  Where an operation's random numbers begin: the seed, and the first of the Philox counters that are now its own. */
+/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
+    CUDA graph the counter of launches. */
 typedef struct ignis__random {
     uint64_t seed, first;
+    ignis_array launches; /* no handle: none */
 } ignis__random;
 
-static ignis__random ignis__random_take(int64_t numel)
+/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
+static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
+{
+    unsigned one[3] = {1, 1, 1};
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
+    ignis__address address;
+    ignis__array *array;
+    ignis_array_desc desc;
+    ignis_array made;
+    bool ok;
+    if (!function)
+        return false;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = 1;
+    desc.dtype = IGNIS_I64;
+    desc.device = work->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(work->device - ignis__devices);
+    desc.tag = "launches";
+    made = ignis__array_create(work->call, &desc);
+    if (!made.id)
+        return false;
+    (void)ignis__capture_pause();
+    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
+    ok = ignis__capture_resume(work->call, capture) && ok;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    params[0] = &address;
+    ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
+    if (ok) {
+        ignis__array_claim(array);
+        capture->launches = array;
+    } else {
+        ignis__array_discard(work->call, &made);
+    }
+    ignis__array_drop(work->call, array);
+    return ok;
+}
+
+/*  The counter of launches for random numbers of the calling thread now, or no handle. */
+static ignis_array ignis__random_launches(void)
+{
+    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    const ignis__capture *capture = ignis__capturing();
+    ignis_array launches = IGNIS__ZERO;
+    if (thread->random_again)
+        launches.id = thread->random_launches;
+    else if (capture && capture->launches)
+        launches.id = capture->launches->slot.handle;
+    return launches;
+}
+
+/*  The numbers for so many elements of a tensor on the device of the work. */
+static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__random random;
-    random.seed = thread->seed;
-    random.first = thread->random_used;
+    ignis__capture *capture = ignis__capture_on(work->device);
+    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
+        return false;
+    random->seed = thread->seed;
+    random->first = thread->random_used;
+    random->launches.id = 0;
+    if (capture || thread->random_again)
+        random->launches = ignis__random_launches();
     thread->random_used += ((uint64_t)numel + 3) / 4;
-    return random;
+    return true;
+}
+
+/*  The address of a counter of launches for a kernel; 0 for no handle. */
+static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
+{
+    ignis__array *array;
+    bool ok;
+    *step = 0;
+    if (!launches.id)
+        return true;
+    array = ignis__array_hold(work->call, launches);
+    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
+    if (array)
+        ignis__array_drop(work->call, array);
+    return ok;
 }
 
 /*  The array of a tensor by handle, unheld: what ignis_tensor_data returns. */
@@ -9242,6 +9326,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->no_grad = 0;
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
+    thread->random_again = true;
+    thread->random_launches = args->saved_count > args->input_count ? args->saved[args->input_count].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -9261,6 +9347,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->no_grad = before.no_grad;
     thread->seed = before.seed;
     thread->random_used = before.random_used;
+    thread->random_again = before.random_again;
+    thread->random_launches = before.random_launches;
     for (i = 0; status == IGNIS_OK && i < args->input_count; i++) {
         ignis__array *grad;
         ignis_array handle = args->needed[i] ? ignis_tensor_grad(inputs[i]) : args->grad_output;
@@ -9280,7 +9368,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor output = IGNIS__ZERO, result = IGNIS__ZERO;
-    ignis_array saved[IGNIS__MAX_INPUTS];
+    ignis_array saved[IGNIS__MAX_INPUTS + 1];
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
     ignis__tensor *made, *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -9320,8 +9408,9 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     memset(&rule, 0, sizeof rule);
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
+    saved[count] = ignis__random_launches();
     rule.saved = saved;
-    rule.saved_count = count;
+    rule.saved_count = count + (saved[count].id != 0);
     rule.params = &checkpoint;
     rule.params_size = sizeof checkpoint;
     for (i = 0; i < count && (held[i] = ignis__tensor_hold(call, inputs[i])) != NULL; i++)
@@ -10318,9 +10407,9 @@ static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builti
     ignis__array *array;
     ignis__random random;
     ignis__work work;
-    ignis__address to;
+    ignis__address to, step;
     double from = 0, by = 1; /* low and high; mean and deviation */
-    void *params[6];
+    void *params[7];
     bool ok = false;
     if (!ignis__enter(call))
         return none;
@@ -10331,14 +10420,15 @@ static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builti
     if (!ignis__dtype_is_float(array->dtype)) {
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed", ignis__dtypes[array->dtype].name);
     } else if (ignis__work_begin(call, array->storage->device, &work)) {
-        random = ignis__random_take(array->numel);
         params[0] = &to;
         params[1] = &from;
         params[2] = &by;
         params[3] = &random.seed;
         params[4] = &random.first;
-        params[5] = &array->numel;
-        ok = ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+        params[5] = &step;
+        params[6] = &array->numel;
+        ok = ignis__random_take(&work, array->dtype, array->numel, &random) && ignis__random_step(&work, random.launches, &step) &&
+             ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
         ignis__work_end(&work);
     }
     if (!ok)
@@ -10826,7 +10916,7 @@ IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype)
 typedef struct ignis__dropout_params {
     int64_t threshold;
     double scale;
-    ignis__random random;
+    ignis__random random; /* whose counter of launches is saved as an array, where there is one */
 } ignis__dropout_params;
 
 static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const ignis__dropout_params *given)
@@ -10835,6 +10925,7 @@ static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const 
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), step = 0;
     void *params[8];
+    op->ok = op->ok && ignis__random_step(&op->work, p.random.launches, &step);
     params[0] = &target;
     params[1] = &source;
     params[2] = &p.threshold;
@@ -10880,9 +10971,11 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
     if (op.ok) {
         p.threshold = (int64_t)(probability * 4294967296.0 + 0.5);
         p.scale = 1 / (1 - probability);
-        p.random = ignis__random_take(op.in[0]->numel);
+        op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &p.random);
         out = ignis__op_dropout(&op, op.in[0], &p);
     }
+    rule.saved = &p.random.launches;
+    rule.saved_count = p.random.launches.id != 0;
     return ignis__op_end(&op, out, &rule);
 }
 
@@ -12396,6 +12489,67 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
     all that the gradient needs at hand. */
 static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
+/*  A kernel's parameters, in its order. */
+typedef struct ignis__cross_entropy_work {
+    ignis__address loss, scale, losses, counted, log_sums, gradient, logits, targets, counts;
+    int count_blocks, blocks;
+    ignis__rows plan;
+} ignis__cross_entropy_work;
+
+#define IGNIS__FEW_ROWS 128 /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__COUNT_BLOCKS 64
+
+static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
+{
+    return plan->warp && entropy->rows <= IGNIS__FEW_ROWS;
+}
+
+static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
+{
+    void *rows[15], *count[5], *loss[6], *few[12];
+    int i;
+    rows[0] = &work->losses;
+    rows[1] = &work->counted;
+    rows[2] = &work->log_sums;
+    rows[3] = &work->gradient;
+    rows[4] = &work->logits;
+    rows[5] = &work->targets;
+    rows[6] = &entropy->target_bytes;
+    rows[7] = &entropy->rows;
+    rows[8] = &entropy->classes;
+    rows[9] = &entropy->stride;
+    rows[10] = &entropy->ignore_index;
+    rows[11] = &work->counts;
+    rows[12] = &work->count_blocks;
+    rows[13] = &work->plan.packed;
+    rows[14] = &work->plan.kept;
+    if (ignis__cross_entropy_is_few(entropy, &work->plan)) {
+        few[0] = &work->loss;
+        few[1] = &work->scale;
+        for (i = 2; i < 11; i++)
+            few[i] = rows[i];
+        few[11] = &entropy->mean;
+        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, 512, 1, 0, few);
+        return;
+    }
+    if (work->count_blocks) {
+        count[0] = &work->counts;
+        count[1] = &work->targets;
+        count[2] = &entropy->target_bytes;
+        count[3] = &entropy->rows;
+        count[4] = &entropy->ignore_index;
+        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, work->count_blocks, 1, 1, 256, 1, 0, count);
+    }
+    ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, rows);
+    loss[0] = &work->loss;
+    loss[1] = &work->scale;
+    loss[2] = &work->losses;
+    loss[3] = &work->counted;
+    loss[4] = &work->blocks;
+    loss[5] = &entropy->mean;
+    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, loss);
+}
+
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_cross_entropy";
@@ -12404,65 +12558,51 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis_rule rule;
     ignis_tensor inputs[2];
     ignis_array saved[4];
-    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
-    ignis__address logits, targets, to_loss, to_losses, to_log_sums, to_scale, gradient = 0;
-    ignis__rows plan;
+    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *counted = NULL, *counts = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__cross_entropy_work work;
     ignis_dtype dtype, wide;
+    int64_t most;
     bool fused;
-    void *params[13];
     inputs[0] = logits_tensor;
     inputs[1] = targets_tensor;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
+    memset(&work, 0, sizeof work);
     dtype = op.in[0]->dtype;
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
     op.knows_one = fused;
     op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__cross_entropy_prepare(&op, desc, &entropy);
     if (op.ok) {
+        made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
         loss = ignis__op_new_row(&op, 1, wide);
         scale = ignis__op_new_row(&op, 1, wide);
-        losses = ignis__op_new_row(&op, entropy.rows, wide);
         log_sums = ignis__op_new_row(&op, entropy.rows, wide);
-        made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
     }
-    logits = ignis__op_read(&op, op.in[0]);
-    targets = ignis__op_read(&op, op.in[1]);
-    to_loss = ignis__op_write(&op, loss);
-    to_scale = ignis__op_write(&op, scale);
-    to_losses = ignis__op_write(&op, losses);
-    to_log_sums = ignis__op_write(&op, log_sums);
+    work.logits = ignis__op_read(&op, op.in[0]);
+    work.targets = ignis__op_read(&op, op.in[1]);
     if (fused)
-        gradient = ignis__op_write(&op, made);
-    if (op.ok) {
-        params[0] = &to_scale;
-        params[1] = &targets;
-        params[2] = &entropy.target_bytes;
-        params[3] = &entropy.rows;
-        params[4] = &entropy.ignore_index;
-        params[5] = &entropy.mean;
-        ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_SCALE, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
-        plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || logits % 16 == gradient % 16, fused ? 1 : 0);
-        params[0] = &to_losses;
-        params[1] = &to_log_sums;
-        params[2] = &gradient;
-        params[3] = &logits;
-        params[4] = &targets;
-        params[5] = &entropy.target_bytes;
-        params[6] = &entropy.rows;
-        params[7] = &entropy.classes;
-        params[8] = &entropy.stride;
-        params[9] = &entropy.ignore_index;
-        params[10] = &to_scale;
-        params[11] = &plan.packed;
-        params[12] = &plan.kept;
-        ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, params);
-        params[0] = &to_loss;
-        params[1] = &to_losses;
-        params[2] = &to_scale;
-        params[3] = &entropy.rows;
-        ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+        work.gradient = ignis__op_write(&op, made);
+    if (op.ok) { /* blocks stay for many rows, so that few have something to hand over */
+        work.plan =
+            ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || work.logits % 16 == work.gradient % 16, fused ? 1 : 0);
+        most = (int64_t)op.work.device->info.multiprocessors * (1024 / (int64_t)work.plan.threads);
+        work.plan.blocks = work.plan.blocks < most ? work.plan.blocks : most;
+        work.blocks = (int)work.plan.blocks;
+        work.count_blocks = fused && entropy.mean ? IGNIS__COUNT_BLOCKS : 0;
+        losses = ignis__op_new_row(&op, work.blocks, wide);
+        counted = ignis__op_new_row(&op, work.blocks, IGNIS_I64);
+        counts = work.count_blocks ? ignis__op_new_row(&op, work.count_blocks, IGNIS_I64) : NULL;
     }
+    work.loss = ignis__op_write(&op, loss);
+    work.scale = ignis__op_write(&op, scale);
+    work.log_sums = ignis__op_write(&op, log_sums);
+    work.losses = ignis__op_write(&op, losses);
+    work.counted = ignis__op_write(&op, counted);
+    if (counts)
+        work.counts = ignis__op_write(&op, counts);
+    if (op.ok)
+        ignis__cross_entropy_launch(&op, &entropy, &work, dtype);
     memset(&rule, 0, sizeof rule);
     rule.name = "cross_entropy";
     rule.backward_fn = fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward;
@@ -13628,6 +13768,8 @@ static ignis__pool ignis__graphs = {sizeof(ignis__graph), IGNIS__KIND_GRAPH, IGN
 static void ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__memory_forget_stream(capture->device, capture);
+    if (capture->launches)
+        ignis__array_unclaim(call, capture->launches);
     while (capture->held) {
         ignis__held_storage *held = capture->held;
         capture->held = held->next;

@@ -12,6 +12,149 @@
         It includes ignis.h, and is built in the same way. NCCL is needed for nothing on one host of up to 8 GPUs; where it is installed it
         is used for what it does best.
 
+        Two programs that use one GPU array, without a copy. The first one:
+
+    ---- begin example share_a
+    ignis_channel_desc meet = {.name = "weights"};
+    ignis_vmm_array_desc desc = {.shape = IGNIS_SHAPE(1024)};
+    char word[8] = "";
+    ignis_channel server = ignis_channel_serve(&meet), peer = ignis_channel_accept(server);
+    ignis_array x = ignis_vmm_array(&desc);
+    ignis_array_fill(x, 1);
+    ignis_share_send(peer, x);
+    ignis_channel_receive(peer, word, sizeof word, NULL, NULL, 0, NULL); // x is what the other has made of it
+    ignis_array_free(x);
+    ---- end example
+
+        and the second one, at the same time:
+
+    ---- begin example share_b
+    ignis_channel_desc meet = {.name = "weights"};
+    ignis_channel peer = ignis_channel_connect(&meet);
+    ignis_array x = ignis_share_receive(peer); // the first one's memory
+    ignis_array_scale(x, x, 3);
+    ignis_synchronize();
+    ignis_array_free(x);
+    ignis_channel_send(peer, "done", 5, NULL, 0);
+    ---- end example
+
+    ON VIRTUAL MEMORY (>>vmm)
+
+        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and processes can be let into.
+        Below it, memory and addresses are two things: ignis_vmm_create takes physical memory, ignis_vmm_reserve a range of addresses;
+        ignis_vmm_map puts one at a place in the other, and ignis_vmm_set_access says which device may use it. So an array can grow
+        without being moved:
+
+    ---- begin example vmm
+    int64_t granule = ignis_vmm_granularity(0, false);
+    ignis_vmm_range range = ignis_vmm_reserve(64 * granule, 0); // addresses for what may come
+    ignis_vmm_desc desc = {.size = granule};
+    ignis_vmm first = ignis_vmm_create(&desc), second = ignis_vmm_create(&desc);
+    ignis_vmm_map(range, 0, first);
+    ignis_vmm_map(range, granule, second); // it has grown
+    ignis_vmm_set_access(range, 0, 2 * granule, 0, IGNIS_VMM_ACCESS_READ_WRITE);
+    ignis_array_desc both = {.shape = IGNIS_SHAPE(2 * granule / 4)};
+    ignis_array x = ignis_vmm_array_map(range, 0, &both);
+    ignis_array_fill(x, 1);
+    ignis_array_free(x);
+    ignis_vmm_unmap(range, 0), ignis_vmm_unmap(range, granule);
+    ignis_vmm_free(first), ignis_vmm_free(second);
+    ignis_vmm_unreserve(range);
+    ---- end example
+
+        Physical memory comes in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone. So
+        what was imported stays valid when its maker frees it, or dies.
+
+    ON CHANNELS (>>channel)
+
+        A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
+        file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
+
+            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so shares arrays
+            IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
+            IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
+
+        Every call has the deadline of the desc (30 s). IGNIS_ERROR_TIMEOUT leaves the channel usable; IGNIS_ERROR_PEER says that the other
+        side closed it, died (at once, also by kill -9), or broke the protocol: then close it. What the dead said before is received first.
+
+        Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
+        temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
+        The system says which user a socket's other side is, and whoever connects has to know a random token of 128 bits, which the server
+        leaves in that folder, or the one in desc.token. Strangers are turned away, and counted. Messages are checked before anything is
+        done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system trusts them: they
+        could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are closed on exec, and
+        the channels of a forked child are closed at once.
+
+    ON SHARING (>>share)
+
+        An array that was sent by ignis_share_send has one reference more, for the other process, which ends when that one frees its array,
+        exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. Nobody
+        has to be told: this is looked up when it matters. The sender may close the channel right away, and may even exit.
+        Sharing orders nothing but its own beginning: ignis_share_send waits for the work on the array. From then on call ignis_synchronize
+        before telling the other side to look. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
+        shared.
+
+    ON COMMUNICATORS (>>job, >>comm)
+
+        A communicator joins ranks: processes, or threads, each with a GPU of its own. All of them run the same program:
+
+    ---- begin example comm
+    ignis_comm_info info = {0};
+    ignis_comm comm = ignis_comm_init(NULL); // waits for the others
+    ignis_comm_query(comm, &info);
+    ignis_device_use(info.device);
+    ignis_array_desc desc = {.shape = IGNIS_SHAPE(1024)};
+    ignis_array x = ignis_array_create(&desc);
+    ignis_array_fill(x, info.rank + 1.0);
+    ignis_comm_all_reduce(comm, x, x, IGNIS_OP_SUM);
+    ignis_comm_synchronize(comm);
+    ignis_array_free(x);
+    ignis_comm_destroy(comm);
+    ---- end example
+
+        ON STARTING. Any launcher will do that starts one process for each GPU: examples/launch.sh 4 ./program on one host, torchrun,
+        mpirun, srun. The environment tells each process who it is. The first complete source counts, and one that contradicts it is an
+        error that names both; ignis_comm_desc.rank and .size stand above all. Numbers are digits alone. With nothing set, it is one rank.
+
+            who says so     rank, size, and which GPU of the host                                           IGNIS_COMM_LAUNCHER=
+            Ignis           IGNIS_RANK  IGNIS_WORLD_SIZE  IGNIS_LOCAL_RANK                                  ignis
+            torchrun        RANK  WORLD_SIZE  LOCAL_RANK                                                    torchrun
+            Open MPI        OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE  OMPI_COMM_WORLD_LOCAL_RANK          openmpi
+            MPICH, Intel    PMI_RANK  PMI_SIZE  MPI_LOCALRANKID                                             pmi
+            Slurm           SLURM_PROCID  SLURM_NTASKS  SLURM_LOCALID                                       slurm
+
+            IGNIS_COMM_LAUNCHER     which of them counts, where two are set: torchrun under srun, say
+            IGNIS_COMM_DIR          one host: a folder of mode 0700 where ranks meet; no other user gets in, nothing else is needed
+            MASTER_ADDR             otherwise: the host of rank 0, and
+            MASTER_PORT             its port; one higher where torchrun's own store has it (TORCHELASTIC_USE_AGENT_STORE=True)
+            IGNIS_COMM_PORT         a port instead of that
+            IGNIS_COMM_TOKEN        with a port: a secret of up to 63 bytes without which nobody takes part. Set it where others reach the
+                                    port; it is not encrypted
+            IGNIS_COMM_TRANSPORT    peer, staged or nccl: this one, or failure
+            IGNIS_COMM_HOST         a name for the host, where the boot id and the namespaces of a process do not tell hosts apart
+
+        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, and
+        those who say nothing, are turned away without harm to the others. Who does not come before the deadline (ignis_comm_desc.timeout_s,
+        30 s) is named on every rank that did. A rank that fails before the meeting says so to those it meets.
+
+        How data travels is tried, not believed: each rank maps the others' memory, writes into it and reads what all have written. If
+        that fails between any two, all go through pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
+        or more than 8, use NCCL, which has to be installed then. It is also used if asked for. Between processes this needs Linux.
+
+        WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
+        communicator that it was in within milliseconds, and kernels that wait for it leave. Nothing hangs: kernels have the deadline, too.
+        From then on all operations on that communicator fail with PEER (or TIMEOUT, MISMATCH, by what broke it), results of those that
+        were under way mean nothing, and arrays stay usable. The survivors call
+
+            ignis_comm smaller = ignis_comm_shrink(comm);
+            ignis_comm_destroy(comm);
+
+        and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
+        communicator on all ranks on purpose. A rank that is only slow, or stopped, is no dead one: the others get TIMEOUT from their
+        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death
+        is that of all the other hosts.
+        ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
+
     ON DATA-PARALLEL TRAINING (>>parallel)
 
         Every rank has a GPU, the whole model, and its part of each batch. A program for one GPU becomes one for many by two calls:
@@ -619,6 +762,31 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport transport);
     Threads: any. */
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
 
+/* >>share ------------------------------------------------------------------------------------------------------- */
+
+/*  ignis_share_send - give the process at the other end of a channel an array to use as its own, without a copy
+    The array was made by ignis_vmm_array (or lies in memory of ignis_vmm_create); a view will do, but all the memory that it lies in
+    becomes accessible. Waits for the work on its device, so the other side finds what was written before. From then on both use the same
+    memory: who may write when is theirs to agree on, by messages through the channel.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a
+    IGNIS_CHANNEL_SOCKET; this thread captures a graph), PEER, TIMEOUT, CUDA, MEMORY.
+    Ownership: the array stays the caller's, and has one reference more; it is neither freed nor transferred (IGNIS_DIAG_FREE_EXPORTED)
+    until the other process has freed its array, or died. Closing the channel changes nothing of that.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array);
+
+/*  ignis_share_receive - take the next array from a channel
+    It is an ordinary array, on the same GPU, whatever number that has here; its shape, dtype and tag are the sender's. What the sender
+    says is checked before anything is done with it.
+    Returns: the array, or no handle.
+    Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
+    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the
+    GPU), PEER, TIMEOUT, CUDA, MEMORY.
+    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have let go, also when the sender dies.
+    Threads: any. Waits until the deadline. */
+IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
+
 /* >>comm -------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS_COMM_MAX_RANKS 8 /* of Ignis' own kernels; beyond, NCCL does the work */
@@ -669,14 +837,15 @@ typedef struct ignis_comm_info {
     manual); where nothing is set, it is one rank alone. Ranks are processes, or threads of one process that each say their rank.
     Returns: the communicator, or no handle.
     Errors: ARGUMENT (desc, or the environment contradicts itself), DEVICE, PEER (a rank was refused, died or uses another's GPU), TIMEOUT
-    (ranks that did not come are named), IO, UNSUPPORTED (the transport that was asked for), LIBRARY (NCCL is needed and missing), MEMORY, CUDA.
+    (ranks that did not come are named), IO, UNSUPPORTED (the transport that was asked for), LIBRARY (NCCL is needed and missing),
+    MEMORY, CUDA.
     Ownership: the caller ends it with ignis_comm_destroy. desc and its strings are copied.
     Threads: any; waits for the other ranks. Memory: one region on each GPU, which every other rank maps. */
 IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
 
 /*  ignis_comm_split - make communicators of the ranks that give the same color
-    All ranks of comm call it, with operations on comm neither before it in some ranks and after it in others. In the new one ranks
-    are ordered by key, and by their rank in comm where keys are equal. A rank with a color below 0 takes part in none.
+    All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their rank in comm where keys are
+    equal. A rank with a color below 0 takes part in none.
     Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0.
     Errors: FREED, PEER, TIMEOUT, UNSUPPORTED, LIBRARY, MEMORY, CUDA.
     Ownership: the caller ends it with ignis_comm_destroy, before or after comm.
@@ -895,6 +1064,7 @@ inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm
 inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
 inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
 inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
+inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -914,6 +1084,7 @@ typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
     IGNIS__SECTION_TRANSPORT,
+    IGNIS__SECTION_SHARE,
     IGNIS__SECTION_NCCL,
     IGNIS__SECTION_JOB,
     IGNIS__SECTION_COMM,
@@ -2980,7 +3151,7 @@ typedef struct ignis__head {
     uint64_t sequence; /* counts the messages of a direction */
 } ignis__head;
 
-enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA };
+enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA, IGNIS__HEAD_ARRAY };
 
 typedef struct ignis__hello {
     unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
@@ -3053,8 +3224,9 @@ typedef struct ignis__wire_kind {
     bool packets;       /* messages keep their boundaries, and bring descriptors */
     bool (*listen)(ignis__trouble *trouble, ignis__wire *server);
     bool (*arrive)(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
-    bool (*present)(ignis__wire *fresh);                                              /* somebody is at the other end */
-    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh);                      /* who is there has the token */
+    bool (*spoke)(ignis__wire *fresh);                           /* something was said, perhaps by somebody who is gone; null: get tells */
+    bool (*present)(ignis__wire *fresh);                         /* somebody is at the other end */
+    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh); /* who is there has the token */
     bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
     bool (*put)(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
                 const int *fds, int fd_count, const ignis__until *until);                 /* a whole message */
@@ -3081,7 +3253,7 @@ static void ignis__wire_close_files(ignis__wire *wire)
 #ifdef _WIN32
 
 /* A folder of the user's holds, for each name, a file that only one server can have open: the lock of the name, and its token. */
-static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
 {
     server->name_file = CreateFileA(server->name_path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
                                     FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
@@ -3091,12 +3263,12 @@ static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", server->name_path);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", server->name_path, GetLastError());
 }
-static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
 {
     DWORD written = 0;
     return WriteFile(server->name_file, data, (DWORD)size, &written, NULL) && written == size;
 }
-static bool ignis__lease_read(const char *path, void *data, size_t size)
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     DWORD got = 0;
     HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
@@ -3105,12 +3277,12 @@ static bool ignis__lease_read(const char *path, void *data, size_t size)
         CloseHandle(file);
     return ok;
 }
-static void ignis__lease_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
+static void ignis__name_file_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
 
 #else /* POSIX */
 
 /*  A file in the private folder holds, for each name, the token of its server, which locks it as long as it lives. */
-static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
 {
     const char *path = server->name_path;
     struct stat info, now;
@@ -3136,11 +3308,11 @@ static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
     }
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
 }
-static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
 {
     return ftruncate(server->name_file, 0) == 0 && pwrite(server->name_file, data, size, 0) == (ssize_t)size;
 }
-static bool ignis__lease_read(const char *path, void *data, size_t size)
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
@@ -3150,16 +3322,16 @@ static bool ignis__lease_read(const char *path, void *data, size_t size)
         close(fd);
     return ok;
 }
-static void ignis__lease_give(ignis__wire *server) { (void)unlink(server->name_path); }
+static void ignis__name_file_give(ignis__wire *server) { (void)unlink(server->name_path); }
 
 #endif
 
 /*  What is in that file. */
-typedef struct ignis__lease {
+typedef struct ignis__name_card {
     uint64_t version, pid;
     uint64_t has_token; /* 0: the caller gave one, which is no business of files */
     unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
-} ignis__lease;
+} ignis__name_card;
 
 /*  Checks the head of the message that is arriving. */
 static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
@@ -3205,6 +3377,7 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
     while (!wire->inbox_whole) {
         size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
         int64_t got;
+        bool whole;
         if (wire->kind->packets)
             wanted = head_size + IGNIS_CHANNEL_MAX_BYTES;
         if (!wire->kind->ready(trouble, wire, until))
@@ -3222,11 +3395,12 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
             continue;
         if (!ignis__head_check(trouble, wire))
             return false;
-        wire->inbox_whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
-        if (wire->kind->packets && (!wire->inbox_whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
+        whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
+        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
                                       "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
                                       ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+        wire->inbox_whole = whole;
     }
     return true;
 }
@@ -3255,7 +3429,7 @@ static void ignis__wire_free(ignis__wire *wire)
     if (wire->kind)
         wire->kind->close(wire);
     if (wire->name_file != IGNIS__NO_FILE)
-        ignis__lease_give(wire);
+        ignis__name_file_give(wire);
     ignis__wire_close_files(wire);
     ignis__free(wire->inbox);
     ignis__free(wire);
@@ -3387,6 +3561,8 @@ static void ignis__pipe_unname(ignis__wire *wire)
     wire->named = false;
 }
 
+#define IGNIS__SET_PIPE_SIZE 1031 /* F_SETPIPE_SZ, which strict standards hide */
+
 /*  Opens a FIFO that is ours alone; -1 with errno. */
 static int ignis__pipe_open(const char *path, int mode)
 {
@@ -3397,6 +3573,8 @@ static int ignis__pipe_open(const char *path, int mode)
         fd = -1;
         errno = EACCES;
     }
+    if (fd >= 0)
+        (void)fcntl(fd, IGNIS__SET_PIPE_SIZE, IGNIS__WIRE_RING); /* room for a whole message, if the system grants it */
     return fd;
 }
 
@@ -3427,6 +3605,7 @@ static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
 {
     if (!ignis__pipe_present(fresh))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "it does not read our answer");
+    fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
     ignis__pipe_unname(fresh);
     return true;
 }
@@ -3593,6 +3772,8 @@ static bool ignis__shm_present(ignis__wire *fresh)
     return ignis__shm_lock(fresh, 1, &taken) && taken;
 }
 
+static bool ignis__shm_spoke(ignis__wire *fresh) { return ignis__atomic_load(&fresh->shared->ring[1].written) != 0; }
+
 static bool ignis__shm_attach(ignis__trouble *trouble, ignis__wire *fresh)
 {
     (void)trouble;
@@ -3616,6 +3797,8 @@ static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, bool *ag
         return false;
     if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_other_lives(wire))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
+    if (ignis__shm_spoke(wire))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the file of a client that is gone");
     return true;
 }
 
@@ -3721,13 +3904,13 @@ static void ignis__shm_close(ignis__wire *wire)
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, ignis__socket_present, ignis__socket_attach,
+    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_present, ignis__socket_attach,
      ignis__socket_dial, ignis__socket_put, ignis__socket_ready, ignis__socket_get, ignis__socket_alive, ignis__socket_hang_up,
      ignis__socket_close},
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach,
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach,
      ignis__pipe_dial, ignis__pipe_put, ignis__socket_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up,
      ignis__pipe_close},
-    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_present, ignis__shm_attach,
+    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_spoke, ignis__shm_present, ignis__shm_attach,
      ignis__shm_dial, ignis__shm_put, ignis__shm_ready, ignis__shm_get, ignis__shm_alive, ignis__shm_hang_up,
      ignis__shm_close},
 };
@@ -3799,14 +3982,14 @@ static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *a
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
-    ignis__lease name;
+    ignis__name_card name;
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
     if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
         return ignis__pipe_trouble(trouble, wire->path);
     /* the name of a pipe is anybody's, the folder is not */
-    if (!ignis__lease_read(wire->name_path, &name, sizeof name) || name.pid != pid)
+    if (!ignis__name_file_read(wire->name_path, &name, sizeof name) || name.pid != pid)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to another process than %s", wire->path, wire->name_path);
     wire->peer_pid = (int64_t)pid;
     return true;
@@ -3839,13 +4022,13 @@ static bool ignis__pipe_ready(ignis__trouble *trouble, ignis__wire *wire, const 
 {
     for (;;) {
         DWORD available = 0;
-        if (PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) && available > 0)
+        bool open = PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) != 0;
+        if (open && available > 0)
             return true;
-        if (available == 0 && GetLastError() == ERROR_BROKEN_PIPE)
+        if (!open && GetLastError() == ERROR_BROKEN_PIPE) /* other errors: nobody is there yet */
             return ignis__pipe_trouble(trouble, "PeekNamedPipe");
         if (ignis__until_slice(until, 1) == 0)
             return ignis__trouble_late(trouble, until, "nothing came from the other side");
-        SetLastError(0);
         ignis__sleep_us(1000);
     }
 }
@@ -3867,7 +4050,7 @@ static void ignis__pipe_close(ignis__wire *wire) { (void)wire; }
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
      ignis__pipe_put, ignis__pipe_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up, ignis__pipe_close},
 };
 /* clang-format on */
@@ -3952,6 +4135,7 @@ static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis
     ignis__until now = {0, NULL};
     ignis__hello hello;
     int64_t now_ns = ignis__monotonic_ns();
+    bool spoke;
 #ifndef _WIN32
     if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
         ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)fresh->peer_uid,
@@ -3959,8 +4143,11 @@ static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis
         return -1;
     }
 #endif
+    spoke = fresh->kind->spoke && fresh->kind->spoke(fresh); /* asked before presence, as who spoke was there before that */
     if (*since_ns == 0 && fresh->kind->present(fresh))
         *since_ns = now_ns;
+    if (*since_ns == 0 && fresh->kind->spoke && !spoke)
+        return 0;
     if (!ignis__wire_fetch(trouble, fresh, &now)) {
         if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
             return -1;
@@ -4051,7 +4238,7 @@ static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const 
                               const ignis__until *until, bool *again)
 {
     ignis__hello hello;
-    ignis__lease name;
+    ignis__name_card name;
     int type;
     *again = true;
     memset(&hello, 0, sizeof hello);
@@ -4059,7 +4246,7 @@ static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const 
     if (token) {
         memcpy(hello.token, token, sizeof hello.token);
     } else { /* read after connecting: a server that is replaced meanwhile has another one */
-        if (!ignis__lease_read(name_path, &name, sizeof name))
+        if (!ignis__name_file_read(name_path, &name, sizeof name))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
         *again = name.version == IGNIS__WIRE_VERSION && name.has_token;
         if (!*again)
@@ -4220,7 +4407,7 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     ignis_channel none = IGNIS__ZERO;
     ignis__address_of address;
     ignis__trouble trouble;
-    ignis__lease name;
+    ignis__name_card name;
     ignis__wire *wire;
     bool ok;
     if (!ignis__channel_address(call, desc, &address))
@@ -4240,8 +4427,8 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
             ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
         if (name.has_token)
             memcpy(name.token, wire->token, sizeof name.token);
-        ok = ok && ignis__lease_take(&trouble, wire);
-        if (ok && !ignis__lease_write(wire, &name, sizeof name))
+        ok = ok && ignis__name_file_take(&trouble, wire);
+        if (ok && !ignis__name_file_write(wire, &name, sizeof name))
             ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", wire->name_path);
         ok = ok && (!wire->kind->listen || wire->kind->listen(&trouble, wire)) && ignis__wire_arrivals(call, &trouble, wire);
     }
@@ -4365,7 +4552,8 @@ IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data
             status = ignis__trouble_report(call, &trouble);
         } else if (!ignis__wire_send(&trouble, wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, &until)) {
             status = ignis__trouble_report(call, &trouble);
-            if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
+            /* a packet was sent or not; and what the other side said before it went can still be received */
+            if (!wire->kind->packets && trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST)
                 ignis__wire_fail(wire, &trouble);
         }
         ignis__mutex_unlock(&wire->send_lock);
@@ -4397,6 +4585,27 @@ static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void 
     return IGNIS_OK;
 }
 
+/*  Brings the next message or array into the inbox, in the time that the channel has. The receive lock is taken. */
+static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire)
+{
+    ignis__until until;
+    int type;
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    if (wire->inbox_whole)
+        return true;
+    if (ignis__wire_usable(trouble, wire) && ignis__wire_fetch(trouble, wire, &until)) {
+        type = ignis__head_of(wire).type;
+        if (type == IGNIS__HEAD_DATA || type == IGNIS__HEAD_ARRAY)
+            return true;
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", type);
+    }
+    if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+        ignis__inbox_clear(wire);
+    ignis__wire_fail(wire, trouble);
+    return false;
+}
+
 IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
                                              int *fd_count)
 {
@@ -4404,13 +4613,10 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status;
     ignis__trouble trouble;
-    ignis__until until;
     ignis__wire *wire;
     if (!channel)
         return ignis__failed();
     wire = channel->wire;
-    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-    until.stop = &wire->closing;
     if (capacity < 0 || fd_capacity < 0) {
         status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0", (long long)capacity,
                              fd_capacity);
@@ -4418,19 +4624,12 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
         status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
     } else {
         ignis__mutex_lock(&wire->receive_lock);
-        if (!wire->inbox_whole && ignis__wire_usable(&trouble, wire) && ignis__wire_fetch(&trouble, wire, &until) &&
-            ignis__head_of(wire).type != IGNIS__HEAD_DATA) {
-            wire->inbox_whole = false;
-            ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", ignis__head_of(wire).type);
-        }
-        if (wire->inbox_whole) {
-            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
-        } else {
+        if (!ignis__wire_next(&trouble, wire))
             status = ignis__trouble_report(call, &trouble);
-            if (status != IGNIS_ERROR_TIMEOUT)
-                ignis__inbox_clear(wire);
-            ignis__wire_fail(wire, &trouble);
-        }
+        else if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
+            status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
+        else
+            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
         ignis__mutex_unlock(&wire->receive_lock);
     }
     ignis__channel_drop(channel);
@@ -4516,19 +4715,19 @@ static void ignis__lease_close(int end) { (void)end; }
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
 /*  A file mapping would do; NVIDIA's own samples share host memory so. It is not made yet by anything that could be tested. */
-static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
+static int ignis__shared_make(size_t size)
 {
-    (void)size, (void)handle;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "host memory is not shared between processes on Windows");
-    return false;
+    (void)size;
+    errno = ENOSYS;
+    return -1;
 }
-static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
+static void *ignis__shared_map(int fd, size_t size)
 {
-    (void)handle;
-    ignis__host_share(call, size, NULL);
+    (void)fd, (void)size;
+    errno = ENOSYS;
     return NULL;
 }
-static void ignis__host_unmap(void *memory, int64_t size) { (void)memory, (void)size; }
+static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
 
 #else /* POSIX */
 
@@ -4543,11 +4742,11 @@ extern int memfd_create(const char *, unsigned);
 #endif
 #endif
 
-enum {                         /* of Linux */
-       IGNIS__MEMFD_FLAGS = 3, /* close on exec, can be sealed */
-       IGNIS__ADD_SEALS = 1033,
-       IGNIS__GET_SEALS = 1034,
-       IGNIS__SEAL_SIZE = 1 | 2 | 4 /* against more seals, shrinking, growing */
+enum {
+    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
+    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
+    IGNIS__GET_SEALS = 1034,
+    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
 };
 
 /*  In clock ticks since the system has started: the 22nd word, counted behind the program's name, which can hold anything. */
@@ -4604,38 +4803,60 @@ static bool ignis__file_publish(const char *part, const char *path)
     return made;
 }
 
-/*  A file in memory, whose size nobody can change any more. */
+/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
+static int ignis__shared_make(size_t size)
+{
+    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
+static void *ignis__shared_map(int fd, size_t size)
+{
+    struct stat info;
+    void *data;
+    int seals = fcntl(fd, IGNIS__GET_SEALS);
+    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
+        errno = EINVAL;
+        return NULL;
+    }
+    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+
+#endif
+
+/*  Host memory to be shared; see ignis__shared_make. */
 static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
 {
     memset(handle, 0, sizeof *handle);
     handle->type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle->fd = memfd_create("ignis-host", IGNIS__MEMFD_FLAGS);
-    if (handle->fd >= 0 && ftruncate(handle->fd, (off_t)size) == 0 && fcntl(handle->fd, IGNIS__ADD_SEALS, IGNIS__SEAL_SIZE) == 0)
+    handle->fd = ignis__shared_make((size_t)size);
+    if (handle->fd >= 0)
         return true;
     ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size, strerror(errno));
-    ignis__lease_close(handle->fd);
     memset(handle, 0, sizeof *handle);
     return false;
 }
 
-/*  Maps one, after making sure that it is of that size and stays so: to read behind its end would be a bus error. */
 static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
 {
-    struct stat info;
-    void *memory;
-    if (fstat(handle->fd, &info) != 0 || info.st_size != size || (fcntl(handle->fd, IGNIS__GET_SEALS) & 2) == 0) {
+    void *memory = ignis__shared_map(handle->fd, (size_t)size);
+    if (!memory && errno == EINVAL)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor is not %lld bytes of shared host memory", (long long)size);
-        return NULL;
-    }
-    memory = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, handle->fd, 0);
-    if (memory != MAP_FAILED)
-        return memory;
-    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)size, strerror(errno));
-    return NULL;
+    else if (!memory)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)size, strerror(errno));
+    return memory;
 }
-static void ignis__host_unmap(void *memory, int64_t size) { munmap(memory, (size_t)size); }
-
-#endif
 
 /* --- records ----------------------------------------------------------------------------------------------------------- */
 
@@ -5151,7 +5372,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_
             (void)IGNIS__CUDA(cuMemHostUnregister, (host));
         ignis__work_end(&work);
     }
-    ignis__host_unmap(host, size);
+    ignis__shared_unmap(host, (size_t)size);
     return ok;
 }
 
@@ -5624,6 +5845,31 @@ static void ignis__transports_close(const char *call)
     }
 }
 
+/*  A forked child must not seem to use what its parent does. */
+static void ignis__leases_forked(void)
+{
+    const ignis__import *import;
+    const ignis__export *entry;
+    const ignis__lent_handle *lent;
+    for (import = ignis__shares.imports; import; import = import->next)
+        ignis__lease_close(import->lease);
+    for (entry = ignis__shares.exports; entry; entry = entry->next)
+        for (lent = entry->handles; lent; lent = lent->next)
+            ignis__lease_close(lent->watch);
+}
+
+/*  Before the first handle. */
+static void ignis__transports_use(void)
+{
+    static uint64_t watched;
+    ignis__self_learn();
+    ignis__export_holders = ignis__exports_describe;
+    ignis__exports_reap = ignis__exports_reap_array;
+    ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
+    if (ignis__atomic_add(&watched, 1) == 1)
+        ignis__at_fork(ignis__leases_forked);
+}
+
 static bool ignis__transport_desc_check(const char *call, const ignis_transport_desc *desc)
 {
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
@@ -5705,10 +5951,7 @@ IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *des
     transport->bandwidth_gbs = transport->latency_us = 0;
     transport->waiting = NULL;
     transport->waiting_end = &transport->waiting;
-    ignis__self_learn();
-    ignis__export_holders = ignis__exports_describe;
-    ignis__exports_reap = ignis__exports_reap_array;
-    ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
+    ignis__transports_use();
     result.id = ignis__pool_publish(&ignis__transports, transport);
     return result;
 }
@@ -6609,6 +6852,190 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
 }
 
 /* ===============================================================================================================
+   >>share - arrays that two processes use.
+   =============================================================================================================== */
+
+/*  An array and its lease travel as by a transport of the kind VMM, of which there is one for each that is sent. Its token is 0, as the
+    channel knows who is at the other end. */
+typedef struct ignis__share_message {
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
+    char tag[32];
+} ignis__share_message;
+
+static void ignis__shares_close(const char *call) { ignis__exports_end(call, ignis__ending_of(NULL, 0, false)); }
+
+/*  Fills the transport for one array. */
+static void ignis__share_begin(ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
+{
+    memset(transport, 0, sizeof *transport);
+    transport->kind = IGNIS_TRANSPORT_VMM;
+    transport->src = transport->dst = device;
+    transport->exchange = wire->kind->method;
+    transport->peer_pid = wire->peer_pid;
+    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    ignis__transports_use();
+    ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
+}
+
+/*  Sends an array that is held. */
+static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *array)
+{
+    ignis__share_message message;
+    ignis_transport_handle handle;
+    ignis__transport transport;
+    ignis__trouble trouble;
+    ignis__until until;
+    int fds[2];
+    bool ok;
+    ignis__share_begin(&transport, array->storage->device, wire);
+    if (!ignis__transport_export(call, &transport, array, true, &handle))
+        return false;
+    memcpy(message.record, handle.record, sizeof message.record);
+    memcpy(message.tag, array->tag, sizeof message.tag);
+    fds[0] = handle.memory.fd;
+    fds[1] = handle.lease;
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    ignis__mutex_lock(&wire->send_lock);
+    ok =
+        ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds, 2, &until);
+    ignis__mutex_unlock(&wire->send_lock);
+    ignis__handle_close(&handle);
+    if (!ok) {
+        ignis__exports_end(call, ignis__ending_of(NULL, transport.serial, false));
+        ignis__trouble_report(call, &trouble);
+    }
+    return ok;
+}
+
+/*  A channel whose messages can bring descriptors, held. */
+static ignis__channel *ignis__share_channel(const char *call, ignis_channel handle)
+{
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    if (!channel || channel->wire->kind->packets)
+        return channel;
+    ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                ignis__method_names[channel->wire->kind->method]);
+    ignis__channel_drop(channel);
+    return NULL;
+}
+
+IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_handle)
+{
+    static const char call[] = "ignis_share_send";
+    ignis__channel *channel = ignis__share_channel(call, handle);
+    ignis__array *array = channel ? ignis__array_hold(call, array_handle) : NULL;
+    bool ok = false;
+    if (array) {
+        ok = ignis__share_out(call, channel->wire, array);
+        ignis__array_drop(call, array);
+    }
+    if (channel)
+        ignis__channel_drop(channel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  The device of a UUID. Null, and reported: this process has none. */
+static ignis__device *ignis__share_device(const char *call, const unsigned char uuid[16])
+{
+    int i;
+    for (i = 0; i < ignis__device_total; i++) {
+        ignis__device *device = &ignis__devices[i];
+        bool ok = true, same;
+        ignis__mutex_lock(&device->lock);
+        if (!device->info.warp_size)
+            ok = ignis__device_read(call, device);
+        same = memcmp(device->info.uuid, uuid, sizeof device->info.uuid) == 0;
+        ignis__mutex_unlock(&device->lock);
+        if (!ok || same)
+            return ok ? device : NULL;
+    }
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                "the array lies on a GPU that this process does not see; look at CUDA_VISIBLE_DEVICES");
+    return NULL;
+}
+
+/*  The array of a message and its descriptors, which the handle has. */
+static ignis_array ignis__share_in(const char *call, const ignis__wire *wire, const ignis__share_message *message,
+                                   const ignis_transport_handle *handle)
+{
+    ignis_array result = IGNIS__ZERO;
+    ignis__record_of_array record;
+    ignis__transport transport;
+    ignis_array_desc desc;
+    ignis__share_begin(&transport, NULL, wire);
+    if (!ignis__record_read(call, &transport, handle, &record))
+        return result;
+    if (record.flags != (IGNIS__RECORD_MEMORY | IGNIS__RECORD_LEASE) || message->tag[sizeof message->tag - 1] != 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array with memory and lease");
+        return result;
+    }
+    transport.src = transport.dst = ignis__share_device(call, record.uuid);
+    if (!transport.dst)
+        return result;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = record.ndim;
+    memcpy(desc.shape.dim, record.dim, sizeof record.dim[0] * (size_t)record.ndim);
+    desc.dtype = (ignis_dtype)record.dtype;
+    desc.tag = message->tag;
+    return ignis__import_array(call, &transport, &record, &desc, handle);
+}
+
+/*  Takes the message with an array out of the inbox. The receive lock is taken. */
+static bool ignis__share_take(const char *call, ignis__wire *wire, ignis__share_message *message, ignis_transport_handle *handle)
+{
+    bool whole = ignis__head_of(wire).size == sizeof *message && wire->inbox_fd_count == 2;
+    memset(handle, 0, sizeof *handle);
+    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+        return false;
+    }
+    if (whole) {
+        memcpy(message, wire->inbox + sizeof(ignis__head), sizeof *message);
+        memcpy(handle->record, message->record, sizeof handle->record);
+        handle->memory.type = IGNIS__VMM_HANDLE_SYSTEM;
+        handle->memory.fd = wire->inbox_fds[0];
+        handle->has_lease = true;
+        handle->lease = wire->inbox_fds[1];
+        wire->inbox_fd_count = 0; /* they are the handle's now */
+    } else {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
+                    ignis__head_of(wire).size, wire->inbox_fd_count);
+    }
+    ignis__inbox_clear(wire);
+    wire->received++;
+    return whole;
+}
+
+IGNIS_API ignis_array ignis_share_receive(ignis_channel channel_handle)
+{
+    static const char call[] = "ignis_share_receive";
+    ignis_array result = IGNIS__ZERO;
+    ignis__channel *channel = ignis__share_channel(call, channel_handle);
+    ignis_transport_handle handle;
+    ignis__share_message message;
+    ignis__trouble trouble;
+    ignis__wire *wire;
+    bool came;
+    if (!channel)
+        return result;
+    wire = channel->wire;
+    ignis__mutex_lock(&wire->receive_lock);
+    came = ignis__wire_next(&trouble, wire);
+    if (!came)
+        ignis__trouble_report(call, &trouble);
+    came = came && ignis__share_take(call, wire, &message, &handle);
+    ignis__mutex_unlock(&wire->receive_lock);
+    if (came) {
+        result = ignis__share_in(call, wire, &message, &handle);
+        ignis__handle_close(&handle);
+    }
+    ignis__channel_drop(channel);
+    return result;
+}
+
+/* ===============================================================================================================
    >>nccl - NCCL, opened at run time.
    =============================================================================================================== */
 
@@ -6936,8 +7363,8 @@ static const struct {
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 };
 
-/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1 when it
-    is not set. */
+/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1
+    when it is not set. */
 static bool ignis__env_number(const char *call, const char *name, int low, int high, int *number)
 {
     const char *text = getenv(name), *digit;
@@ -7719,9 +8146,9 @@ static ignis__job_message *ignis__job_find(ignis__job *job, int rank, uint64_t k
     return message;
 }
 
-/*  Every member gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. Who has left
-    the communicator `watch` (null: none) is not waited for. No member ends
-    with success unless all have given theirs. False: *failure tells why, and no descriptor is kept. Nothing is reported. */
+/*  Every member gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i.
+    Who has left the communicator `watch` (null: none) is not waited for. No member ends with success unless all have given theirs. False:
+    *failure tells why, and no descriptor is kept. Nothing is reported. */
 static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_watch *watch, const int *member, int count, int me,
                               const void *mine, size_t size, void *all, int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
 {
@@ -7999,7 +8426,8 @@ static void ignis__meeting_miss(ignis__meeting *meeting)
     }
 }
 
-/*  An address of host and port: bound and listening, or connected. -1: *why says what the last one of the host's addresses had against it. */
+/*  An address of host and port: bound and listening, or connected. -1: *why says what the last one of the host's addresses had against
+    it. */
 static int ignis__tcp_open(const ignis__place *place, bool to_listen, int64_t deadline, char *why, size_t why_size, bool *in_use)
 {
     struct addrinfo hints, *all = NULL, *at;
@@ -8656,8 +9084,8 @@ static bool ignis__job_failed(const char *call, const ignis__job_failure *failur
     return false;
 }
 
-/*  The same for callers outside this section, with failures reported: `members` are ranks of the job, and `me` is the place of this one among
-    them. Two exchanges of the same members must not overlap. */
+/*  The same for callers outside this section, with failures reported: `members` are ranks of the job, and `me` is the place of this one
+    among them. Two exchanges of the same members must not overlap. */
 IGNIS__MAYBE_UNUSED static bool ignis__job_exchange(const char *call, ignis__job *job, const int *members, int count, int me,
                                                     const void *mine, size_t size, void *all, int64_t deadline_ns)
 {
@@ -8751,13 +9179,13 @@ typedef struct ignis__comm_tune {
     int64_t delay;                  /* 1: blocks are late at random, for tests */
 } ignis__comm_tune;
 
-#define IGNIS__COMM_TUNES(X)                                                                                                      \
-    X(ll_max, -1)                                                                                                                 \
-    X(ll_two_max, -1)                                                                                                             \
-    X(one_shot_max, -1)                                                                                                           \
-    X(nccl_min, -1)                                                                                                               \
-    X(blocks, 64) X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) \
-        X(delay, 0)
+#define IGNIS__COMM_TUNES(X) \
+    X(ll_max, -1)            \
+    X(ll_two_max, -1)        \
+    X(one_shot_max, -1)      \
+    X(nccl_min, -1)          \
+    X(blocks, 64)            \
+    X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
 /*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
     last of them. */
@@ -9203,7 +9631,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
     int i;
     ignis__atomic_swap_if(&comm->broken, &none, value);
     if (comm->memory && comm->memory->record)
-        *(volatile uint32_t *)&comm->memory->record->abort = (uint32_t)value;
+        ignis__atomic_store_32(&comm->memory->record->abort, (uint32_t)value);
     if (!comm->group)
         return;
     ignis__mutex_lock(&comm->group->lock);
@@ -9213,7 +9641,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
         if (!sibling || sibling == comm || !sibling->memory || !sibling->memory->record)
             continue;
         ignis__atomic_swap_if(&sibling->broken, &none, value);
-        *(volatile uint32_t *)&sibling->memory->record->abort = (uint32_t)value;
+        ignis__atomic_store_32(&sibling->memory->record->abort, (uint32_t)value);
     }
     ignis__mutex_unlock(&comm->group->lock);
 }
@@ -9230,7 +9658,7 @@ static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
     if (*peer >= comm->size)
         *peer = -1;
     code = code ? code : (uint32_t)(broken & 0xFF);
-    return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : IGNIS__COMM_PEER];
+    return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
 }
 
 /* --- operations ------------------------------------------------------------------------------------------------------- */
@@ -10039,8 +10467,8 @@ static void ignis__fd_drop(int *fd)
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
 
-/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the first of
-    those who failed says. */
+/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the
+    first of those who failed says. */
 static bool ignis__step_end(ignis__making *making, int fd, int *fds)
 {
     ignis__comm *comm = making->comm;
@@ -10167,7 +10595,7 @@ static void ignis__regions_drop(const char *call, ignis__comm *comm)
             tie->registered[i] = false;
         }
         if (tie->staged[i])
-            ignis__host_unmap(tie->staged[i], tie->staged_bytes);
+            ignis__shared_unmap(tie->staged[i], (size_t)tie->staged_bytes);
         tie->staged[i] = NULL;
         comm->region[i] = 0;
     }
@@ -10199,7 +10627,8 @@ static void ignis__probe_fill(const ignis__comm_tie *tie, int from, int to, unsi
         out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
 }
 
-/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at + offset. */
+/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at +
+    offset. */
 static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
 {
     ignis__comm *comm = making->comm;
@@ -10326,7 +10755,8 @@ static void ignis__comm_ended(const char *call, ignis__comm *comm)
     comm->tie = NULL;
 }
 
-/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still in it. */
+/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still
+    in it. */
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 {
     ignis__comm *comm = (ignis__comm *)owner;
@@ -10434,20 +10864,20 @@ static bool ignis__comm_make_transport(ignis__making *making)
     ignis__comm *comm = making->comm;
     ignis__comm_tie *tie = comm->tie;
     int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
-    char far[96] = "";
+    char apart[96] = "";
     if (hosts > 1)
-        snprintf(far, sizeof far, "the ranks are on %d hosts", hosts);
+        snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
     else if (comm->size > IGNIS_COMM_MAX_RANKS)
-        snprintf(far, sizeof far, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
-    if (*far && (tie->wanted == IGNIS_COMM_PEER || tie->wanted == IGNIS_COMM_STAGED)) {
+        snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
+    if (*apart && (tie->wanted == IGNIS_COMM_PEER || tie->wanted == IGNIS_COMM_STAGED)) {
         making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
         snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
-                 tie->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", far);
+                 tie->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
         return false;
     }
-    if (*far || tie->wanted == IGNIS_COMM_NCCL) {
+    if (*apart || tie->wanted == IGNIS_COMM_NCCL) {
         tie->transport = IGNIS_COMM_NCCL;
-        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *far ? far : "it was asked for");
+        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
         return ignis__comm_make_nccl(making);
     }
     tie->transport = IGNIS_COMM_PEER;
@@ -10687,8 +11117,8 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
     return result;
 }
 
-/*  Who of a communicator's ranks is gone, agreed upon: rounds in which those who are there say who they think is not, until all say the same.
-    Who dies meanwhile costs another round. False, and reported: the deadline has passed. */
+/*  Who of a communicator's ranks is gone, agreed upon: rounds in which those who are there say who they think is not, until all say the
+    same. Who dies meanwhile costs another round. False, and reported: the deadline has passed. */
 static bool ignis__shrink_agree(const char *call, ignis__comm *parent, uint64_t key, uint64_t *round, unsigned char *gone, int64_t deadline)
 {
     const ignis__job_watch *watch = &parent->tie->watch;

@@ -1,9 +1,10 @@
 /*  bench_training.c - what operations on tensors, attention, and training steps cost
 
     Every figure is a median of repetitions, taken warm. Memory-bound operations count the bytes that have to be read and written once: two
-    passes over the tensor forward, three backward (two for cross-entropy in all, 28 bytes a parameter for AdamW), and stand beside a device copy
-    that was measured just before them. Attention counts 4 s s d forward and 10 s s d backward for each head, half of that when causal. A
-    backward is what forward and backward take together, less the forward alone.
+    passes over the tensor forward, three backward (28 bytes a parameter for AdamW), and stand beside a device copy that was measured just
+    before them. Cross-entropy counts one pass forward, where no gradient is wanted, and two backward, as well as for both together.
+    Attention counts 4 s s d forward and 10 s s d backward for each head, half of that when causal. A backward is what forward and backward
+    take together, less the forward alone.
 
         cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt]
 
@@ -156,6 +157,14 @@ static void step_both(void *work)
         in[i] = inner(op->in[i]);
     ignis_backward(op->run(op, in), op->gradient);
     ignis_scope_end(scope);
+}
+
+/*  Forward where no gradient is wanted. */
+static void step_alone(void *work)
+{
+    ignis_no_grad_begin();
+    step_forward(work);
+    ignis_no_grad_end();
 }
 
 static void release(operation *op)
@@ -330,19 +339,28 @@ static void bench_rows(int64_t count, int64_t n)
     REQUIRE(ignis_tensor_release(gradient));
 }
 
-static void bench_cross_entropy(void)
+static void bench_cross_entropy(int64_t rows_named, int64_t n_named)
 {
-    const int64_t count = simulated ? 8 : 16384, n = simulated ? 96 : 50304, bytes = 2 * count * n;
-    double copy = copy_rate(bytes), both;
+    const int64_t count = simulated ? 8 : rows_named, n = simulated ? 96 : n_named;
+    double bytes = 2 * (double)(count * n), copy = copy_rate(2 * count * n), forward, both;
+    char name[64], size[32];
     operation op;
     memset(&op, 0, sizeof op);
     op.run = run_cross_entropy;
     op.count = 1;
     op.in[0] = parameter(IGNIS_SHAPE(count, n), IGNIS_BF16, 1, false);
     op.in[1] = random_ids(IGNIS_SHAPE(count), n);
+    forward = seconds(step_alone, &op, true);
     both = seconds(step_both, &op, true);
-    row("cross_entropy 16384x50304 both", both * 1e3, "ms", 0);
-    row("cross_entropy 16384x50304 both, rate", 2 * (double)bytes / both / 1e12, "TB/s", 2 * (double)bytes / both / copy);
+    snprintf(size, sizeof size, "%lldx%lld", (long long)rows_named, (long long)n_named);
+    snprintf(name, sizeof name, "cross_entropy %s forward", size);
+    row(name, bytes / forward / 1e12, "TB/s", bytes / forward / copy);
+    snprintf(name, sizeof name, "cross_entropy %s backward", size);
+    row(name, 2 * bytes / (both - forward) / 1e12, "TB/s", 2 * bytes / (both - forward) / copy);
+    snprintf(name, sizeof name, "cross_entropy %s both", size);
+    row(name, both * 1e3, "ms", 0);
+    snprintf(name, sizeof name, "cross_entropy %s both, rate", size);
+    row(name, 2 * bytes / both / 1e12, "TB/s", 2 * bytes / both / copy);
     REQUIRE(ignis_tensor_release(op.in[0]));
     REQUIRE(ignis_tensor_release(op.in[1]));
 }
@@ -373,7 +391,9 @@ static void bench_memory(void)
 {
     bench_rows(65536, 768);
     bench_rows(16384, 4096);
-    bench_cross_entropy();
+    bench_cross_entropy(65536, 768);
+    bench_cross_entropy(16384, 4096);
+    bench_cross_entropy(16384, 50304);
     bench_adamw(IGNIS_F32, "AdamW 100M f32");
     bench_adamw(IGNIS_BF16, "AdamW 100M bf16 with f32 copy");
 }

@@ -64,6 +64,23 @@ static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64"
                                                SIZES_UP("-DIGNIS_T=4"), NULL};
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
+/*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
+static const char *const collective[] = {"-DIGNIS_RANKS=2",
+                                         "-DIGNIS_RANKS=3",
+                                         "-DIGNIS_RANKS=4",
+                                         "-DIGNIS_RANKS=8",
+                                         "-DIGNIS_RANKS=4 -DIGNIS_COMM_DELAY",
+                                         "-DIGNIS_RANKS=2 -DIGNIS_T=2 -DIGNIS_OP=0",
+                                         "-DIGNIS_RANKS=4 -DIGNIS_T=3 -DIGNIS_OP=4",
+                                         "-DIGNIS_RANKS=8 -DIGNIS_T=1 -DIGNIS_OP=3",
+                                         "-DIGNIS_RANKS=8 -DIGNIS_T=2 -DIGNIS_OP=0",
+                                         "-DIGNIS_RANKS=8 -DIGNIS_T=3 -DIGNIS_OP=0",
+                                         "-DIGNIS_RANKS=8 -DIGNIS_T=4 -DIGNIS_OP=1",
+                                         "-DIGNIS_RANKS=8 -DIGNIS_T=5 -DIGNIS_OP=2",
+                                         "-DIGNIS_RANKS=8 -DIGNIS_T=6 -DIGNIS_OP=0",
+                                         "-DIGNIS_RANKS=8 -DIGNIS_T=7 -DIGNIS_OP=0",
+                                         NULL};
+
 static const struct {
     int source; /* -1: user_kernel */
     const char *const *variants;
@@ -85,6 +102,7 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma, 80},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80},
+    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0},
 };
 
 static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
