@@ -22,6 +22,7 @@ SIMULATOR := simulator
 export IGNIS_CUDA_LIBRARY := $(CURDIR)/build/sim/libcuda.so.1
 export IGNIS_NVRTC_LIBRARY := $(CURDIR)/build/sim/libnvrtc.so
 export IGNIS_CUBLAS_LIBRARY := $(CURDIR)/build/sim/libcublasLt.so
+export IGNIS_NCCL_LIBRARY := $(CURDIR)/build/sim/libnccl.so.2
 endif
 export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
@@ -40,7 +41,7 @@ help:
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-clang test-sim (simulator), test-memcheck (GPU)"
-	@echo "Checks:            check-compile check-kernels check-docs check-format check-prototypes check-storage check-torch"
+	@echo "Checks:            check-compile check-kernels check-docs check-format check-prototypes check-resume check-storage check-torch"
 	@echo "make soak          ten thousand cycles of sharing"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -68,20 +69,23 @@ $(OUT)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
-$(OUT)/%: bench/%.c $(HEADERS)
+$(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
 
 # The example that mixes in cudart code needs nvcc, and a GPU that cudart sees too.
-RUN := hello custom_kernel memory_contract custom_op train_gpt
+RUN := hello custom_kernel memory_contract custom_op share_array_b train_gpt
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 RUN += $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 
-run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN))
+# share_array_b works with share_array_a, which runs beside it.
+run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN) share_array_a)
 	@for example in $(RUN); do \
 	    echo "== $$example, on the $(DEVICE)"; \
 	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
-	    $(OUT)/$$example "$$@" || exit 1; done
+	    case $$example in share_array_b) $(OUT)/share_array_a & beside=$$!;; *) beside=;; esac; \
+	    $(OUT)/$$example "$$@" || exit 1; \
+	    if [ -n "$$beside" ]; then wait $$beside || exit 1; fi; done
 
 test: $(SIMULATOR) $(TESTS)
 	@echo "tests run on the $(DEVICE)"
@@ -110,6 +114,10 @@ check-storage: $(SIMULATOR) $(OUT)/storage_copy
 $(OUT)/storage_copy: tests/storage_copy.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
+# Training goes on after an interruption as without it, to the last bit.
+check-resume: $(SIMULATOR) $(OUT)/train_gpt
+	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
 
 # Every operation against PyTorch, where that is installed.
 check-torch: $(SIMULATOR)
@@ -169,7 +177,7 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-docs check-kernels check-compile test-asan test-tsan test-lazy test-streams test-sim
+CHECKS := check-docs check-kernels check-compile check-resume test-asan test-tsan test-lazy test-streams test-sim
 CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-storage)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)

@@ -163,7 +163,8 @@
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
-        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles.
+        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
+        mask at each launch.
 
     ON FILES (>>storage)
 
@@ -330,6 +331,7 @@ typedef enum ignis_status {
     X(BACKWARD_NOT_SCALAR, ARGUMENT, "backward starts from one element, or from a gradient that is given")           \
     X(BACKWARD_TWICE, ARGUMENT, "what was recorded is walked once")                                                  \
     X(BACKWARD_FAILED, ARGUMENT, "a backward function says itself what went wrong")                                  \
+    X(GRADIENT_LATE, ARGUMENT, "a gradient is known before it is given to other ranks")                              \
     X(NO_GRAD_WANTED, ARGUMENT, "gradients exist for tensors that require them")                                     \
     X(CAPTURE_STATE, ARGUMENT, "a thread captures one graph at a time")                                              \
     X(CAPTURE_REFUSED, UNSUPPORTED, "what waits for the device or reads host memory is not captured")                \
@@ -372,7 +374,8 @@ typedef enum ignis_status {
     X(COMM_PEER, PEER, "all ranks are alive")                                                                        \
     X(COMM_BROKEN, PEER, "a communicator that has failed is shrunk or destroyed")                                    \
     X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
-    X(NCCL_CALL, CUDA, "NCCL accepts the call")
+    X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
+    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -1405,7 +1408,8 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor);
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype);
 
 /*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 - probability
-    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. For evaluation leave it out.
+    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. In a graph it also follows from
+    how often that was launched: see ignis_graph_launch. For evaluation leave it out.
     Returns: the tensor, or no handle.
     Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -1725,6 +1729,8 @@ IGNIS_API ignis_status ignis_graph_begin(void);
 IGNIS_API ignis_graph ignis_graph_end(void);
 
 /*  ignis_graph_launch - replay the captured work
+    Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
+    its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, DEVICE (another device is current), CUDA.
     Ownership: unchanged.
@@ -2448,6 +2454,7 @@ typedef struct ignis__thread {
     ignis__record record; /* the first failure */
     ignis_status latest;  /* of the last one, recorded or not */
     char text[256];       /* the message of a failure for which there was no memory */
+    bool quiet;           /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
@@ -2511,6 +2518,31 @@ static void ignis__record_drop(ignis__thread *thread)
     memset(&thread->record, 0, sizeof thread->record);
 }
 
+/*  Between the two, failures of this thread are not reported: what was tried may fail. The first of them is *failure, whose message
+    goes to `why` without the call. */
+IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__record before = thread->record;
+    memset(&thread->record, 0, sizeof thread->record);
+    thread->quiet = true;
+    return before;
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why, size_t why_size)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    const char *colon;
+    *failure = thread->record;
+    colon = failure->status == IGNIS_OK ? NULL : strstr(failure->message, ": ");
+    snprintf(why, why_size, "%s", failure->status == IGNIS_OK ? "" : colon ? colon + 2 : failure->message);
+    failure->message = NULL;
+    failure->log = NULL;
+    ignis__record_drop(thread);
+    thread->record = *before;
+    thread->quiet = false;
+}
+
 /*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
 static ignis_status ignis__record_adopt(ignis__record *record)
 {
@@ -2562,7 +2594,8 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         cause.driver_name = "";
 
     thread->latest = cause.status;
-    ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
+    if (!thread->quiet)
+        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
     if (thread->record.status != IGNIS_OK) { /* the first failure is the one worth knowing */
         if (cause.message != local)
             free(cause.message);
@@ -3112,9 +3145,10 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
         memcpy((char *)spec->api + symbol->offset, &function, sizeof function);
         library->found += function != NULL;
         if (!function && symbol->required) {
-            int needed = symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
-            ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "%s (%s) has no function %s; it is not that library, or older than CUDA %d.%d",
-                        spec->title, search.path, symbol->name, needed / 1000, needed % 1000 / 10);
+            bool is_nccl = which == IGNIS_LIBRARY_NCCL;
+            int needed = !is_nccl && symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
+            ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "%s (%s) has no function %s; it is not that library, or older than %s %d.%d",
+                        spec->title, search.path, symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000, needed % 1000 / 10);
             return false;
         }
     }
@@ -3211,6 +3245,7 @@ typedef enum ignis__kind {
     IGNIS__KIND_CHANNEL,
     IGNIS__KIND_TRANSPORT,
     IGNIS__KIND_COMM,
+    IGNIS__KIND_PARALLEL,
     IGNIS__KIND_COUNT
 } ignis__kind;
 
@@ -3587,6 +3622,7 @@ typedef struct ignis__capture {
     ignis__device *device;
     void *stream;
     struct ignis__held_storage *held;
+    struct ignis__array *launches; /* counted by the graph itself, for random numbers; claimed, null where there are none */
 } ignis__capture;
 
 /*  The stream that the calling thread's work goes to on an open device. */
@@ -3600,6 +3636,29 @@ static void *ignis__stream_now(const ignis__device *device)
 }
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
+
+/*  The capture that takes up the thread's work on this device, or null. */
+static ignis__capture *ignis__capture_on(const ignis__device *device)
+{
+    ignis__capture *capture = ignis__capturing();
+    return capture && capture->device == device ? capture : NULL;
+}
+
+/*  Leaves the thread's capture for work that a graph needs done once; resume waits for that work, as a capture has no order with other streams.
+    The device is entered. */
+IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
+{
+    ignis__capture *capture = ignis__capturing();
+    ignis__thread_now()->capture = NULL;
+    return capture;
+}
+
+IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
+{
+    bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
+    ignis__thread_now()->capture = capture;
+    return ok;
+}
 
 /*  For calls that have to wait, or that read host memory when they run. True: the thread captures, and the call has failed. */
 static bool ignis__capture_refuses(const char *call)
@@ -4195,11 +4254,9 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     ignis__cache_part *part;
     ignis__block *block = NULL;
     int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT ? size : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
-    ignis__capture *capture = ignis__capturing();
+    ignis__capture *capture = ignis__capture_on(device);
     int error = 0;
 
-    if (capture && capture->device != device)
-        capture = NULL;
     ignis__mutex_lock(&cache->lock);
     cache->info.allocations++;
     part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
@@ -4583,6 +4640,8 @@ static int64_t ignis__double_to_int(double value, int64_t lowest, int64_t highes
         return highest;
     return value <= (double)lowest ? lowest : (int64_t)value;
 }
+
+IGNIS__MAYBE_UNUSED static int64_t ignis__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
 {
@@ -6152,6 +6211,7 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         ignis_contract_entry entry;
         if (!array)
             continue;
+        ignis__array_settle(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
             ignis__track_entry(array, &entry);
@@ -7200,6 +7260,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
 #define IGNIS__BUILTINS(X)                                                           \
     X(FILL, ELEMENTWISE_CU, "ignis_fill")                                            \
     X(ADD, ELEMENTWISE_CU, "ignis_add")                                              \
+    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                    \
     X(MUL, ELEMENTWISE_CU, "ignis_mul")                                              \
     X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                          \
     X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                    \
@@ -7247,6 +7308,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                              \
     X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                            \
     X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                        \
+    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                             \
     X(RAND, RANDOM_CU, "ignis_rand")                                                 \
     X(RANDN, RANDOM_CU, "ignis_randn")                                               \
     X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                    \
@@ -7273,10 +7335,11 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                              \
     X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")              \
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
-    X(CROSS_ENTROPY_SCALE, SOFTMAX_CU, "ignis_cross_entropy_scale")                  \
+    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                  \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
     X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                    \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
     X(ROPE, ROPE_CU, "ignis_rope")                                                   \
@@ -7461,7 +7524,7 @@ typedef struct ignis__warmup {
 static int ignis__source_dtypes(int source)
 {
     const char *name = ignis__sources[source].name;
-    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0)
+    if (ignis__source_is_header(source) || strncmp(name, "attention", 9) == 0 || strncmp(name, "collective", 10) == 0)
         return 0;
     return source == IGNIS__SOURCE_ELEMENTWISE_CU ? IGNIS_DTYPE_COUNT - 1 : 4 /* the floating types come first */;
 }
@@ -7825,6 +7888,17 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
    >>tensor - tensors, scopes, random numbers.
    =============================================================================================================== */
 
+/*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. A
+    backward counts before it starts how often its entries use leaves of the group, so it knows when it has passed the last. */
+typedef struct ignis__grad_group {
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call);        /* the gradients are there */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, bool ok); /* the backward that met the group is over */
+    int64_t uses;                   /* by entries that the backward has not passed yet; this and the rest change only during one */
+    bool met, done;                 /* it is in the thread's list; ready_fn was called */
+    struct ignis__tensor *leaves;   /* those with a gradient pending: each held, linked by next */
+    struct ignis__grad_group *next; /* in the thread's list */
+} ignis__grad_group;
+
 /*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
     later it claims as well: releasing a tensor's handle gives up the tensor's claim only. */
 typedef struct ignis__tensor {
@@ -7837,6 +7911,7 @@ typedef struct ignis__tensor {
     ignis_shape shape; /* of data, also when that is gone */
     ignis_dtype dtype;
     ignis__device *device;
+    ignis__grad_group *group;   /* of a leaf; null: none */
     ignis__array *pending;      /* of a leaf, during a backward: the gradient that is added at its end */
     struct ignis__tensor *next; /* in a list of dead tensors, or of leaves that a backward has met */
 } ignis__tensor;
@@ -7850,8 +7925,12 @@ typedef struct ignis__tensor_thread {
     int scope_count, scope_capacity;
     int no_grad;
     uint64_t seed, random_used; /* blocks of four random numbers given out */
+    bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
+    uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
     struct ignis__tape *tape;
     struct ignis__node *walking; /* the entry that the innermost backward is at */
+    ignis__grad_group *groups;   /* that the outermost backward has met */
+    int64_t nests;               /* entries that it has not passed yet and that run a backward of their own */
 } ignis__tensor_thread;
 
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
@@ -7863,9 +7942,12 @@ static ignis__tensor_thread *ignis__tensor_thread_now(void)
     if (thread->setup != ignis__global.setups) {
         thread->setup = ignis__global.setups;
         thread->tensor_count = thread->scope_count = thread->no_grad = 0;
-        thread->seed = thread->random_used = 0;
+        thread->seed = thread->random_used = thread->random_launches = 0;
+        thread->random_again = false;
         thread->tape = NULL;
         thread->walking = NULL;
+        thread->groups = NULL;
+        thread->nests = 0;
     }
     return thread;
 }
@@ -7910,6 +7992,9 @@ typedef struct ignis__node {
     void *user_data;
     int input_count, saved_count;
     bool drawn;             /* during ignis_tape_dot */
+    bool counted;           /* during a backward: its inputs are among the uses of groups */
+    bool nests;             /* backward_fn runs a backward of its own */
+    bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
     void *params;
@@ -8053,6 +8138,7 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
     tensor->data = array;
     tensor->grad = tensor->pending = NULL;
     tensor->node = NULL;
+    tensor->group = NULL;
     tensor->requires_grad = requires_grad;
     tensor->leaf = true;
     tensor->walked = false;
@@ -8168,19 +8254,92 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     return IGNIS_OK;
 }
 
-/*  Where an operation's random numbers begin: the seed, and the first of the Philox counters that are now its own. */
+/*  Where an operation's random numbers begin: the seed, the first of the Philox counters that are now its own, and where it is part of a
+    CUDA graph the counter of launches. */
 typedef struct ignis__random {
     uint64_t seed, first;
+    ignis_array launches; /* no handle: none */
 } ignis__random;
 
-static ignis__random ignis__random_take(int64_t numel)
+/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
+static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
+{
+    unsigned one[3] = {1, 1, 1};
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype), *params[1];
+    ignis__address address;
+    ignis__array *array;
+    ignis_array_desc desc;
+    ignis_array made;
+    bool ok;
+    if (!function)
+        return false;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = 1;
+    desc.dtype = IGNIS_I64;
+    desc.device = work->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(work->device - ignis__devices);
+    desc.tag = "launches";
+    made = ignis__array_create(work->call, &desc);
+    if (!made.id)
+        return false;
+    (void)ignis__capture_pause();
+    ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
+    ok = ignis__capture_resume(work->call, capture) && ok;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    params[0] = &address;
+    ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
+    if (ok) {
+        ignis__array_claim(array);
+        capture->launches = array;
+    } else {
+        ignis__array_discard(work->call, &made);
+    }
+    ignis__array_drop(work->call, array);
+    return ok;
+}
+
+/*  The counter of launches for random numbers of the calling thread now, or no handle. */
+static ignis_array ignis__random_launches(void)
+{
+    const ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    const ignis__capture *capture = ignis__capturing();
+    ignis_array launches = IGNIS__ZERO;
+    if (thread->random_again)
+        launches.id = thread->random_launches;
+    else if (capture && capture->launches)
+        launches.id = capture->launches->slot.handle;
+    return launches;
+}
+
+/*  The numbers for so many elements of a tensor on the device of the work. */
+static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__random random;
-    random.seed = thread->seed;
-    random.first = thread->random_used;
+    ignis__capture *capture = ignis__capture_on(work->device);
+    if (capture && !capture->launches && !thread->random_again && !ignis__capture_count(work, capture, dtype))
+        return false;
+    random->seed = thread->seed;
+    random->first = thread->random_used;
+    random->launches.id = 0;
+    if (capture || thread->random_again)
+        random->launches = ignis__random_launches();
     thread->random_used += ((uint64_t)numel + 3) / 4;
-    return random;
+    return true;
+}
+
+/*  The address of a counter of launches for a kernel; 0 for no handle. */
+static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
+{
+    ignis__array *array;
+    bool ok;
+    *step = 0;
+    if (!launches.id)
+        return true;
+    array = ignis__array_hold(work->call, launches);
+    ok = array && (array->storage->device != work->device || ignis__work_read(work, array, step));
+    if (array)
+        ignis__array_drop(work->call, array);
+    return ok;
 }
 
 /*  The array of a tensor by handle, unheld: what ignis_tensor_data returns. */
@@ -8609,22 +8768,12 @@ static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__arr
     return status == IGNIS_OK;
 }
 
-/*  A leaf's gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
+/*  A leaf's first gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
 static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
 {
     ignis__array *pending = leaf->pending, *copy;
-    ignis_array handles[2], made = IGNIS__ZERO;
+    ignis_array made = IGNIS__ZERO;
     leaf->pending = NULL;
-    if (leaf->grad) { /* the same memory stays: pointers to it may be part of a graph */
-        handles[0].id = leaf->grad->slot.handle;
-        handles[1].id = pending->slot.handle;
-        if (ignis__array_binary(call, IGNIS__BUILTIN_ADD, handles[0], handles[0], handles[1]) != IGNIS_OK) {
-            ignis__array_unclaim(call, pending);
-            return false;
-        }
-        ignis__array_unclaim(call, pending);
-        return true;
-    }
     if (ignis__array_is_private(pending)) {
         ignis__shape_copy(&pending->shape, &leaf->shape);
         ignis__mutex_lock(&leaf->slot.lock);
@@ -8651,13 +8800,123 @@ static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
     return true;
 }
 
+#define IGNIS__ADDENDS 100 /* that one launch carries */
+
+/*  A row of what ignis_add_each reads; kernels/elementwise.cu has the same. */
+typedef struct ignis__addends {
+    struct {
+        ignis__address dst, src;
+        int64_t n, first_block;
+    } at[IGNIS__ADDENDS];
+} ignis__addends;
+
+/*  Adds what is pending for a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
+    gradients' memory stays: pointers to it may be part of a graph. */
+static bool ignis__gradients_add(const char *call, ignis__tensor *first)
+{
+    unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
+    ignis__array *added[IGNIS__ADDENDS];
+    ignis__tensor *leaf;
+    ignis__addends addends;
+    ignis__work work;
+    int64_t blocks = 0;
+    int count = 0, i;
+    void *params[2], *function;
+    bool ok = ignis__work_begin(call, first->device, &work);
+    if (!ok)
+        return false;
+    for (leaf = first; ok && leaf && count < IGNIS__ADDENDS; leaf = leaf->next) {
+        if (!leaf->pending || leaf->dtype != first->dtype || leaf->device != first->device)
+            continue;
+        ok = ignis__work_read(&work, leaf->pending, &addends.at[count].src) && ignis__work_write(&work, leaf->grad, &addends.at[count].dst);
+        addends.at[count].n = leaf->pending->numel;
+        addends.at[count].first_block = blocks;
+        blocks += (leaf->pending->numel + 4095) / 4096;
+        added[count++] = leaf->pending;
+        leaf->pending = NULL;
+    }
+    if (ok && blocks) {
+        grid[0] = (unsigned)blocks;
+        params[0] = &addends;
+        params[1] = &count;
+        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, first->dtype);
+        ok = function && ignis__launch(&work, function, grid, block, 0, params);
+    }
+    ignis__work_end(&work);
+    for (i = 0; i < count; i++)
+        ignis__array_unclaim(call, added[i]);
+    return ok;
+}
+
+/* --- groups of leaves ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t ignis__grad_groups; /* that exist: without any, a backward need not count */
+
+static void ignis__group_meet(ignis__grad_group *group)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    if (group->met)
+        return;
+    group->met = true;
+    group->uses = 0;
+    group->next = thread->groups;
+    thread->groups = group;
+}
+
+/*  Counts how often the entries on the way from a root use leaves of groups. Newest first: whoever uses an entry comes before it. */
+static void ignis__groups_count(ignis__node *root)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__node *node;
+    int i;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    root->counted = true;
+    for (node = root; node; node = node->before) {
+        if (!node->counted)
+            continue;
+        thread->nests += node->nests;
+        for (i = 0; i < node->input_count; i++) {
+            ignis__tensor *input = node->inputs[i];
+            if (input->node) {
+                input->node->counted = true;
+            } else if (input->group) {
+                ignis__group_meet(input->group);
+                input->group->uses++;
+            }
+        }
+    }
+    ignis__mutex_unlock(&ignis__tapes.lock);
+}
+
 /* --- backward ---------------------------------------------------------------------------------------------------------- */
 
 /*  One walk: the leaves that it has met so far, each held, linked by `next`. */
 typedef struct ignis__walk {
     const char *call;
     ignis__tensor *leaves;
+    uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
 } ignis__walk;
+
+/*  Writes the gradients of the leaves of a list, or drops them after a failure. The list is empty then. */
+static bool ignis__leaves_settle(const char *call, ignis__tensor **list, bool ok)
+{
+    ignis__tensor *leaf;
+    for (leaf = *list; ok && leaf; leaf = leaf->next)
+        if (!leaf->grad)
+            ok = ignis__gradient_settle(call, leaf);
+    for (leaf = *list; ok && leaf; leaf = leaf->next)
+        if (leaf->pending)
+            ok = ignis__gradients_add(call, leaf);
+    while ((leaf = *list) != NULL) {
+        *list = leaf->next;
+        leaf->next = NULL;
+        if (leaf->pending)
+            ignis__array_unclaim(call, leaf->pending);
+        leaf->pending = NULL;
+        ignis__tensor_drop(call, leaf);
+    }
+    return ok;
+}
 
 /*  Gives a gradient, whose claim is taken over, to a tensor on the way. */
 static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
@@ -8676,10 +8935,23 @@ static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__ar
                     ignis__shape_write(&tensor->shape).text);
         return false;
     }
+    if (tensor->group && tensor->group->done) {
+        ignis__array_unclaim(walk->call, gradient);
+        ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
+                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
+                    "the other ranks already; use ignis_checkpoint for it",
+                    ignis__shape_write(&tensor->shape).text);
+        return false;
+    }
     if (!tensor->pending) {
+        ignis__tensor **list = &walk->leaves;
+        if (tensor->group) {
+            ignis__group_meet(tensor->group);
+            list = &tensor->group->leaves;
+        }
         ignis__tensor_rehold(tensor);
-        tensor->next = walk->leaves;
-        walk->leaves = tensor;
+        tensor->next = *list;
+        *list = tensor;
     }
     return ignis__gradient_add(walk->call, &tensor->pending, gradient);
 }
@@ -8730,7 +9002,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
         saved[i].id = node->saved[i]->slot.handle;
     for (i = 0; i < node->input_count; i++)
         needed[i] = node->inputs[i]->requires_grad;
-    args.grad_output.id = node->grad->slot.handle;
+    args.grad_output.id = node->grad->slot.handle != walk->one ? node->grad->slot.handle : 0;
     args.saved = saved;
     args.saved_count = node->saved_count;
     args.params = node->params;
@@ -8773,6 +9045,52 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     return ok;
 }
 
+static bool ignis__group_ready(const char *call, ignis__grad_group *group)
+{
+    group->done = true;
+    return ignis__leaves_settle(call, &group->leaves, true) && group->ready_fn(group, call);
+}
+
+/*  The walk has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
+static bool ignis__groups_pass(const char *call, ignis__node *node, bool ok)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__grad_group *group;
+    bool was_last = node->nests && thread->nests == 1;
+    int i;
+    node->counted = false;
+    thread->nests -= node->nests;
+    for (i = 0; i < node->input_count; i++) {
+        group = node->inputs[i]->group;
+        if (group && group->met && --group->uses == 0 && !thread->nests && !group->done)
+            ok = ok && ignis__group_ready(call, group);
+    }
+    for (group = was_last ? thread->groups : NULL; group; group = group->next)
+        if (group->uses == 0 && !group->done)
+            ok = ok && ignis__group_ready(call, group);
+    return ok;
+}
+
+/*  The outermost walk is over: what is left is ready now, or dropped after a failure. */
+static bool ignis__groups_end(const char *call, bool ok)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__grad_group *group;
+    for (group = thread->groups; group; group = group->next) {
+        if (ok && !group->done)
+            ok = ignis__group_ready(call, group);
+        (void)ignis__leaves_settle(call, &group->leaves, false); /* nothing, after a success */
+    }
+    while ((group = thread->groups) != NULL) {
+        thread->groups = group->next;
+        group->next = NULL;
+        group->met = group->done = false;
+        ok = group->end_fn(group, call, ok) && ok;
+    }
+    thread->nests = 0;
+    return ok;
+}
+
 /*  Walks from the entry of the root back to the first, running those that a gradient has reached. The walk holds the output of the entry
     that it is at and of the one before: what ends with an entry may have been all that kept the others. */
 static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *gradient)
@@ -8783,6 +9101,8 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
     ignis__tensor_rehold(root->output); /* as of every entry with a gradient */
     root->grad = gradient;
     ignis__tensor_rehold(root->output);
+    if (!outer && ignis__atomic_load(&ignis__grad_groups))
+        ignis__groups_count(root);
     thread->no_grad++;
     while (node) {
         ignis__tensor *output = node->output;
@@ -8796,6 +9116,10 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
         if (node->grad) {
             thread->walking = node;
             ok = ok && ignis__walk_step(walk, node);
+        }
+        if (node->counted)
+            ok = ignis__groups_pass(walk->call, node, ok);
+        if (node->grad) {
             ignis__node_consume(walk->call, node);
             ignis__tensor_drop(walk->call, output);
         }
@@ -8807,26 +9131,9 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
     return ok;
 }
 
-/*  Writes the gradients of all leaves that were met, or drops them after a failure. */
-static bool ignis__walk_finish(ignis__walk *walk, bool ok)
-{
-    while (walk->leaves) {
-        ignis__tensor *leaf = walk->leaves;
-        walk->leaves = leaf->next;
-        leaf->next = NULL;
-        if (ok) {
-            ok = ignis__gradient_settle(walk->call, leaf);
-        } else if (leaf->pending) {
-            ignis__array_unclaim(walk->call, leaf->pending);
-            leaf->pending = NULL;
-        }
-        ignis__tensor_drop(walk->call, leaf);
-    }
-    return ok;
-}
-
-/*  The gradient that a backward starts from, claimed: the caller's, or 1. Null, and reported, when it does not fit. */
-static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output)
+/*  The gradient that a backward starts from, claimed: the caller's, or 1, which is written unless the entry knows it. Null, and reported, when
+    it does not fit. */
+static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output, bool known)
 {
     ignis_array_desc desc;
     ignis_array made;
@@ -8868,7 +9175,7 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     desc.dtype = tensor->dtype;
     desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
     made = ignis__array_create(call, &desc);
-    if (made.id && ignis__array_set(call, made, 1.0) != IGNIS_OK)
+    if (made.id && !known && ignis__array_set(call, made, 1.0) != IGNIS_OK)
         ignis__array_discard(call, &made);
     if (!made.id)
         return NULL;
@@ -8882,7 +9189,7 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
 {
     ignis__walk walk;
     ignis__array *gradient;
-    bool ok;
+    bool ok, known = !grad_output.id && tensor->node && tensor->node->knows_one;
     if (tensor->walked)
         return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
                            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
@@ -8892,13 +9199,17 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
     if (tensor->node && tensor->node->tape != ignis__tensor_thread_now()->tape)
         return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
-    gradient = ignis__backward_start(call, tensor, grad_output);
+    gradient = ignis__backward_start(call, tensor, grad_output, known);
     if (!gradient)
         return ignis__failed();
     walk.call = call;
     walk.leaves = NULL;
+    walk.one = known ? gradient->slot.handle : 0;
     ok = tensor->node ? ignis__walk_run(&walk, tensor->node, gradient) : ignis__walk_give(&walk, tensor, gradient);
-    return ignis__walk_finish(&walk, ok) ? IGNIS_OK : ignis__failed();
+    ok = ignis__leaves_settle(call, &walk.leaves, ok);
+    if (!ignis__tensor_thread_now()->walking)
+        ok = ignis__groups_end(call, ok);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_backward(ignis_tensor handle, ignis_array grad_output)
@@ -9013,6 +9324,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->no_grad = 0;
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
+    thread->random_again = true;
+    thread->random_launches = args->saved_count > args->input_count ? args->saved[args->input_count].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -9032,6 +9345,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     thread->no_grad = before.no_grad;
     thread->seed = before.seed;
     thread->random_used = before.random_used;
+    thread->random_again = before.random_again;
+    thread->random_launches = before.random_launches;
     for (i = 0; status == IGNIS_OK && i < args->input_count; i++) {
         ignis__array *grad;
         ignis_array handle = args->needed[i] ? ignis_tensor_grad(inputs[i]) : args->grad_output;
@@ -9051,7 +9366,7 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor output = IGNIS__ZERO, result = IGNIS__ZERO;
-    ignis_array saved[IGNIS__MAX_INPUTS];
+    ignis_array saved[IGNIS__MAX_INPUTS + 1];
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
     ignis__tensor *made, *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -9091,8 +9406,9 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     memset(&rule, 0, sizeof rule);
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
+    saved[count] = ignis__random_launches();
     rule.saved = saved;
-    rule.saved_count = count;
+    rule.saved_count = count + (saved[count].id != 0);
     rule.params = &checkpoint;
     rule.params_size = sizeof checkpoint;
     for (i = 0; i < count && (held[i] = ignis__tensor_hold(call, inputs[i])) != NULL; i++)
@@ -9100,6 +9416,8 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     if (i < count || !ignis__tape_add(call, made, count, held, &rule)) { /* recorded always: weights that fn uses may require gradients */
         ignis__tensor_end_handle(call, made);
         result.id = 0;
+    } else {
+        made->node->nests = true;
     }
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
@@ -9388,7 +9706,8 @@ static void ignis__tensors_close(const char *call)
 typedef struct ignis__op {
     ignis__work work;
     bool ok;
-    bool records; /* an input requires a gradient, and recording is on */
+    bool records;   /* an input requires a gradient, and recording is on */
+    bool knows_one; /* its backward function takes no grad_output for one that is 1 */
     int count, made_count;
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
@@ -9577,6 +9896,8 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
             ignis__tensor_end_handle(op->work.call, made);
             op->ok = false;
             result.id = 0;
+        } else {
+            made->node->knows_one = op->knows_one;
         }
         ignis__tensor_drop(op->work.call, made);
     }
@@ -9681,6 +10002,7 @@ enum { /* numbers of cuBLASLt's enumerations */
        IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
        IGNIS__LT_EPILOGUE_NONE = 1,
        IGNIS__LT_EPILOGUE_BIAS = 4,
+       IGNIS__LT_EPILOGUE_BGRADB = 512,
        IGNIS__LT_NOT_SUPPORTED = 15,
        IGNIS__LT_WORKSPACE = 32 << 20 /* bytes: what NVIDIA advises for Hopper */
 };
@@ -9861,7 +10183,8 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row. *supported says whether cuBLASLt has a kernel for it; null: having
+/*  out = op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the sums of op(a)
+    over k. *supported says whether cuBLASLt has a kernel for it; null: having
     none is a failure. All sizes are positive. */
 static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__array *out, ignis__array *a, ignis__array *b,
                               ignis__array *bias, bool *supported)
@@ -9874,7 +10197,7 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
     ignis__plan *plan;
     void *bias_pointer;
     if (bias)
-        at_bias = ignis__op_read(op, bias);
+        at_bias = product.epilogue == IGNIS__LT_EPILOGUE_BGRADB ? ignis__op_write(op, bias) : ignis__op_read(op, bias);
     if (!op->ok)
         return;
     product.alignment = ignis__alignment_of(at_a, at_b, at_out);
@@ -10082,9 +10405,9 @@ static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builti
     ignis__array *array;
     ignis__random random;
     ignis__work work;
-    ignis__address to;
+    ignis__address to, step;
     double from = 0, by = 1; /* low and high; mean and deviation */
-    void *params[6];
+    void *params[7];
     bool ok = false;
     if (!ignis__enter(call))
         return none;
@@ -10095,14 +10418,15 @@ static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builti
     if (!ignis__dtype_is_float(array->dtype)) {
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed", ignis__dtypes[array->dtype].name);
     } else if (ignis__work_begin(call, array->storage->device, &work)) {
-        random = ignis__random_take(array->numel);
         params[0] = &to;
         params[1] = &from;
         params[2] = &by;
         params[3] = &random.seed;
         params[4] = &random.first;
-        params[5] = &array->numel;
-        ok = ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+        params[5] = &step;
+        params[6] = &array->numel;
+        ok = ignis__random_take(&work, array->dtype, array->numel, &random) && ignis__random_step(&work, random.launches, &step) &&
+             ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
         ignis__work_end(&work);
     }
     if (!ok)
@@ -10128,7 +10452,6 @@ typedef struct ignis__spread {
     int64_t outer, n, inner;
 } ignis__spread;
 
-static int64_t ignis__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
 
 /*  The kernels of elements: 256 threads do 4096 of them. */
@@ -10591,7 +10914,7 @@ IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype)
 typedef struct ignis__dropout_params {
     int64_t threshold;
     double scale;
-    ignis__random random;
+    ignis__random random; /* whose counter of launches is saved as an array, where there is one */
 } ignis__dropout_params;
 
 static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const ignis__dropout_params *given)
@@ -10600,6 +10923,7 @@ static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const 
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), step = 0;
     void *params[8];
+    op->ok = op->ok && ignis__random_step(&op->work, p.random.launches, &step);
     params[0] = &target;
     params[1] = &source;
     params[2] = &p.threshold;
@@ -10645,9 +10969,11 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
     if (op.ok) {
         p.threshold = (int64_t)(probability * 4294967296.0 + 0.5);
         p.scale = 1 / (1 - probability);
-        p.random = ignis__random_take(op.in[0]->numel);
+        op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &p.random);
         out = ignis__op_dropout(&op, op.in[0], &p);
     }
+    rule.saved = &p.random.launches;
+    rule.saved_count = p.random.launches.id != 0;
     return ignis__op_end(&op, out, &rule);
 }
 
@@ -11185,12 +11511,13 @@ static void ignis__linear_forward(ignis__op *op, const ignis__product *plain, ig
         ignis__linear_add_bias(op, out, bias);
 }
 
-/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt could give db as well, but adds 16-bit numbers up in 16 bits. */
+/*  dw = g^T x, db = the sum of g over its rows. cuBLASLt gives db as well where it can, but adds 16-bit numbers up in 16 bits. */
 static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
                                           ignis__array *x)
 {
     ignis__product q = *forward;
     ignis__spread rows;
+    bool fused = false;
     q.m = forward->n;
     q.n = forward->k;
     q.k = forward->m;
@@ -11198,6 +11525,13 @@ static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *f
     q.transpose_b = 0;
     q.batch_a = q.m * q.k;
     q.batch_b = q.k * q.n;
+    if (dw && db && forward->dtype == IGNIS_F32 && dw->numel > 0 && g->numel > 0) {
+        q.epilogue = IGNIS__LT_EPILOGUE_BGRADB;
+        ignis__matmul_run(op, q, dw, g, x, db, &fused);
+        q.epilogue = IGNIS__LT_EPILOGUE_NONE;
+    }
+    if (fused)
+        return;
     if (dw)
         ignis__matmul_any(op, &q, dw, g, x);
     rows.outer = 1;
@@ -12047,6 +12381,10 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     ignis__address gradient, grad;
     int64_t numel;
     void *params[3];
+    if (!args->grad_output.id) {
+        args->grad_inputs[0] = args->saved[0];
+        return IGNIS_OK;
+    }
     handles[0] = args->grad_output;
     handles[1] = args->saved[0];
     if (!ignis__op_begin_arrays(&op, "ignis_cross_entropy", 2, handles))
@@ -12149,6 +12487,67 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
     all that the gradient needs at hand. */
 static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
+/*  A kernel's parameters, in its order. */
+typedef struct ignis__cross_entropy_work {
+    ignis__address loss, scale, losses, counted, log_sums, gradient, logits, targets, counts;
+    int count_blocks, blocks;
+    ignis__rows plan;
+} ignis__cross_entropy_work;
+
+#define IGNIS__FEW_ROWS 128 /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__COUNT_BLOCKS 64
+
+static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
+{
+    return plan->warp && entropy->rows <= IGNIS__FEW_ROWS;
+}
+
+static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
+{
+    void *rows[15], *count[5], *loss[6], *few[12];
+    int i;
+    rows[0] = &work->losses;
+    rows[1] = &work->counted;
+    rows[2] = &work->log_sums;
+    rows[3] = &work->gradient;
+    rows[4] = &work->logits;
+    rows[5] = &work->targets;
+    rows[6] = &entropy->target_bytes;
+    rows[7] = &entropy->rows;
+    rows[8] = &entropy->classes;
+    rows[9] = &entropy->stride;
+    rows[10] = &entropy->ignore_index;
+    rows[11] = &work->counts;
+    rows[12] = &work->count_blocks;
+    rows[13] = &work->plan.packed;
+    rows[14] = &work->plan.kept;
+    if (ignis__cross_entropy_is_few(entropy, &work->plan)) {
+        few[0] = &work->loss;
+        few[1] = &work->scale;
+        for (i = 2; i < 11; i++)
+            few[i] = rows[i];
+        few[11] = &entropy->mean;
+        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, 512, 1, 0, few);
+        return;
+    }
+    if (work->count_blocks) {
+        count[0] = &work->counts;
+        count[1] = &work->targets;
+        count[2] = &entropy->target_bytes;
+        count[3] = &entropy->rows;
+        count[4] = &entropy->ignore_index;
+        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, work->count_blocks, 1, 1, 256, 1, 0, count);
+    }
+    ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, rows);
+    loss[0] = &work->loss;
+    loss[1] = &work->scale;
+    loss[2] = &work->losses;
+    loss[3] = &work->counted;
+    loss[4] = &work->blocks;
+    loss[5] = &entropy->mean;
+    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, loss);
+}
+
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_cross_entropy";
@@ -12157,64 +12556,51 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis_rule rule;
     ignis_tensor inputs[2];
     ignis_array saved[4];
-    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
-    ignis__address logits, targets, to_loss, to_losses, to_log_sums, to_scale, gradient = 0;
-    ignis__rows plan;
+    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *counted = NULL, *counts = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__cross_entropy_work work;
     ignis_dtype dtype, wide;
+    int64_t most;
     bool fused;
-    void *params[13];
     inputs[0] = logits_tensor;
     inputs[1] = targets_tensor;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
+    memset(&work, 0, sizeof work);
     dtype = op.in[0]->dtype;
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
+    op.knows_one = fused;
     op.ok = ignis__op_is_float(&op, 0, "logits") && ignis__cross_entropy_prepare(&op, desc, &entropy);
     if (op.ok) {
+        made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
         loss = ignis__op_new_row(&op, 1, wide);
         scale = ignis__op_new_row(&op, 1, wide);
-        losses = ignis__op_new_row(&op, entropy.rows, wide);
         log_sums = ignis__op_new_row(&op, entropy.rows, wide);
-        made = fused ? ignis__op_new_like(&op, op.in[0]) : NULL;
     }
-    logits = ignis__op_read(&op, op.in[0]);
-    targets = ignis__op_read(&op, op.in[1]);
-    to_loss = ignis__op_write(&op, loss);
-    to_scale = ignis__op_write(&op, scale);
-    to_losses = ignis__op_write(&op, losses);
-    to_log_sums = ignis__op_write(&op, log_sums);
+    work.logits = ignis__op_read(&op, op.in[0]);
+    work.targets = ignis__op_read(&op, op.in[1]);
     if (fused)
-        gradient = ignis__op_write(&op, made);
-    if (op.ok) {
-        params[0] = &to_scale;
-        params[1] = &targets;
-        params[2] = &entropy.target_bytes;
-        params[3] = &entropy.rows;
-        params[4] = &entropy.ignore_index;
-        params[5] = &entropy.mean;
-        ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_SCALE, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
-        plan = ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || logits % 16 == gradient % 16, fused ? 1 : 0);
-        params[0] = &to_losses;
-        params[1] = &to_log_sums;
-        params[2] = &gradient;
-        params[3] = &logits;
-        params[4] = &targets;
-        params[5] = &entropy.target_bytes;
-        params[6] = &entropy.rows;
-        params[7] = &entropy.classes;
-        params[8] = &entropy.stride;
-        params[9] = &entropy.ignore_index;
-        params[10] = &to_scale;
-        params[11] = &plan.packed;
-        params[12] = &plan.kept;
-        ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, params);
-        params[0] = &to_loss;
-        params[1] = &to_losses;
-        params[2] = &to_scale;
-        params[3] = &entropy.rows;
-        ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, params);
+        work.gradient = ignis__op_write(&op, made);
+    if (op.ok) { /* blocks stay for many rows, so that few have something to hand over */
+        work.plan =
+            ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || work.logits % 16 == work.gradient % 16, fused ? 1 : 0);
+        most = (int64_t)op.work.device->info.multiprocessors * (1024 / (int64_t)work.plan.threads);
+        work.plan.blocks = work.plan.blocks < most ? work.plan.blocks : most;
+        work.blocks = (int)work.plan.blocks;
+        work.count_blocks = fused && entropy.mean ? IGNIS__COUNT_BLOCKS : 0;
+        losses = ignis__op_new_row(&op, work.blocks, wide);
+        counted = ignis__op_new_row(&op, work.blocks, IGNIS_I64);
+        counts = work.count_blocks ? ignis__op_new_row(&op, work.count_blocks, IGNIS_I64) : NULL;
     }
+    work.loss = ignis__op_write(&op, loss);
+    work.scale = ignis__op_write(&op, scale);
+    work.log_sums = ignis__op_write(&op, log_sums);
+    work.losses = ignis__op_write(&op, losses);
+    work.counted = ignis__op_write(&op, counted);
+    if (counts)
+        work.counts = ignis__op_write(&op, counts);
+    if (op.ok)
+        ignis__cross_entropy_launch(&op, &entropy, &work, dtype);
     memset(&rule, 0, sizeof rule);
     rule.name = "cross_entropy";
     rule.backward_fn = fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward;
@@ -12667,9 +13053,10 @@ typedef struct ignis__optimizer {
     ignis_schedule_desc schedule;
     ignis__parameter *parameters;
     int count, capacity;
-    ignis__array *state;    /* f64; claimed */
-    ignis__array *table;    /* rows, as bytes; claimed, null before the first step */
-    ignis__optim_row *rows; /* what the table holds, in the order of element types */
+    ignis__array *state;      /* f64; claimed */
+    ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
+    ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
+    ignis__optim_row *rows;   /* what the table holds, in the order of element types */
     int row_count;
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
@@ -12950,6 +13337,7 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
     optimizer->parameters = parameters;
     optimizer->rows = rows;
     optimizer->row_count = 0;
+    optimizer->is_written = false;
     optimizer->capacity = wanted;
     ignis__optimizer_unclaim(call, &optimizer->table); /* made anew, larger, at the next step */
     return true;
@@ -13031,8 +13419,7 @@ static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter
     return *ok && row->count > 0;
 }
 
-/*  Writes the rows that have changed since the last time to the table. They travel as parameters of a kernel, so nothing of the host's
-    needs to stay, and a CUDA graph can hold the launch. */
+/*  Writes rows to the table. They travel as parameters of a kernel, so nothing of the host's needs to stay. */
 static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
@@ -13072,8 +13459,24 @@ static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer
     optimizer->table = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
     ignis__array_claim(optimizer->table);
     ignis__array_drop(call, optimizer->table);
-    optimizer->row_count = 0;
     return true;
+}
+
+/*  Writes the first rows to the table; those of a capture to a table of its own, which its graph then finds as it is now. */
+static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
+{
+    ignis__capture *capture = ignis__capture_on(optimizer->device);
+    ignis__work aside = *work;
+    bool ok;
+    if (capture || optimizer->table_of)
+        ignis__optimizer_unclaim(work->call, &optimizer->table);
+    optimizer->table_of = capture;
+    if (!ignis__optimizer_table(work->call, optimizer))
+        return false;
+    capture = ignis__capture_pause();
+    aside.stream = ignis__stream_now(work->device);
+    ok = ignis__optimizer_write(&aside, optimizer, count, dtype);
+    return ignis__capture_resume(work->call, capture) && ok;
 }
 
 /*  Brings the table up to date: the parameters that have a gradient, ordered by element type. */
@@ -13082,8 +13485,7 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     ignis_dtype dtype, some = IGNIS_F32;
     ignis__optim_row row;
     int i, count = 0;
-    bool ok = ignis__optimizer_table(work->call, optimizer),
-         changed = !optimizer->is_written || ignis__capturing(); /* a graph writes its table itself */
+    bool ok = true, changed = !optimizer->is_written || optimizer->table_of != ignis__capture_on(optimizer->device);
     memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
@@ -13098,9 +13500,9 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             some = dtype;
         }
     }
-    ok = ok && (!changed || ignis__optimizer_write(work, optimizer, count, some));
+    ok = ok && (!changed || ignis__optimizer_renew(work, optimizer, count, some));
     optimizer->row_count = ok ? count : 0;
-    optimizer->is_written = ok && !ignis__capturing();
+    optimizer->is_written = ok;
     return ok;
 }
 
@@ -13364,6 +13766,8 @@ static ignis__pool ignis__graphs = {sizeof(ignis__graph), IGNIS__KIND_GRAPH, IGN
 static void ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__memory_forget_stream(capture->device, capture);
+    if (capture->launches)
+        ignis__array_unclaim(call, capture->launches);
     while (capture->held) {
         ignis__held_storage *held = capture->held;
         capture->held = held->next;

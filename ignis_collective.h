@@ -11,6 +11,110 @@
 
         It includes ignis.h, and is built in the same way. NCCL is needed for nothing on one host of up to 8 GPUs; where it is installed it
         is used for what it does best.
+
+        Two programs that use one GPU array, without a copy. The first one:
+
+    ---- begin example share_a
+    ignis_channel_desc meet = {.name = "weights"};
+    ignis_vmm_array_desc desc = {.shape = IGNIS_SHAPE(1024)};
+    char word[8] = "";
+    ignis_channel server = ignis_channel_serve(&meet), peer = ignis_channel_accept(server);
+    ignis_array x = ignis_vmm_array(&desc);
+    ignis_array_fill(x, 1);
+    ignis_share_send(peer, x);
+    ignis_channel_receive(peer, word, sizeof word, NULL, NULL, 0, NULL); // x is what the other has made of it
+    ignis_array_free(x);
+    ---- end example
+
+        and the second one, at the same time:
+
+    ---- begin example share_b
+    ignis_channel_desc meet = {.name = "weights"};
+    ignis_channel peer = ignis_channel_connect(&meet);
+    ignis_array x = ignis_share_receive(peer); // the first one's memory
+    ignis_array_scale(x, x, 3);
+    ignis_synchronize();
+    ignis_array_free(x);
+    ignis_channel_send(peer, "done", 5, NULL, 0);
+    ---- end example
+
+    ON VIRTUAL MEMORY (>>vmm)
+
+        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and processes can be let into.
+        Below it, memory and addresses are two things: ignis_vmm_create takes physical memory, ignis_vmm_reserve a range of addresses;
+        ignis_vmm_map puts one at a place in the other, and ignis_vmm_set_access says which device may use it. So an array can grow
+        without being moved:
+
+    ---- begin example vmm
+    int64_t granule = ignis_vmm_granularity(0, false);
+    ignis_vmm_range range = ignis_vmm_reserve(64 * granule, 0); // addresses for what may come
+    ignis_vmm_desc desc = {.size = granule};
+    ignis_vmm first = ignis_vmm_create(&desc), second = ignis_vmm_create(&desc);
+    ignis_vmm_map(range, 0, first);
+    ignis_vmm_map(range, granule, second); // it has grown
+    ignis_vmm_set_access(range, 0, 2 * granule, 0, IGNIS_VMM_ACCESS_READ_WRITE);
+    ignis_array_desc both = {.shape = IGNIS_SHAPE(2 * granule / 4)};
+    ignis_array x = ignis_vmm_array_map(range, 0, &both);
+    ignis_array_fill(x, 1);
+    ignis_array_free(x);
+    ignis_vmm_unmap(range, 0), ignis_vmm_unmap(range, granule);
+    ignis_vmm_free(first), ignis_vmm_free(second);
+    ignis_vmm_unreserve(range);
+    ---- end example
+
+        Physical memory comes in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone. So
+        what was imported stays valid when its maker frees it, or dies.
+
+    ON CHANNELS (>>channel)
+
+        A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
+        file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
+
+            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so shares arrays
+            IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
+            IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
+
+        Every call has the deadline of the desc (30 s). IGNIS_ERROR_TIMEOUT leaves the channel usable; IGNIS_ERROR_PEER says that the other
+        side closed it, died (at once, also by kill -9), or broke the protocol: then close it. What the dead said before is received first.
+
+        Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
+        temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
+        The system says which user a socket's other side is, and whoever connects has to know a random token of 128 bits, which the server
+        leaves in that folder, or the one in desc.token. Strangers are turned away, and counted. Messages are checked before anything is
+        done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system trusts them: they
+        could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are closed on exec, and
+        the channels of a forked child are closed at once.
+
+    ON SHARING (>>share)
+
+        An array that was sent by ignis_share_send has one reference more, for the other process, which ends when that one frees its array,
+        exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. Nobody
+        has to be told: this is looked up when it matters. The sender may close the channel right away, and may even exit.
+        Sharing orders nothing but its own beginning: ignis_share_send waits for the work on the array. From then on call ignis_synchronize
+        before telling the other side to look. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
+        shared.
+
+    ON DATA-PARALLEL TRAINING (>>parallel)
+
+        Every rank has a GPU, the whole model, and its part of each batch. A program for one GPU becomes one for many by two calls:
+
+            ignis_comm comm = ignis_comm_init(NULL);
+            ignis_parallel parallel = ignis_parallel_create(comm, parameters, count, NULL);
+
+        The first meets the other ranks. The second gives all of them rank 0's parameters, and from then on ignis_backward leaves the mean
+        over the ranks in the gradients, so that every rank's optimizer takes the same step, to the bit. Where each rank's loss is the mean
+        over a part of equal size, these are the gradients of the mean over the whole batch, up to rounding: the losses are those of one GPU.
+
+        Gradients live in a few large pieces of memory, the buckets. A backward counts beforehand how often it will use each bucket's
+        parameters; when it has passed the last use, the bucket is averaged by one all-reduce on a stream beside it, while the backward goes
+        on. Name the parameters in the order of their use: then buckets are whole in their order, from the last to the first. All ranks average
+        all buckets once a backward, in the same order, whether their loss depended on them or not: so one rank may leave a parameter out,
+        whose gradient counts as what it was, zeros after a step. What a backward function reaches by a backward of its own has to be an
+        ignis_checkpoint, whose parameters are waited for; other such functions end with GRADIENT_LATE when they come too late.
+
+        Between ignis_parallel_no_sync_begin and _end gradients add up on each rank alone, for batches in pieces. A whole step can be
+        captured as a graph, on every rank. When a rank dies or its backward fails, the others learn it by PEER or TIMEOUT from
+        their next operation or ignis_comm_synchronize; the gradients mean nothing then. examples/train_gpt.c shows it all.
 */
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
@@ -605,6 +709,31 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport transport);
     Threads: any. */
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
 
+/* >>share ------------------------------------------------------------------------------------------------------- */
+
+/*  ignis_share_send - give the process at the other end of a channel an array to use as its own, without a copy
+    The array was made by ignis_vmm_array (or lies in memory of ignis_vmm_create); a view will do, but all the memory that it lies in
+    becomes accessible. Waits for the work on its device, so the other side finds what was written before. From then on both use the same
+    memory: who may write when is theirs to agree on, by messages through the channel.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a
+    IGNIS_CHANNEL_SOCKET; this thread captures a graph), PEER, TIMEOUT, CUDA, MEMORY.
+    Ownership: the array stays the caller's, and has one reference more; it is neither freed nor transferred (IGNIS_DIAG_FREE_EXPORTED)
+    until the other process has freed its array, or died. Closing the channel changes nothing of that.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array);
+
+/*  ignis_share_receive - take the next array from a channel
+    It is an ordinary array, on the same GPU, whatever number that has here; its shape, dtype and tag are the sender's. What the sender
+    says is checked before anything is done with it.
+    Returns: the array, or no handle.
+    Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
+    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the
+    GPU), PEER, TIMEOUT, CUDA, MEMORY.
+    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have let go, also when the sender dies.
+    Threads: any. Waits until the deadline. */
+IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
+
 /* >>comm -------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS_COMM_MAX_RANKS 8 /* of Ignis' own kernels; beyond, NCCL does the work */
@@ -616,7 +745,260 @@ typedef struct ignis_comm {
 
 typedef enum ignis_op { IGNIS_OP_SUM, IGNIS_OP_PROD, IGNIS_OP_MIN, IGNIS_OP_MAX, IGNIS_OP_AVG, IGNIS_OP_COUNT } ignis_op;
 
+/* --- making, splitting, ending --- */
+
+/*  How the data of a communicator travels. */
+typedef enum ignis_comm_transport {
+    IGNIS_COMM_TRANSPORT_DEFAULT = 0, /* the first of the others that works between all ranks: IGNIS_COMM_PEER, IGNIS_COMM_STAGED; NCCL
+                                         where ranks are on several hosts, or more than IGNIS_COMM_MAX_RANKS */
+    IGNIS_COMM_PEER,                  /* GPUs read and write each other's memory (NVLink, PCIe) */
+    IGNIS_COMM_STAGED,                /* through pinned host memory that all ranks map */
+    IGNIS_COMM_NCCL,                  /* NCCL does the work */
+    IGNIS_COMM_TRANSPORT_COUNT
+} ignis_comm_transport;
+
+typedef struct ignis_comm_desc {
+    int rank;                       /* with size: this rank, 0 to size - 1 (0) */
+    int size;                       /* how many ranks there are (0: rank, size and device come from the environment) */
+    const char *rendezvous;         /* where they meet: "dir:/path" of a private folder, or "host:port" (IGNIS_COMM_DIR, MASTER_ADDR) */
+    const char *token;              /* with "host:port": a secret that all ranks know, up to 63 bytes (IGNIS_COMM_TOKEN) */
+    int device;                     /* the LOCAL_RANK-th device, or the only one; IGNIS_DEVICE_0 for device 0 */
+    double timeout_s;               /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
+    ignis_comm_transport transport; /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
+} ignis_comm_desc;
+
+typedef struct ignis_comm_info {
+    int rank, size;
+    int device;                     /* of this rank */
+    int local_rank, local_size;     /* among the ranks on this host */
+    int hosts;                      /* that the ranks are on */
+    ignis_comm_transport transport; /* that is used */
+    char reason[256];               /* why this one */
+    ignis_status status;            /* IGNIS_OK, or what broke the communicator: _PEER, _TIMEOUT, _MISMATCH */
+    int failed_rank;                /* whom it was about; -1: nobody, or not known */
+    double timeout_s;
+} ignis_comm_info;
+
+/*  ignis_comm_init - meet the other ranks, and make a communicator of all; desc may be null for all defaults
+    Every rank calls it, each for a device of its own. Rank and size come from the desc or else from the environment (see ON STARTING in the
+    manual); where nothing is set, it is one rank alone. Ranks are processes, or threads of one process that each say their rank.
+    Returns: the communicator, or no handle.
+    Errors: ARGUMENT (desc, or the environment contradicts itself), DEVICE, PEER (a rank was refused, died or uses another's GPU), TIMEOUT
+    (ranks that did not come are named), IO, UNSUPPORTED (the transport that was asked for), LIBRARY (NCCL is needed and missing), MEMORY, CUDA.
+    Ownership: the caller ends it with ignis_comm_destroy. desc and its strings are copied.
+    Threads: any; waits for the other ranks. Memory: one region on each GPU, which every other rank maps. */
+IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
+
+/*  ignis_comm_split - make communicators of the ranks that give the same color
+    All ranks of comm call it, with operations on comm neither before it in some ranks and after it in others. In the new one ranks
+    are ordered by key, and by their rank in comm where keys are equal. A rank with a color below 0 takes part in none.
+    Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0.
+    Errors: FREED, PEER, TIMEOUT, UNSUPPORTED, LIBRARY, MEMORY, CUDA.
+    Ownership: the caller ends it with ignis_comm_destroy, before or after comm.
+    Threads: one per communicator at a time; waits for the other ranks. */
+IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
+
+/*  ignis_comm_shrink - make a communicator of the ranks that are still alive
+    All of them call it, after comm has failed or before. They agree on who is gone first; ranks keep their order. comm itself stays as it
+    is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again.
+    Returns: the new communicator, or no handle.
+    Errors: FREED, TIMEOUT (a rank that is alive does not call it), and those of ignis_comm_init.
+    Ownership: the caller ends it with ignis_comm_destroy, and comm too.
+    Threads: one per communicator at a time; waits for the other ranks. */
+IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm);
+
+/*  ignis_comm_abort - break a communicator on all its ranks: what waits in an operation, there or here, ends with PEER
+    Returns: IGNIS_OK, also when it is broken already.
+    Errors: FREED.
+    Ownership: it still has to be destroyed.
+    Threads: any, also while another one is inside an operation on it. Does not wait. */
+IGNIS_API ignis_status ignis_comm_abort(ignis_comm comm);
+
+/*  ignis_comm_destroy - end this rank's part in a communicator, after all work on its device is done
+    The others may still be inside their last operation; none of them needs to come. The last communicator of a meeting (of
+    ignis_comm_init and what was split and shrunk from it) says goodbye to the other ranks.
+    Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
+    Errors: FREED (also for a second destroy), CUDA.
+    Ownership: the handle is stale afterwards.
+    Threads: any. Waits for the device. */
+IGNIS_API ignis_status ignis_comm_destroy(ignis_comm comm);
+
+/*  ignis_comm_query - who takes part, how data travels and why so, and whether the communicator works
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, FREED.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_comm_query(ignis_comm comm, ignis_comm_info *info);
+
+/*  ignis_comm_init_all - make the communicators of several devices of this process: comms[i] is rank i, on devices[i]
+    devices may be null: the first count devices. Of desc (null: all defaults), timeout_s counts. One thread may call an operation on
+    each of them in turn, as operations do not wait; or each has a thread of its own.
+    Returns: IGNIS_OK, and *comms filled; all zero on failure.
+    Errors: ARGUMENT (a device twice, count below 1 or above IGNIS_COMM_MAX_RANKS), DEVICE, UNSUPPORTED (two devices do not reach each
+    other's memory), MEMORY, CUDA.
+    Ownership: the caller ends each with ignis_comm_destroy.
+    Threads: any. Waits for the devices. */
+IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc *desc);
+
+/* --- operations --- */
+
+/*  All ranks call the same operations on a communicator in the same order, with arrays of equal size and type, each on its own device.
+    An operation is queued on the current stream of the communicator's device and returns; whether it went well says
+    ignis_comm_synchronize, ignis_comm_status, or the next operation. The deadline of a wait starts when the kernel runs. After a failure results
+    are undefined, and the communicator is broken: it refuses all later operations.
+
+    in == out is allowed, as is a part of one array that lies where the operation would put it (all_gather: in is part `rank` of out;
+    reduce_scatter: out is part `rank` of in). While a call queues its work IGNIS_OWNER_NVCCL owns the arrays; they must be owned by IGNIS_OWNER_IGNIS.
+    All of them can be captured in graphs. A graph is launched on every rank, in the same order as other operations on the communicator, and
+    not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the earlier ones.
+
+    Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm combines in the order of the ranks, so all
+    ranks get the same bits, on every run and in every transport. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times 1/size, for floating types. */
+
+/*  ignis_comm_all_reduce - out = op over the ranks of in, elementwise, on every rank
+    Returns: IGNIS_OK when it is queued, or the reason.
+    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out differ in size), DTYPE (types differ, or the average of
+    integers), DEVICE, ARGUMENT (they overlap, or op), PEER, TIMEOUT and MISMATCH (the communicator is broken), MEMORY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
+
+/*  ignis_comm_reduce - out = op over the ranks of in, on rank root; out of the others is left alone, and may be no handle
+    Returns: IGNIS_OK when it is queued, or the reason.
+    Errors: as ignis_comm_all_reduce, and ARGUMENT (root).
+    Ownership: unchanged.
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root);
+
+/*  ignis_comm_broadcast - array of every rank = array of rank root
+    Returns: IGNIS_OK when it is queued, or the reason.
+    Errors: as ignis_comm_reduce.
+    Ownership: unchanged.
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root);
+
+/*  ignis_comm_all_gather - out of every rank = in of rank 0, in of rank 1, ..., one after the other; out has size times as many elements
+    Returns: IGNIS_OK when it is queued, or the reason.
+    Errors: as ignis_comm_all_reduce.
+    Ownership: unchanged.
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out);
+
+/*  ignis_comm_reduce_scatter - out of rank r = op over the ranks of part r of in, which has size times as many elements
+    Returns: IGNIS_OK when it is queued, or the reason.
+    Errors: as ignis_comm_all_reduce.
+    Ownership: unchanged.
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
+
+/*  ignis_comm_all_to_all - part r of out = part `this rank` of in of rank r; both have a multiple of size elements
+    Returns: IGNIS_OK when it is queued, or the reason.
+    Errors: as ignis_comm_all_reduce.
+    Ownership: unchanged.
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out);
+
+/*  ignis_comm_send, ignis_comm_recv - give array to rank dest, whose next ignis_comm_recv from this rank has an array of the same size
+    and type. Pairs of ranks count for themselves, apart from the other operations. A long send ends only when the other side receives, so two
+    ranks that both send first wait for each other until the deadline; ignis_comm_send_recv does not.
+    Returns: IGNIS_OK when it is queued, or the reason.
+    Errors: as ignis_comm_all_reduce, and ARGUMENT (dest or source is this rank, or none).
+    Ownership: unchanged.
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest);
+IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source);
+
+/*  ignis_comm_send_recv - give in to rank dest and get out from rank source at the same time; in and out are apart
+    Returns: IGNIS_OK when it is queued, or the reason.
+    Errors: as ignis_comm_send.
+    Ownership: unchanged.
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source);
+
+/*  ignis_comm_barrier - no rank's stream goes on before all ranks' streams have come here
+    Returns: IGNIS_OK when it is queued, or the reason.
+    Errors: FREED, PEER, TIMEOUT and MISMATCH (the communicator is broken), COMPILE, CUDA.
+    Ownership: nothing to free.
+    Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
+IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm);
+
+/*  ignis_comm_synchronize - wait until the operations queued on comm are done, and report what went wrong in them
+    Operations that were captured count when their graph was launched on the current stream.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (this thread captures), TIMEOUT (a rank did not come), MISMATCH (ranks asked for different things), PEER
+    (a rank died or gave up), CUDA.
+    Ownership: nothing to free.
+    Threads: any. Waits for the current stream of the device, and for the one that comm was used on last. */
+IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm comm);
+
+/*  ignis_comm_status - whether comm works; does not wait
+    Returns: IGNIS_OK, or TIMEOUT, MISMATCH or PEER, which have broken it.
+    Errors: FREED, TIMEOUT, MISMATCH, PEER.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
+
 /* >>parallel ---------------------------------------------------------------------------------------------------- */
+
+#ifndef IGNIS_NO_TENSORS
+
+/*  Data-parallel training: every rank has the whole model and a part of the batch, and their gradients are averaged. */
+typedef struct ignis_parallel {
+    uint64_t id;
+} ignis_parallel;
+
+typedef struct ignis_parallel_desc {
+    int64_t bucket_bytes;       /* of gradients that travel together (25 MiB) */
+    int64_t first_bucket_bytes; /* of those that are known first, whose way begins the earlier the fewer they are (1 MiB) */
+    bool no_broadcast;          /* true: every rank's parameters stay as they are, and must be equal; else they become rank 0's */
+} ignis_parallel_desc;
+
+typedef struct ignis_parallel_info {
+    int parameters;
+    int buckets;   /* that their gradients are in, one all-reduce each; 0 where there is one rank */
+    int64_t bytes; /* of all buckets */
+    bool syncs;    /* the next backward averages: no ignis_parallel_no_sync_begin is open */
+} ignis_parallel_info;
+
+/*  ignis_parallel_create - from now on, ignis_backward averages the gradients of these parameters over the ranks of comm
+    All ranks call it, with as many parameters of the same shapes and types in the same order, which is best the one of their use: the
+    gradients of the last are on their way first. From then on a thread's ignis_backward that leads to one of them averages the gradients of all,
+    so all ranks call it alike; a parameter that it did not lead to takes part with the gradient that it has, zeros at first. On return the
+    gradients may still be on their way on a stream of their own, for which the thread's stream waits: what comes next sees
+    averages. In a captured graph all of this is part of the graph. desc may be null for all defaults.
+    The gradients move into memory that the handle lays out, so call it before a graph is captured; and before ignis_optimizer_add where
+    rank 0's parameters are to go to the others, as an optimizer of 16-bit parameters keeps a copy of them.
+    Returns: the handle, or no handle.
+    Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, sizes), FREED, DEVICE (not the
+    communicator's), UNSUPPORTED (this thread captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA.
+    Ownership: the caller frees it, before comm is destroyed. It holds the parameters, whose handles the caller may release at any time.
+    Threads: any; waits for the other ranks. Afterwards one backward at a time may lead to the parameters. */
+IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc);
+
+/*  ignis_parallel_no_sync_begin, ignis_parallel_no_sync_end - between them ignis_backward adds gradients up on each rank alone
+    For large batches in several pieces: all but the last in such a section, the last outside of it, which averages the sum. They nest.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (an end without a beginning).
+    Ownership: nothing to free.
+    Threads: any, not during a backward. */
+IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel);
+IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
+
+/*  ignis_parallel_query - how the gradients travel
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, FREED.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
+
+/*  ignis_parallel_free - the parameters' gradients are no longer averaged; they stay where they are
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
+    Ownership: the handle is stale afterwards.
+    Threads: any, not during a backward. Waits until gradients on their way have arrived. */
+IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
+
+#endif /* IGNIS_NO_TENSORS */
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -647,6 +1029,7 @@ typedef enum ignis__section {
     IGNIS__SECTION_VMM,
     IGNIS__SECTION_CHANNEL,
     IGNIS__SECTION_TRANSPORT,
+    IGNIS__SECTION_SHARE,
     IGNIS__SECTION_NCCL,
     IGNIS__SECTION_JOB,
     IGNIS__SECTION_COMM,
@@ -2747,7 +3130,7 @@ typedef struct ignis__head {
     uint64_t sequence; /* counts the messages of a direction */
 } ignis__head;
 
-enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA };
+enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA, IGNIS__HEAD_ARRAY };
 
 typedef struct ignis__hello {
     unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
@@ -2820,8 +3203,9 @@ typedef struct ignis__wire_kind {
     bool packets;       /* messages keep their boundaries, and bring descriptors */
     bool (*listen)(ignis__trouble *trouble, ignis__wire *server);
     bool (*arrive)(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
-    bool (*present)(ignis__wire *fresh);                                              /* somebody is at the other end */
-    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh);                      /* who is there has the token */
+    bool (*spoke)(ignis__wire *fresh);                           /* something was said, perhaps by somebody who is gone; null: get tells */
+    bool (*present)(ignis__wire *fresh);                         /* somebody is at the other end */
+    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh); /* who is there has the token */
     bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
     bool (*put)(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
                 const int *fds, int fd_count, const ignis__until *until);                 /* a whole message */
@@ -2848,7 +3232,7 @@ static void ignis__wire_close_files(ignis__wire *wire)
 #ifdef _WIN32
 
 /* A folder of the user's holds, for each name, a file that only one server can have open: the lock of the name, and its token. */
-static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
 {
     server->name_file = CreateFileA(server->name_path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
                                     FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
@@ -2858,12 +3242,12 @@ static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", server->name_path);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", server->name_path, GetLastError());
 }
-static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
 {
     DWORD written = 0;
     return WriteFile(server->name_file, data, (DWORD)size, &written, NULL) && written == size;
 }
-static bool ignis__lease_read(const char *path, void *data, size_t size)
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     DWORD got = 0;
     HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
@@ -2872,12 +3256,12 @@ static bool ignis__lease_read(const char *path, void *data, size_t size)
         CloseHandle(file);
     return ok;
 }
-static void ignis__lease_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
+static void ignis__name_file_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
 
 #else /* POSIX */
 
 /*  A file in the private folder holds, for each name, the token of its server, which locks it as long as it lives. */
-static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
+static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
 {
     const char *path = server->name_path;
     struct stat info, now;
@@ -2903,11 +3287,11 @@ static bool ignis__lease_take(ignis__trouble *trouble, ignis__wire *server)
     }
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
 }
-static bool ignis__lease_write(ignis__wire *server, const void *data, size_t size)
+static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
 {
     return ftruncate(server->name_file, 0) == 0 && pwrite(server->name_file, data, size, 0) == (ssize_t)size;
 }
-static bool ignis__lease_read(const char *path, void *data, size_t size)
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
@@ -2917,16 +3301,16 @@ static bool ignis__lease_read(const char *path, void *data, size_t size)
         close(fd);
     return ok;
 }
-static void ignis__lease_give(ignis__wire *server) { (void)unlink(server->name_path); }
+static void ignis__name_file_give(ignis__wire *server) { (void)unlink(server->name_path); }
 
 #endif
 
 /*  What is in that file. */
-typedef struct ignis__lease {
+typedef struct ignis__name_card {
     uint64_t version, pid;
     uint64_t has_token; /* 0: the caller gave one, which is no business of files */
     unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
-} ignis__lease;
+} ignis__name_card;
 
 /*  Checks the head of the message that is arriving. */
 static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
@@ -2972,6 +3356,7 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
     while (!wire->inbox_whole) {
         size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
         int64_t got;
+        bool whole;
         if (wire->kind->packets)
             wanted = head_size + IGNIS_CHANNEL_MAX_BYTES;
         if (!wire->kind->ready(trouble, wire, until))
@@ -2989,11 +3374,12 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
             continue;
         if (!ignis__head_check(trouble, wire))
             return false;
-        wire->inbox_whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
-        if (wire->kind->packets && (!wire->inbox_whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
+        whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
+        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
                                       "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
                                       ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+        wire->inbox_whole = whole;
     }
     return true;
 }
@@ -3022,7 +3408,7 @@ static void ignis__wire_free(ignis__wire *wire)
     if (wire->kind)
         wire->kind->close(wire);
     if (wire->name_file != IGNIS__NO_FILE)
-        ignis__lease_give(wire);
+        ignis__name_file_give(wire);
     ignis__wire_close_files(wire);
     ignis__free(wire->inbox);
     ignis__free(wire);
@@ -3154,6 +3540,8 @@ static void ignis__pipe_unname(ignis__wire *wire)
     wire->named = false;
 }
 
+#define IGNIS__SET_PIPE_SIZE 1031 /* F_SETPIPE_SZ, which strict standards hide */
+
 /*  Opens a FIFO that is ours alone; -1 with errno. */
 static int ignis__pipe_open(const char *path, int mode)
 {
@@ -3164,6 +3552,8 @@ static int ignis__pipe_open(const char *path, int mode)
         fd = -1;
         errno = EACCES;
     }
+    if (fd >= 0)
+        (void)fcntl(fd, IGNIS__SET_PIPE_SIZE, IGNIS__WIRE_RING); /* room for a whole message, if the system grants it */
     return fd;
 }
 
@@ -3194,6 +3584,7 @@ static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
 {
     if (!ignis__pipe_present(fresh))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "it does not read our answer");
+    fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
     ignis__pipe_unname(fresh);
     return true;
 }
@@ -3360,6 +3751,8 @@ static bool ignis__shm_present(ignis__wire *fresh)
     return ignis__shm_lock(fresh, 1, &taken) && taken;
 }
 
+static bool ignis__shm_spoke(ignis__wire *fresh) { return ignis__atomic_load(&fresh->shared->ring[1].written) != 0; }
+
 static bool ignis__shm_attach(ignis__trouble *trouble, ignis__wire *fresh)
 {
     (void)trouble;
@@ -3383,6 +3776,8 @@ static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, bool *ag
         return false;
     if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_other_lives(wire))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
+    if (ignis__shm_spoke(wire))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the file of a client that is gone");
     return true;
 }
 
@@ -3488,13 +3883,13 @@ static void ignis__shm_close(ignis__wire *wire)
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, ignis__socket_present, ignis__socket_attach,
+    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_present, ignis__socket_attach,
      ignis__socket_dial, ignis__socket_put, ignis__socket_ready, ignis__socket_get, ignis__socket_alive, ignis__socket_hang_up,
      ignis__socket_close},
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach,
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach,
      ignis__pipe_dial, ignis__pipe_put, ignis__socket_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up,
      ignis__pipe_close},
-    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_present, ignis__shm_attach,
+    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_spoke, ignis__shm_present, ignis__shm_attach,
      ignis__shm_dial, ignis__shm_put, ignis__shm_ready, ignis__shm_get, ignis__shm_alive, ignis__shm_hang_up,
      ignis__shm_close},
 };
@@ -3566,14 +3961,14 @@ static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *a
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
-    ignis__lease name;
+    ignis__name_card name;
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
     if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
         return ignis__pipe_trouble(trouble, wire->path);
     /* the name of a pipe is anybody's, the folder is not */
-    if (!ignis__lease_read(wire->name_path, &name, sizeof name) || name.pid != pid)
+    if (!ignis__name_file_read(wire->name_path, &name, sizeof name) || name.pid != pid)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to another process than %s", wire->path, wire->name_path);
     wire->peer_pid = (int64_t)pid;
     return true;
@@ -3606,13 +4001,13 @@ static bool ignis__pipe_ready(ignis__trouble *trouble, ignis__wire *wire, const 
 {
     for (;;) {
         DWORD available = 0;
-        if (PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) && available > 0)
+        bool open = PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) != 0;
+        if (open && available > 0)
             return true;
-        if (available == 0 && GetLastError() == ERROR_BROKEN_PIPE)
+        if (!open && GetLastError() == ERROR_BROKEN_PIPE) /* other errors: nobody is there yet */
             return ignis__pipe_trouble(trouble, "PeekNamedPipe");
         if (ignis__until_slice(until, 1) == 0)
             return ignis__trouble_late(trouble, until, "nothing came from the other side");
-        SetLastError(0);
         ignis__sleep_us(1000);
     }
 }
@@ -3634,7 +4029,7 @@ static void ignis__pipe_close(ignis__wire *wire) { (void)wire; }
 
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
+    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
      ignis__pipe_put, ignis__pipe_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up, ignis__pipe_close},
 };
 /* clang-format on */
@@ -3719,6 +4114,7 @@ static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis
     ignis__until now = {0, NULL};
     ignis__hello hello;
     int64_t now_ns = ignis__monotonic_ns();
+    bool spoke;
 #ifndef _WIN32
     if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
         ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)fresh->peer_uid,
@@ -3726,8 +4122,11 @@ static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis
         return -1;
     }
 #endif
+    spoke = fresh->kind->spoke && fresh->kind->spoke(fresh); /* asked before presence, as who spoke was there before that */
     if (*since_ns == 0 && fresh->kind->present(fresh))
         *since_ns = now_ns;
+    if (*since_ns == 0 && fresh->kind->spoke && !spoke)
+        return 0;
     if (!ignis__wire_fetch(trouble, fresh, &now)) {
         if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
             return -1;
@@ -3818,7 +4217,7 @@ static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const 
                               const ignis__until *until, bool *again)
 {
     ignis__hello hello;
-    ignis__lease name;
+    ignis__name_card name;
     int type;
     *again = true;
     memset(&hello, 0, sizeof hello);
@@ -3826,7 +4225,7 @@ static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const 
     if (token) {
         memcpy(hello.token, token, sizeof hello.token);
     } else { /* read after connecting: a server that is replaced meanwhile has another one */
-        if (!ignis__lease_read(name_path, &name, sizeof name))
+        if (!ignis__name_file_read(name_path, &name, sizeof name))
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
         *again = name.version == IGNIS__WIRE_VERSION && name.has_token;
         if (!*again)
@@ -3987,7 +4386,7 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     ignis_channel none = IGNIS__ZERO;
     ignis__address_of address;
     ignis__trouble trouble;
-    ignis__lease name;
+    ignis__name_card name;
     ignis__wire *wire;
     bool ok;
     if (!ignis__channel_address(call, desc, &address))
@@ -4007,8 +4406,8 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
             ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
         if (name.has_token)
             memcpy(name.token, wire->token, sizeof name.token);
-        ok = ok && ignis__lease_take(&trouble, wire);
-        if (ok && !ignis__lease_write(wire, &name, sizeof name))
+        ok = ok && ignis__name_file_take(&trouble, wire);
+        if (ok && !ignis__name_file_write(wire, &name, sizeof name))
             ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", wire->name_path);
         ok = ok && (!wire->kind->listen || wire->kind->listen(&trouble, wire)) && ignis__wire_arrivals(call, &trouble, wire);
     }
@@ -4132,7 +4531,8 @@ IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data
             status = ignis__trouble_report(call, &trouble);
         } else if (!ignis__wire_send(&trouble, wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, &until)) {
             status = ignis__trouble_report(call, &trouble);
-            if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
+            /* a packet was sent or not; and what the other side said before it went can still be received */
+            if (!wire->kind->packets && trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST)
                 ignis__wire_fail(wire, &trouble);
         }
         ignis__mutex_unlock(&wire->send_lock);
@@ -4164,6 +4564,27 @@ static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void 
     return IGNIS_OK;
 }
 
+/*  Brings the next message or array into the inbox, in the time that the channel has. The receive lock is taken. */
+static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire)
+{
+    ignis__until until;
+    int type;
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    if (wire->inbox_whole)
+        return true;
+    if (ignis__wire_usable(trouble, wire) && ignis__wire_fetch(trouble, wire, &until)) {
+        type = ignis__head_of(wire).type;
+        if (type == IGNIS__HEAD_DATA || type == IGNIS__HEAD_ARRAY)
+            return true;
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", type);
+    }
+    if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+        ignis__inbox_clear(wire);
+    ignis__wire_fail(wire, trouble);
+    return false;
+}
+
 IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
                                              int *fd_count)
 {
@@ -4171,13 +4592,10 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status;
     ignis__trouble trouble;
-    ignis__until until;
     ignis__wire *wire;
     if (!channel)
         return ignis__failed();
     wire = channel->wire;
-    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-    until.stop = &wire->closing;
     if (capacity < 0 || fd_capacity < 0) {
         status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0", (long long)capacity,
                              fd_capacity);
@@ -4185,19 +4603,12 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
         status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
     } else {
         ignis__mutex_lock(&wire->receive_lock);
-        if (!wire->inbox_whole && ignis__wire_usable(&trouble, wire) && ignis__wire_fetch(&trouble, wire, &until) &&
-            ignis__head_of(wire).type != IGNIS__HEAD_DATA) {
-            wire->inbox_whole = false;
-            ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", ignis__head_of(wire).type);
-        }
-        if (wire->inbox_whole) {
-            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
-        } else {
+        if (!ignis__wire_next(&trouble, wire))
             status = ignis__trouble_report(call, &trouble);
-            if (status != IGNIS_ERROR_TIMEOUT)
-                ignis__inbox_clear(wire);
-            ignis__wire_fail(wire, &trouble);
-        }
+        else if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
+            status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
+        else
+            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
         ignis__mutex_unlock(&wire->receive_lock);
     }
     ignis__channel_drop(channel);
@@ -4283,19 +4694,19 @@ static void ignis__lease_close(int end) { (void)end; }
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
 /*  A file mapping would do; NVIDIA's own samples share host memory so. It is not made yet by anything that could be tested. */
-static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
+static int ignis__shared_make(size_t size)
 {
-    (void)size, (void)handle;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "host memory is not shared between processes on Windows");
-    return false;
+    (void)size;
+    errno = ENOSYS;
+    return -1;
 }
-static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
+static void *ignis__shared_map(int fd, size_t size)
 {
-    (void)handle;
-    ignis__host_share(call, size, NULL);
+    (void)fd, (void)size;
+    errno = ENOSYS;
     return NULL;
 }
-static void ignis__host_unmap(void *memory, int64_t size) { (void)memory, (void)size; }
+static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
 
 #else /* POSIX */
 
@@ -4310,11 +4721,11 @@ extern int memfd_create(const char *, unsigned);
 #endif
 #endif
 
-enum {                         /* of Linux */
-       IGNIS__MEMFD_FLAGS = 3, /* close on exec, can be sealed */
-       IGNIS__ADD_SEALS = 1033,
-       IGNIS__GET_SEALS = 1034,
-       IGNIS__SEAL_SIZE = 1 | 2 | 4 /* against more seals, shrinking, growing */
+enum {
+    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
+    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
+    IGNIS__GET_SEALS = 1034,
+    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
 };
 
 /*  In clock ticks since the system has started: the 22nd word, counted behind the program's name, which can hold anything. */
@@ -4371,38 +4782,60 @@ static bool ignis__file_publish(const char *part, const char *path)
     return made;
 }
 
-/*  A file in memory, whose size nobody can change any more. */
+/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
+static int ignis__shared_make(size_t size)
+{
+    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
+static void *ignis__shared_map(int fd, size_t size)
+{
+    struct stat info;
+    void *data;
+    int seals = fcntl(fd, IGNIS__GET_SEALS);
+    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
+        errno = EINVAL;
+        return NULL;
+    }
+    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+
+#endif
+
+/*  Host memory to be shared; see ignis__shared_make. */
 static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
 {
     memset(handle, 0, sizeof *handle);
     handle->type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle->fd = memfd_create("ignis-host", IGNIS__MEMFD_FLAGS);
-    if (handle->fd >= 0 && ftruncate(handle->fd, (off_t)size) == 0 && fcntl(handle->fd, IGNIS__ADD_SEALS, IGNIS__SEAL_SIZE) == 0)
+    handle->fd = ignis__shared_make((size_t)size);
+    if (handle->fd >= 0)
         return true;
     ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size, strerror(errno));
-    ignis__lease_close(handle->fd);
     memset(handle, 0, sizeof *handle);
     return false;
 }
 
-/*  Maps one, after making sure that it is of that size and stays so: to read behind its end would be a bus error. */
 static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, int64_t size)
 {
-    struct stat info;
-    void *memory;
-    if (fstat(handle->fd, &info) != 0 || info.st_size != size || (fcntl(handle->fd, IGNIS__GET_SEALS) & 2) == 0) {
+    void *memory = ignis__shared_map(handle->fd, (size_t)size);
+    if (!memory && errno == EINVAL)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor is not %lld bytes of shared host memory", (long long)size);
-        return NULL;
-    }
-    memory = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, handle->fd, 0);
-    if (memory != MAP_FAILED)
-        return memory;
-    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)size, strerror(errno));
-    return NULL;
+    else if (!memory)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)size, strerror(errno));
+    return memory;
 }
-static void ignis__host_unmap(void *memory, int64_t size) { munmap(memory, (size_t)size); }
-
-#endif
 
 /* --- records ----------------------------------------------------------------------------------------------------------- */
 
@@ -4918,7 +5351,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_
             (void)IGNIS__CUDA(cuMemHostUnregister, (host));
         ignis__work_end(&work);
     }
-    ignis__host_unmap(host, size);
+    ignis__shared_unmap(host, (size_t)size);
     return ok;
 }
 
@@ -5391,6 +5824,31 @@ static void ignis__transports_close(const char *call)
     }
 }
 
+/*  A forked child must not seem to use what its parent does. */
+static void ignis__leases_forked(void)
+{
+    const ignis__import *import;
+    const ignis__export *entry;
+    const ignis__lent_handle *lent;
+    for (import = ignis__shares.imports; import; import = import->next)
+        ignis__lease_close(import->lease);
+    for (entry = ignis__shares.exports; entry; entry = entry->next)
+        for (lent = entry->handles; lent; lent = lent->next)
+            ignis__lease_close(lent->watch);
+}
+
+/*  Before the first handle. */
+static void ignis__transports_use(void)
+{
+    static uint64_t watched;
+    ignis__self_learn();
+    ignis__export_holders = ignis__exports_describe;
+    ignis__exports_reap = ignis__exports_reap_array;
+    ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
+    if (ignis__atomic_add(&watched, 1) == 1)
+        ignis__at_fork(ignis__leases_forked);
+}
+
 static bool ignis__transport_desc_check(const char *call, const ignis_transport_desc *desc)
 {
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
@@ -5472,10 +5930,7 @@ IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *des
     transport->bandwidth_gbs = transport->latency_us = 0;
     transport->waiting = NULL;
     transport->waiting_end = &transport->waiting;
-    ignis__self_learn();
-    ignis__export_holders = ignis__exports_describe;
-    ignis__exports_reap = ignis__exports_reap_array;
-    ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
+    ignis__transports_use();
     result.id = ignis__pool_publish(&ignis__transports, transport);
     return result;
 }
@@ -6382,12 +6837,2243 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
 }
 
 /* ===============================================================================================================
+   >>share - arrays that two processes use.
+   =============================================================================================================== */
+
+/*  An array and its lease travel as by a transport of the kind VMM, of which there is one for each that is sent. Its token is 0, as the
+    channel knows who is at the other end. */
+typedef struct ignis__share_message {
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
+    char tag[32];
+} ignis__share_message;
+
+static void ignis__shares_close(const char *call) { ignis__exports_end(call, ignis__ending_of(NULL, 0, false)); }
+
+/*  Fills the transport for one array. */
+static void ignis__share_begin(ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
+{
+    memset(transport, 0, sizeof *transport);
+    transport->kind = IGNIS_TRANSPORT_VMM;
+    transport->src = transport->dst = device;
+    transport->exchange = wire->kind->method;
+    transport->peer_pid = wire->peer_pid;
+    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    ignis__transports_use();
+    ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
+}
+
+/*  Sends an array that is held. */
+static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *array)
+{
+    ignis__share_message message;
+    ignis_transport_handle handle;
+    ignis__transport transport;
+    ignis__trouble trouble;
+    ignis__until until;
+    int fds[2];
+    bool ok;
+    ignis__share_begin(&transport, array->storage->device, wire);
+    if (!ignis__transport_export(call, &transport, array, true, &handle))
+        return false;
+    memcpy(message.record, handle.record, sizeof message.record);
+    memcpy(message.tag, array->tag, sizeof message.tag);
+    fds[0] = handle.memory.fd;
+    fds[1] = handle.lease;
+    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
+    until.stop = &wire->closing;
+    ignis__mutex_lock(&wire->send_lock);
+    ok =
+        ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds, 2, &until);
+    ignis__mutex_unlock(&wire->send_lock);
+    ignis__handle_close(&handle);
+    if (!ok) {
+        ignis__exports_end(call, ignis__ending_of(NULL, transport.serial, false));
+        ignis__trouble_report(call, &trouble);
+    }
+    return ok;
+}
+
+/*  A channel whose messages can bring descriptors, held. */
+static ignis__channel *ignis__share_channel(const char *call, ignis_channel handle)
+{
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    if (!channel || channel->wire->kind->packets)
+        return channel;
+    ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                ignis__method_names[channel->wire->kind->method]);
+    ignis__channel_drop(channel);
+    return NULL;
+}
+
+IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_handle)
+{
+    static const char call[] = "ignis_share_send";
+    ignis__channel *channel = ignis__share_channel(call, handle);
+    ignis__array *array = channel ? ignis__array_hold(call, array_handle) : NULL;
+    bool ok = false;
+    if (array) {
+        ok = ignis__share_out(call, channel->wire, array);
+        ignis__array_drop(call, array);
+    }
+    if (channel)
+        ignis__channel_drop(channel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  The device of a UUID. Null, and reported: this process has none. */
+static ignis__device *ignis__share_device(const char *call, const unsigned char uuid[16])
+{
+    int i;
+    for (i = 0; i < ignis__device_total; i++) {
+        ignis__device *device = &ignis__devices[i];
+        bool ok = true, same;
+        ignis__mutex_lock(&device->lock);
+        if (!device->info.warp_size)
+            ok = ignis__device_read(call, device);
+        same = memcmp(device->info.uuid, uuid, sizeof device->info.uuid) == 0;
+        ignis__mutex_unlock(&device->lock);
+        if (!ok || same)
+            return ok ? device : NULL;
+    }
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                "the array lies on a GPU that this process does not see; look at CUDA_VISIBLE_DEVICES");
+    return NULL;
+}
+
+/*  The array of a message and its descriptors, which the handle has. */
+static ignis_array ignis__share_in(const char *call, const ignis__wire *wire, const ignis__share_message *message,
+                                   const ignis_transport_handle *handle)
+{
+    ignis_array result = IGNIS__ZERO;
+    ignis__record_of_array record;
+    ignis__transport transport;
+    ignis_array_desc desc;
+    ignis__share_begin(&transport, NULL, wire);
+    if (!ignis__record_read(call, &transport, handle, &record))
+        return result;
+    if (record.flags != (IGNIS__RECORD_MEMORY | IGNIS__RECORD_LEASE) || message->tag[sizeof message->tag - 1] != 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array with memory and lease");
+        return result;
+    }
+    transport.src = transport.dst = ignis__share_device(call, record.uuid);
+    if (!transport.dst)
+        return result;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = record.ndim;
+    memcpy(desc.shape.dim, record.dim, sizeof record.dim[0] * (size_t)record.ndim);
+    desc.dtype = (ignis_dtype)record.dtype;
+    desc.tag = message->tag;
+    return ignis__import_array(call, &transport, &record, &desc, handle);
+}
+
+/*  Takes the message with an array out of the inbox. The receive lock is taken. */
+static bool ignis__share_take(const char *call, ignis__wire *wire, ignis__share_message *message, ignis_transport_handle *handle)
+{
+    bool whole = ignis__head_of(wire).size == sizeof *message && wire->inbox_fd_count == 2;
+    memset(handle, 0, sizeof *handle);
+    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+        return false;
+    }
+    if (whole) {
+        memcpy(message, wire->inbox + sizeof(ignis__head), sizeof *message);
+        memcpy(handle->record, message->record, sizeof handle->record);
+        handle->memory.type = IGNIS__VMM_HANDLE_SYSTEM;
+        handle->memory.fd = wire->inbox_fds[0];
+        handle->has_lease = true;
+        handle->lease = wire->inbox_fds[1];
+        wire->inbox_fd_count = 0; /* they are the handle's now */
+    } else {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
+                    ignis__head_of(wire).size, wire->inbox_fd_count);
+    }
+    ignis__inbox_clear(wire);
+    wire->received++;
+    return whole;
+}
+
+IGNIS_API ignis_array ignis_share_receive(ignis_channel channel_handle)
+{
+    static const char call[] = "ignis_share_receive";
+    ignis_array result = IGNIS__ZERO;
+    ignis__channel *channel = ignis__share_channel(call, channel_handle);
+    ignis_transport_handle handle;
+    ignis__share_message message;
+    ignis__trouble trouble;
+    ignis__wire *wire;
+    bool came;
+    if (!channel)
+        return result;
+    wire = channel->wire;
+    ignis__mutex_lock(&wire->receive_lock);
+    came = ignis__wire_next(&trouble, wire);
+    if (!came)
+        ignis__trouble_report(call, &trouble);
+    came = came && ignis__share_take(call, wire, &message, &handle);
+    ignis__mutex_unlock(&wire->receive_lock);
+    if (came) {
+        result = ignis__share_in(call, wire, &message, &handle);
+        ignis__handle_close(&handle);
+    }
+    ignis__channel_drop(channel);
+    return result;
+}
+
+/* ===============================================================================================================
    >>nccl - NCCL, opened at run time.
    =============================================================================================================== */
+
+/*  Numbers of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
+enum {
+    IGNIS__NCCL_SUCCESS = 0,
+    IGNIS__NCCL_IN_PROGRESS = 7,
+    IGNIS__NCCL_ABORTED = -1, /* not NCCL's: ignis__nccl_abort was called */
+    IGNIS__NCCL_LATE = -2,    /* nor is this: the deadline has passed */
+    IGNIS__NCCL_VERSION_LEAST = 21900,
+    IGNIS__NCCL_UINT8 = 1,
+    IGNIS__NCCL_INT32 = 2,
+    IGNIS__NCCL_INT64 = 4,
+    IGNIS__NCCL_FLOAT16 = 6,
+    IGNIS__NCCL_FLOAT32 = 7,
+    IGNIS__NCCL_FLOAT64 = 8,
+    IGNIS__NCCL_BFLOAT16 = 9,
+    IGNIS__NCCL_SUM = 0,
+    IGNIS__NCCL_PROD = 1,
+    IGNIS__NCCL_MAX = 2,
+    IGNIS__NCCL_MIN = 3,
+    IGNIS__NCCL_AVG = 4
+};
+
+/*  By ignis_dtype, whose first is the default. */
+static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16,
+                                                          IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT64, IGNIS__NCCL_INT32,
+                                                          IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8};
+/*  By ignis_op. */
+static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX, IGNIS__NCCL_AVG};
+
+/*  ncclConfig_t as of NCCL 2.19; its version tells newer ones that fields of theirs are missing. */
+typedef struct ignis__nccl_config {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cluster_size, least_blocks, most_blocks;
+    const char *net_name;
+    int split_share;
+} ignis__nccl_config;
+
+typedef enum ignis__nccl_kind {
+    IGNIS__NCCL_ALL_REDUCE,
+    IGNIS__NCCL_REDUCE,
+    IGNIS__NCCL_BROADCAST,
+    IGNIS__NCCL_ALL_GATHER,     /* count: what each rank gives */
+    IGNIS__NCCL_REDUCE_SCATTER, /* count: what each rank gets */
+    IGNIS__NCCL_ALL_TO_ALL,     /* count: what each rank gives each other */
+    IGNIS__NCCL_SEND,
+    IGNIS__NCCL_RECV
+} ignis__nccl_kind;
+
+/*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
+typedef struct ignis__nccl_comm {
+    ignis__mutex lock; /* NCCL wants one call at a time, and ignis__nccl_abort comes from other threads */
+    void *comm;        /* null: aborted */
+    ignis__device *device;
+    int64_t patience_ns; /* how long a call may be in progress */
+} ignis__nccl_comm;
+
+#define IGNIS__NCCL(name, args) IGNIS_CALL_HOOK(#name, ignis__nccl.name args)
+
+/*  NCCL, and no older than its interface here. */
+static bool ignis__nccl_open(const char *call)
+{
+    const struct ignis__loaded *loaded = &ignis__libraries[IGNIS_LIBRARY_NCCL];
+    int release;
+    if (!ignis__library_load(call, IGNIS_LIBRARY_NCCL))
+        return false;
+    release = (int)loaded->release;
+    if (release >= IGNIS__NCCL_VERSION_LEAST)
+        return true;
+    ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
+                release / 10000, release / 100 % 100, release % 100);
+    return false;
+}
+
+/*  Turns what NCCL answered into a failure of `call`. */
+static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
+{
+    const char *text = ignis__nccl.ncclGetErrorString(error), *detail = ignis__nccl.ncclGetLastError(comm);
+    return ignis__fail_because(IGNIS_DIAG_NCCL_CALL, call, error, text, NULL, "%s failed with \"%s\" (%d)%s%s", function,
+                               text ? text : "unknown error", error, detail && *detail ? ": " : "", detail ? detail : "");
+}
+
+static void ignis__nccl_pause(void)
+{
+#ifdef _WIN32
+    Sleep(1);
+#else
+    struct timespec time = IGNIS__ZERO;
+    time.tv_nsec = 20000;
+    (void)nanosleep(&time, NULL);
+#endif
+}
+
+/*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
+static int ignis__nccl_settle(ignis__nccl_comm *nccl, int64_t deadline_ns)
+{
+    for (;;) {
+        int state = IGNIS__NCCL_ABORTED, error = IGNIS__NCCL_SUCCESS;
+        ignis__mutex_lock(&nccl->lock);
+        if (nccl->comm)
+            error = IGNIS__NCCL(ncclCommGetAsyncError, (nccl->comm, &state));
+        ignis__mutex_unlock(&nccl->lock);
+        if (error != IGNIS__NCCL_SUCCESS)
+            return error;
+        if (state != IGNIS__NCCL_IN_PROGRESS)
+            return state;
+        if (ignis__monotonic_ns() >= deadline_ns)
+            return IGNIS__NCCL_LATE;
+        ignis__nccl_pause();
+    }
+}
+
+/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that mean nothing, here and not
+    for the other ranks. Any thread may call it. */
+static void ignis__nccl_abort(ignis__nccl_comm *nccl)
+{
+    ignis__binding binding;
+    void *comm;
+    bool entered;
+    ignis__mutex_lock(&nccl->lock);
+    comm = nccl->comm;
+    nccl->comm = NULL;
+    if (comm) {
+        entered = !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter("ignis_comm_abort", nccl->device, &binding);
+        (void)IGNIS__NCCL(ncclCommAbort, (comm));
+        if (entered)
+            ignis__device_leave(&binding);
+    }
+    ignis__mutex_unlock(&nccl->lock);
+}
+
+/*  The failure of a call that did not end well; the communicator is of no use any more. */
+static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
+{
+    if (error == IGNIS__NCCL_ABORTED)
+        ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted while %s was under way", function);
+    else if (error == IGNIS__NCCL_LATE)
+        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s was not through after %lld ms: other ranks did not come", function,
+                    (long long)(nccl->patience_ns / 1000000));
+    else
+        ignis__nccl_fail(call, nccl->comm, function, error);
+    ignis__nccl_abort(nccl);
+    return false;
+}
+
+/*  What one rank makes and all give to ignis__nccl_join. */
+IGNIS__MAYBE_UNUSED static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
+{
+    int error;
+    memset(id, 0, sizeof *id);
+    if (!ignis__nccl_open(call))
+        return false;
+    error = IGNIS__NCCL(ncclGetUniqueId, (id));
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail(call, NULL, "ncclGetUniqueId", error) == IGNIS_OK;
+}
+
+/*  Begins to join the other ranks; ignis__nccl_joined waits for them. A thread that drives several ranks begins with all, then waits.
+    patience_ns is for this and for every later call. Null on failure. */
+IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
+                                                               int size, int64_t patience_ns)
+{
+    ignis__nccl_config config;
+    ignis__nccl_comm *nccl;
+    ignis__binding binding;
+    int error;
+    if (!ignis__nccl_open(call))
+        return NULL;
+    nccl = (ignis__nccl_comm *)ignis__alloc(sizeof *nccl);
+    if (!nccl) {
+        ignis__fail_host_memory(call, sizeof *nccl);
+        return NULL;
+    }
+    if (!ignis__device_enter(call, device, &binding)) {
+        ignis__free(nccl);
+        return NULL;
+    }
+    memset(&config, 0, sizeof config);
+    config.size = sizeof config;
+    config.magic = 0xCAFEBEEFu;
+    config.version = IGNIS__NCCL_VERSION_LEAST;
+    config.cluster_size = config.least_blocks = config.most_blocks = config.split_share = INT_MIN; /* NCCL decides */
+    ignis__mutex_init(&nccl->lock);
+    nccl->device = device;
+    nccl->patience_ns = patience_ns;
+    error = IGNIS__NCCL(ncclCommInitRankConfig, (&nccl->comm, size, *id, rank, &config));
+    ignis__device_leave(&binding);
+    if (error == IGNIS__NCCL_SUCCESS || error == IGNIS__NCCL_IN_PROGRESS)
+        return nccl;
+    (void)ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
+    ignis__free(nccl);
+    return NULL;
+}
+
+/*  Waits until all ranks are there. On failure the communicator is aborted, and still to be left. */
+IGNIS__MAYBE_UNUSED static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
+{
+    int error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
+}
+
+/*  Gives up a rank's part; its operations are done. Null is fine. */
+IGNIS__MAYBE_UNUSED static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
+{
+    ignis__binding binding;
+    int error;
+    if (!nccl)
+        return;
+    if (nccl->comm && !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter(call, nccl->device, &binding)) {
+        error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
+        if (error == IGNIS__NCCL_IN_PROGRESS)
+            error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+        if (error == IGNIS__NCCL_SUCCESS && IGNIS__NCCL(ncclCommDestroy, (nccl->comm)) == IGNIS__NCCL_SUCCESS)
+            nccl->comm = NULL;
+        ignis__device_leave(&binding);
+    }
+    ignis__nccl_abort(nccl); /* whatever did not end well */
+    ignis__free(nccl);
+}
+
+/*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
+IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
+                                                              int size, int64_t deadline_ns)
+{
+    ignis__nccl_comm *nccl = ignis__nccl_begin(call, device, id, rank, size, deadline_ns - ignis__monotonic_ns());
+    if (nccl && !ignis__nccl_joined(call, nccl)) {
+        ignis__nccl_leave(call, nccl);
+        nccl = NULL;
+    }
+    return nccl;
+}
+
+/*  What ncclSend or ncclRecv answered, in a group, where they do nothing yet: keeps the first failure. */
+static void ignis__nccl_note(int *first, int error)
+{
+    if (*first == IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS)
+        *first = error;
+}
+
+/*  An operation, queued on the stream when this returns; of a group, when that ends. root_or_peer is the root of reduce and broadcast, and the
+    other rank of a message. The device is entered. Failure breaks the communicator. */
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, ignis__nccl_kind kind, ignis__address in, ignis__address out,
+                            int64_t count, ignis_dtype dtype, ignis_op op, int root_or_peer, int size, void *stream)
+{
+    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter",
+                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv"};
+    const char *from = (const char *)(uintptr_t)in;
+    char *to = (char *)(uintptr_t)out;
+    size_t number = (size_t)count, bytes = number * (size_t)ignis__dtypes[dtype].size;
+    int type = ignis__nccl_dtypes[dtype], reduction = ignis__nccl_ops[op], error = IGNIS__NCCL_SUCCESS, peer;
+    void *comm;
+    ignis__mutex_lock(&nccl->lock);
+    comm = nccl->comm;
+    if (!comm) {
+        ignis__mutex_unlock(&nccl->lock);
+        ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator has failed before, or was aborted");
+        return false;
+    }
+    switch (kind) {
+    case IGNIS__NCCL_ALL_REDUCE: error = IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream)); break;
+    case IGNIS__NCCL_REDUCE: error = IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root_or_peer, comm, stream)); break;
+    case IGNIS__NCCL_BROADCAST: error = IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root_or_peer, comm, stream)); break;
+    case IGNIS__NCCL_ALL_GATHER: error = IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream)); break;
+    case IGNIS__NCCL_REDUCE_SCATTER: error = IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream)); break;
+    case IGNIS__NCCL_SEND: error = IGNIS__NCCL(ncclSend, (from, number, type, root_or_peer, comm, stream)); break;
+    case IGNIS__NCCL_RECV: error = IGNIS__NCCL(ncclRecv, (to, number, type, root_or_peer, comm, stream)); break;
+    default:
+        (void)IGNIS__NCCL(ncclGroupStart, ());
+        for (peer = 0; peer < size; peer++) {
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
+        }
+        ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
+        error = error != IGNIS__NCCL_SUCCESS ? error : IGNIS__NCCL_IN_PROGRESS;
+    }
+    ignis__mutex_unlock(&nccl->lock);
+    if (error == IGNIS__NCCL_IN_PROGRESS)
+        error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[kind], error);
+}
+
+/*  Messages between these two travel at the same time, where one alone could wait for the other for ever. */
+static void ignis__nccl_group_begin(void) { (void)IGNIS__NCCL(ncclGroupStart, ()); }
+
+static bool ignis__nccl_group_end(const char *call, ignis__nccl_comm *nccl)
+{
+    int error = IGNIS__NCCL(ncclGroupEnd, ());
+    if (error == IGNIS__NCCL_IN_PROGRESS)
+        error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclGroupEnd", error);
+}
+
+/*  What has gone wrong since with operations that are on their way, such as another host that is gone. True: nothing. */
+IGNIS__MAYBE_UNUSED static bool ignis__nccl_check(const char *call, ignis__nccl_comm *nccl)
+{
+    int error = ignis__nccl_settle(nccl, 0);
+    return error == IGNIS__NCCL_SUCCESS || error == IGNIS__NCCL_LATE || ignis__nccl_give_up(call, nccl, "an operation of NCCL", error);
+}
 
 /* ===============================================================================================================
    >>job - the processes of one program: how they meet, what they tell each other, who died.
    =============================================================================================================== */
+
+/*  Where this process stands in its job, and where the ranks meet: of the desc, or of the environment. */
+enum { IGNIS__JOB_MAX_RANKS = 1024, IGNIS__JOB_TOKEN = 64 };
+
+typedef struct ignis__place {
+    int rank, size;
+    int local_rank;   /* -1: nobody said */
+    char source[32];  /* who said so */
+    char folder[256]; /* "": they meet at host and port */
+    char host[256], port[8];
+    char token[IGNIS__JOB_TOKEN];
+} ignis__place;
+
+/*  Launchers, and the variables by which they tell each process its rank. The first that is complete is taken, if no other contradicts. */
+static const struct {
+    const char *name, *rank, *size, *local_rank;
+} ignis__launchers[] = {
+    {"ignis", "IGNIS_RANK", "IGNIS_WORLD_SIZE", "IGNIS_LOCAL_RANK"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+};
+
+/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1 when it
+    is not set. */
+static bool ignis__env_number(const char *call, const char *name, int low, int high, int *number)
+{
+    const char *text = getenv(name), *digit;
+    int64_t value = 0;
+    *number = -1;
+    if (!text)
+        return true;
+    for (digit = text; *digit >= '0' && *digit <= '9' && value <= high; digit++)
+        value = value * 10 + (*digit - '0');
+    if (digit == text || *digit || value < low || value > high) {
+        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is \"%.64s\"; it has to be a number from %d to %d", name, text, low, high);
+        return false;
+    }
+    *number = (int)value;
+    return true;
+}
+
+/*  What one launcher says. False: not all of it, or nonsense; size is -1 when it says nothing. */
+static bool ignis__launcher_read(const char *call, int which, ignis__place *place)
+{
+    const char *rank = ignis__launchers[which].rank, *size = ignis__launchers[which].size;
+    if (!ignis__env_number(call, rank, 0, IGNIS__JOB_MAX_RANKS - 1, &place->rank) ||
+        !ignis__env_number(call, size, 1, IGNIS__JOB_MAX_RANKS, &place->size) ||
+        !ignis__env_number(call, ignis__launchers[which].local_rank, 0, IGNIS__JOB_MAX_RANKS - 1, &place->local_rank))
+        return false;
+    if ((place->rank < 0) != (place->size < 0))
+        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both", place->rank < 0 ? size : rank,
+                    place->rank < 0 ? rank : size);
+    else if (place->size > 0 && place->rank >= place->size)
+        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank, place->rank, size,
+                    place->size, place->size - 1);
+    else
+        return true;
+    return false;
+}
+
+static bool ignis__launchers_read(const char *call, ignis__place *place)
+{
+    const char *wanted = getenv("IGNIS_COMM_LAUNCHER");
+    int i, found = -1;
+    bool known = !wanted;
+    for (i = 0; i < IGNIS__COUNT(ignis__launchers); i++) {
+        ignis__place said = IGNIS__ZERO;
+        if (wanted && strcmp(wanted, ignis__launchers[i].name) != 0)
+            continue;
+        known = true;
+        if (!ignis__launcher_read(call, i, &said))
+            return false;
+        if (said.size < 0)
+            continue;
+        if (found < 0) {
+            place->rank = said.rank;
+            place->size = said.size;
+            place->local_rank = said.local_rank;
+            snprintf(place->source, sizeof place->source, "%s", ignis__launchers[i].name);
+            found = i;
+        } else if (said.rank != place->rank || said.size != place->size) {
+            ignis__fail(
+                IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or name the launcher that is right: "
+                "IGNIS_COMM_LAUNCHER=%s or %s",
+                ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size, ignis__launchers[i].rank,
+                ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name, ignis__launchers[i].name);
+            return false;
+        }
+    }
+    if (!known || (wanted && found < 0)) {
+        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
+                    known ? "whose variables are not set" : "which is none of ignis, torchrun, openmpi, pmi and slurm");
+        return false;
+    }
+    return true;
+}
+
+/*  "dir:/path", "host:port" or "[::1]:port" */
+static bool ignis__place_parse(const char *call, const char *what, const char *text, ignis__place *place)
+{
+    const char *colon = strrchr(text, ':'), *digit = colon ? colon + 1 : "";
+    size_t length = colon ? (size_t)(colon - text) : 0;
+    long port = 0;
+    if (strncmp(text, "dir:", 4) == 0) {
+        if (text[4] && strlen(text + 4) < sizeof place->folder) {
+            snprintf(place->folder, sizeof place->folder, "%s", text + 4);
+            return true;
+        }
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes", what, text,
+                    (int)sizeof place->folder - 1);
+        return false;
+    }
+    while (*digit >= '0' && *digit <= '9' && port <= 65535)
+        port = port * 10 + (*digit++ - '0');
+    if (length >= 2 && text[0] == '[' && text[length - 1] == ']') {
+        text++;
+        length -= 2;
+    }
+    if (!length || length >= sizeof place->host || *digit || port < 1 || port > 65535) {
+        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                    "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
+        return false;
+    }
+    memcpy(place->host, text, length);
+    place->host[length] = 0;
+    snprintf(place->port, sizeof place->port, "%ld", port);
+    return true;
+}
+
+/*  The meeting place that the environment names. torchrun's own store listens at MASTER_PORT, so ranks that it starts meet one higher. */
+static bool ignis__place_env(const char *call, ignis__place *place)
+{
+    const char *folder = getenv("IGNIS_COMM_DIR"), *host = getenv("MASTER_ADDR"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    char text[512];
+    int port, master;
+    if (folder && *folder) {
+        snprintf(text, sizeof text, "dir:%s", folder);
+        return ignis__place_parse(call, "IGNIS_COMM_DIR", text, place);
+    }
+    if (!ignis__env_number(call, "IGNIS_COMM_PORT", 1, 65535, &port) || !ignis__env_number(call, "MASTER_PORT", 1, 65534, &master))
+        return false;
+    if (port < 0 && master > 0)
+        port = master + (agent && strcmp(agent, "True") == 0);
+    if (!host || !*host || port < 0) {
+        ignis__fail(
+            IGNIS_DIAG_COMM_ENVIRONMENT, call,
+            "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder (one host), or MASTER_ADDR and "
+            "MASTER_PORT, or desc.rendezvous",
+            place->rank, place->size);
+        return false;
+    }
+    snprintf(text, sizeof text, strchr(host, ':') ? "[%.255s]:%d" : "%.255s:%d", host, port);
+    return ignis__place_parse(call, "MASTER_ADDR", text, place);
+}
+
+static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
+{
+    const char *token = desc->token ? desc->token : getenv("IGNIS_COMM_TOKEN");
+    memset(place, 0, sizeof *place);
+    place->size = 1;
+    place->local_rank = -1;
+    snprintf(place->source, sizeof place->source, "%s", desc->size ? "desc" : "nobody");
+    if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 || desc->rank >= (desc->size ? desc->size : 1)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
+                    desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
+        return false;
+    }
+    if (desc->size) {
+        place->rank = desc->rank;
+        place->size = desc->size;
+    } else if (!ignis__launchers_read(call, place)) {
+        return false;
+    }
+    if (token && strlen(token) >= sizeof place->token) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the token has %d bytes; it may have up to %d", (int)strlen(token),
+                    (int)sizeof place->token - 1);
+        return false;
+    }
+    snprintf(place->token, sizeof place->token, "%s", token ? token : "");
+    if (place->size == 1)
+        return true;
+    return desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place) : ignis__place_env(call, place);
+}
+
+/*  The device that a rank takes when it does not name one. */
+static int ignis__place_device(const char *call, const ignis__place *place)
+{
+    int local = place->local_rank;
+    if (ignis__device_total <= 1)
+        return 0;
+    if (local < 0)
+        return place->rank % ignis__device_total;
+    if (local >= ignis__device_total) {
+        ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call,
+                    "local rank %d takes device %d, but there are %d; start one process for each GPU, or set desc.device", local, local,
+                    ignis__device_total);
+        return -1;
+    }
+    return local;
+}
+
+/*  What each rank tells the others of itself. It travels as it is: the same program, so the same layout, which the version holds. */
+typedef struct ignis__job_rank {
+    uint64_t host;    /* which system, and which namespaces of it */
+    uint64_t process; /* a random number: ranks may be threads of one process */
+    unsigned char uuid[16];
+    char pci[16];
+    int32_t rank, size;
+    int32_t pid, uid;
+    int32_t driver;
+    int32_t transport; /* that it insists on */
+    char path[104];    /* of the socket at which it waits for the ranks of its host */
+} ignis__job_rank;
+
+/*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its watcher's thread. */
+typedef enum ignis__job_event { IGNIS__JOB_DIED, IGNIS__JOB_LEFT, IGNIS__JOB_ABORTED } ignis__job_event;
+
+typedef struct ignis__job_watch {
+    uint64_t key; /* of the communicator: the same on all its ranks */
+    const int *member;
+    int count;
+    unsigned char *gone; /* for each member: it has destroyed its part */
+    void (*notify)(void *owner, ignis__job_event event, int member);
+    void *owner;
+    struct ignis__job_watch *next;
+} ignis__job_watch;
+
+typedef struct ignis__job ignis__job;
+
+typedef enum ignis__job_state { IGNIS__JOB_ALIVE, IGNIS__JOB_GONE, IGNIS__JOB_DEAD } ignis__job_state;
+
+/*  Whom an exchange that failed was about. */
+typedef struct ignis__job_failure {
+    bool dead; /* or left; else the deadline has passed */
+    int rank;  /* of the job */
+} ignis__job_failure;
+
+/*  What a message is. */
+typedef enum ignis__job_kind {
+    IGNIS__JOB_RECORD = 1, /* for an exchange */
+    IGNIS__JOB_LEAVE,      /* the sender has destroyed the communicator `key` */
+    IGNIS__JOB_ABORT,      /* or aborted it */
+    IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
+    IGNIS__JOB_LOST        /* from rank 0: a rank of another host has died; its number is the data */
+} ignis__job_kind;
+
+enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
+
+#ifndef _WIN32
+
+/* --- what the collective layer needs of the system: streams, and which host this is ------------------------------------ */
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#define IGNIS__MILLISECOND ((int64_t)1000000)
+#define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
+
+/*  Waits for a descriptor. 1: ready, or broken; 0: the deadline has passed. */
+static int ignis__job_poll(int fd, short events, int64_t deadline)
+{
+    struct pollfd entry;
+    for (;;) {
+        int64_t left = deadline - ignis__monotonic_ns();
+        int ready;
+        entry.fd = fd;
+        entry.events = events;
+        entry.revents = 0;
+        ready = poll(&entry, 1, left <= 0 ? 0 : left > 3600000 * IGNIS__MILLISECOND ? 3600000 : (int)(left / IGNIS__MILLISECOND) + 1);
+        if (ready > 0)
+            return 1;
+        if (ready == 0 ? left <= 0 : errno != EINTR)
+            return 0;
+    }
+}
+
+/*  Writes all of it, or fails with errno; a deadline is ETIMEDOUT. */
+static bool ignis__job_write(int fd, const void *data, size_t size, int64_t deadline)
+{
+    const char *at = (const char *)data;
+    while (size > 0) {
+        ssize_t sent = send(fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent > 0) {
+            at += sent;
+            size -= (size_t)sent;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            if (!ignis__job_poll(fd, POLLOUT, deadline)) {
+                errno = ETIMEDOUT;
+                return false;
+            }
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool ignis__job_read(int fd, void *data, size_t size, int64_t deadline)
+{
+    char *at = (char *)data;
+    while (size > 0) {
+        ssize_t got;
+        if (!ignis__job_poll(fd, POLLIN, deadline)) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+        got = recv(fd, at, size, MSG_DONTWAIT);
+        if (got == 0)
+            errno = ECONNRESET;
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+            return false;
+        if (got > 0) {
+            at += got;
+            size -= (size_t)got;
+        }
+    }
+    return true;
+}
+
+static void ignis__job_close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */
+static uint64_t ignis__job_host(void)
+{
+    static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
+    const char *named = getenv("IGNIS_COMM_HOST");
+    uint64_t hash = IGNIS__HASH_START;
+    char text[256];
+    ssize_t got;
+    int i, file;
+    if (named && *named)
+        return ignis__hash(hash, named, strlen(named));
+    file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    got = file < 0 ? -1 : read(file, text, sizeof text);
+    if (file >= 0)
+        close(file);
+    if (got <= 0 && gethostname(text, sizeof text) == 0)
+        got = (ssize_t)strnlen(text, sizeof text);
+    if (got > 0)
+        hash = ignis__hash(hash, text, (size_t)got);
+    for (i = 0; i < IGNIS__COUNT(spaces); i++) {
+        got = readlink(spaces[i], text, sizeof text);
+        if (got > 0)
+            hash = ignis__hash(hash, text, (size_t)got);
+    }
+    return hash;
+}
+
+/* --- messages and what is known of each rank -------------------------------------------------------------------------- */
+
+enum {
+    IGNIS__JOB_MAGIC = 0x4A4E4749,
+    IGNIS__JOB_QUEUED = 1024, /* messages of one rank that nobody has asked for yet */
+    IGNIS__JOB_BACKLOG = 128
+};
+
+typedef struct ignis__job_header {
+    uint32_t magic;
+    uint16_t kind, size;
+    int32_t from, to;
+    uint64_t key;
+} ignis__job_header;
+
+typedef struct ignis__job_message {
+    struct ignis__job_message *next;
+    uint64_t key;
+    size_t size;
+    int fd;
+    unsigned char data[IGNIS__JOB_DATA];
+} ignis__job_message;
+
+typedef struct ignis__job_link {
+    int fd;      /* -1: this rank itself, or one that is reached through rank 0 */
+    bool stream; /* TCP; otherwise a socket that keeps messages apart */
+    bool ended;  /* nothing more will come */
+    ignis__job_state state;
+    ignis__mutex sending;
+    ignis__job_message *first;
+    int queued;
+    size_t have; /* of a message that is coming through a stream */
+    unsigned char part[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
+} ignis__job_link;
+
+struct ignis__job {
+    uint64_t users; /* communicators */
+    uint64_t key;   /* of the job, from rank 0 */
+    int rank, size;
+    int hosts, local_rank, local_size;
+    int64_t timeout_ns;
+    unsigned char token[16]; /* that ranks show each other */
+    ignis__job_rank *ranks;
+    ignis__job_link *links; /* null for one rank alone */
+    struct pollfd *polls;   /* of the watcher */
+    int wake[2];
+    pthread_mutex_t lock; /* for all that follows, and the links */
+    pthread_cond_t changed;
+    bool ready; /* lock and changed are made */
+    bool watched, ending;
+    ignis__thread_handle watcher;
+    ignis__job_watch *watches;
+    ignis__job *next; /* of all jobs, for a fork */
+};
+
+static ignis__mutex ignis__jobs_lock = IGNIS__MUTEX_INIT;
+static ignis__job *ignis__jobs;
+
+static void ignis__jobs_before_fork(void) { ignis__mutex_lock(&ignis__jobs_lock); }
+static void ignis__jobs_after_fork(void) { ignis__mutex_unlock(&ignis__jobs_lock); }
+
+/*  A child has no part in the job: were its copies of the sockets open, nobody would notice the end of its parent. */
+static void ignis__jobs_in_child(void)
+{
+    ignis__job *job;
+    int i;
+    for (job = ignis__jobs; job; job = job->next)
+        for (i = 0; job->links && i < job->size; i++)
+            ignis__job_close_fd(&job->links[i].fd);
+    ignis__mutex_unlock(&ignis__jobs_lock);
+}
+
+/*  The link that leads to a rank. */
+static ignis__job_link *ignis__job_route(ignis__job *job, int to) { return &job->links[job->links[to].fd >= 0 ? to : 0]; }
+
+/*  Sends one message, with a descriptor if fd is not negative. False: nobody is there, or *late. */
+static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size, int fd,
+                               int64_t deadline, bool *late)
+{
+    unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
+    ignis__job_link *link = ignis__job_route(job, to);
+    ignis__job_header header;
+    ignis__trouble trouble;
+    ignis__until until = {0, NULL};
+    bool ok = false;
+    *late = false;
+    memset(&header, 0, sizeof header);
+    header.magic = IGNIS__JOB_MAGIC;
+    header.kind = (uint16_t)kind;
+    header.size = (uint16_t)size;
+    header.from = from;
+    header.to = to;
+    header.key = key;
+    memcpy(bytes, &header, sizeof header);
+    if (size)
+        memcpy(bytes + sizeof header, data, size);
+    if (link->fd < 0 || (fd >= 0 && link->stream))
+        return false;
+    ignis__mutex_lock(&link->sending);
+    if (link->stream) {
+        ok = ignis__job_write(link->fd, bytes, sizeof header + size, deadline);
+        *late = !ok && errno == ETIMEDOUT;
+    } else {
+        until.deadline_ns = deadline;
+        ok = ignis__packet_send(&trouble, link->fd, bytes, sizeof header + size, NULL, 0, &fd, fd >= 0, &until);
+        *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    }
+    ignis__mutex_unlock(&link->sending);
+    return ok;
+}
+
+/*  Says something short that nobody answers. Who does not hear it has other troubles. */
+static bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size)
+{
+    bool late;
+    return ignis__job_send_as(job, job->rank, to, kind, key, data, size, -1, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
+}
+
+static void ignis__job_tell(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
+{
+    int i;
+    for (i = 0; job->links && i < count; i++)
+        if (member[i] != job->rank)
+            (void)ignis__job_send(job, member[i], kind, key, NULL, 0);
+}
+
+/*  With the job locked: tells the communicators that a rank takes part in, or the one of a key. */
+static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank, uint64_t key)
+{
+    ignis__job_watch *watch;
+    int i;
+    for (watch = job->watches; watch; watch = watch->next) {
+        for (i = 0; i < watch->count; i++) {
+            if (watch->member[i] != rank || (key && key != watch->key))
+                continue;
+            watch->gone[i] |= event == IGNIS__JOB_LEFT;
+            watch->notify(watch->owner, event, i);
+        }
+    }
+    pthread_cond_broadcast(&job->changed);
+}
+
+/*  With the job locked: a rank is dead. Rank 0 tells those who are not connected to it. */
+static void ignis__job_lose(ignis__job *job, int rank)
+{
+    int32_t number = rank;
+    int i;
+    if (rank == job->rank || job->links[rank].state != IGNIS__JOB_ALIVE)
+        return;
+    job->links[rank].state = IGNIS__JOB_DEAD;
+    ignis__job_notify(job, IGNIS__JOB_DIED, rank, 0);
+    for (i = 1; i < job->size && job->rank == 0 && job->hosts > 1; i++)
+        if (job->ranks[i].host != job->ranks[rank].host && job->links[i].state == IGNIS__JOB_ALIVE)
+            (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
+    for (i = 1; i < job->size && rank == 0; i++)
+        if (job->links[i].fd < 0)
+            ignis__job_lose(job, i);
+}
+
+/*  What one message does. False: it breaks the protocol, and so does its sender. Takes fd over. */
+static bool ignis__job_deliver(ignis__job *job, int through, const unsigned char *bytes, size_t size, int fd)
+{
+    ignis__job_header header;
+    ignis__job_message *message, **last;
+    ignis__job_link *from;
+    int32_t number;
+    bool ok, late;
+    memcpy(&header, bytes, sizeof header);
+    ok = header.magic == IGNIS__JOB_MAGIC && header.size <= IGNIS__JOB_DATA && size == sizeof header + header.size && header.from >= 0 &&
+         header.from < job->size && header.from != job->rank &&
+         (header.from == through || (through == 0 && job->links[header.from].fd < 0)) && header.to >= 0 && header.to < job->size;
+    if (ok && header.to != job->rank) { /* rank 0 passes on what goes from host to host */
+        ok = job->rank == 0 && job->links[header.to].fd >= 0;
+        if (ok)
+            (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)header.kind, header.key, bytes + sizeof header,
+                                     header.size, -1, ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
+        ignis__job_close_fd(&fd);
+        return ok;
+    }
+    if (ok && header.kind == IGNIS__JOB_RECORD) {
+        message = (ignis__job_message *)ignis__alloc(sizeof *message);
+        if (!message) {
+            ignis__job_close_fd(&fd);
+            return false;
+        }
+        message->key = header.key;
+        message->size = header.size;
+        message->fd = fd;
+        memcpy(message->data, bytes + sizeof header, header.size);
+        pthread_mutex_lock(&job->lock);
+        from = &job->links[header.from];
+        for (last = &from->first; *last; last = &(*last)->next)
+            ;
+        *last = message;
+        ok = ++from->queued <= IGNIS__JOB_QUEUED;
+        pthread_cond_broadcast(&job->changed);
+        pthread_mutex_unlock(&job->lock);
+        return ok;
+    }
+    ignis__job_close_fd(&fd);
+    if (!ok)
+        return false;
+    pthread_mutex_lock(&job->lock);
+    switch (header.kind) {
+    case IGNIS__JOB_LEAVE: ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, header.key); break;
+    case IGNIS__JOB_ABORT: ignis__job_notify(job, IGNIS__JOB_ABORTED, header.from, header.key); break;
+    case IGNIS__JOB_BYE:
+        if (job->links[header.from].state == IGNIS__JOB_ALIVE) {
+            job->links[header.from].state = IGNIS__JOB_GONE;
+            ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, 0);
+        }
+        break;
+    case IGNIS__JOB_LOST:
+        memcpy(&number, bytes + sizeof header, sizeof number);
+        ok = header.from == 0 && header.size == sizeof number && number > 0 && number < job->size;
+        if (ok)
+            ignis__job_lose(job, number);
+        break;
+    default: ok = false;
+    }
+    pthread_mutex_unlock(&job->lock);
+    return ok;
+}
+
+/*  Reads what has come from a rank of this host. False: nothing more will come. */
+static bool ignis__job_drain_packets(ignis__job *job, int rank)
+{
+    unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
+    ignis__until now = {0, NULL};
+    ignis__trouble trouble;
+    int fds[IGNIS_CHANNEL_MAX_FDS], count = 0, ends = 0;
+    size_t size = 0;
+    for (;;) {
+        if (ignis__packet_receive(&trouble, job->links[rank].fd, bytes, sizeof bytes, &size, fds, &count, &now)) {
+            if (count > 1 || size < sizeof(ignis__job_header)) {
+                ignis__fds_close(fds, count);
+                return false;
+            }
+            if (!ignis__job_deliver(job, rank, bytes, size, count ? fds[0] : -1))
+                return false;
+        } else if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT) {
+            return true;
+        } else if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST || ends++ > 0) {
+            return false; /* who closed with messages unread shows as an error first, and its last words come after it */
+        }
+    }
+}
+
+/*  The same for one of another host. */
+static bool ignis__job_drain_stream(ignis__job *job, int rank)
+{
+    ignis__job_link *link = &job->links[rank];
+    for (;;) {
+        ignis__job_header header;
+        size_t want = sizeof header;
+        ssize_t got;
+        if (link->have >= sizeof header) {
+            memcpy(&header, link->part, sizeof header);
+            if (header.magic != IGNIS__JOB_MAGIC || header.size > IGNIS__JOB_DATA)
+                return false;
+            want += header.size;
+        }
+        if (link->have == want) {
+            link->have = 0;
+            if (!ignis__job_deliver(job, rank, link->part, want, -1))
+                return false;
+            continue;
+        }
+        got = recv(link->fd, link->part + link->have, want - link->have, MSG_DONTWAIT);
+        if (got > 0)
+            link->have += (size_t)got;
+        else if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+            return false;
+        else if (errno != EINTR)
+            return true;
+    }
+}
+
+static bool ignis__job_drain(ignis__job *job, int rank)
+{
+    return job->links[rank].stream ? ignis__job_drain_stream(job, rank) : ignis__job_drain_packets(job, rank);
+}
+
+static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
+{
+    ignis__job *job = (ignis__job *)pointer;
+    char bytes[16];
+    for (;;) {
+        int i, count = 1;
+        bool ending;
+        pthread_mutex_lock(&job->lock);
+        job->polls[0].fd = job->wake[0];
+        job->polls[0].events = POLLIN;
+        for (i = 0; i < job->size; i++) {
+            bool open = job->links[i].fd >= 0 && !job->links[i].ended;
+            job->polls[1 + i].fd = open ? job->links[i].fd : -1;
+            job->polls[1 + i].events = POLLIN | IGNIS__POLL_HANGUP;
+            job->polls[1 + i].revents = 0;
+            count = 2 + i;
+        }
+        ending = job->ending;
+        pthread_mutex_unlock(&job->lock);
+        if (ending)
+            return 0;
+        if (poll(job->polls, (nfds_t)count, -1) <= 0)
+            continue;
+        if (job->polls[0].revents)
+            (void)!read(job->wake[0], bytes, sizeof bytes);
+        for (i = 0; i < job->size; i++) {
+            if (job->polls[1 + i].fd < 0 || !job->polls[1 + i].revents || ignis__job_drain(job, i))
+                continue;
+            pthread_mutex_lock(&job->lock);
+            job->links[i].ended = true;
+            ignis__job_lose(job, i);
+            pthread_mutex_unlock(&job->lock);
+        }
+    }
+}
+
+static void ignis__job_wake(const ignis__job *job) { (void)!write(job->wake[1], "", 1); }
+
+/*  Starts the watcher, on which no signal handler of the program shall run. */
+static bool ignis__job_watcher_start(ignis__job *job)
+{
+    sigset_t all, before;
+    bool ok;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    ok = ignis__thread_start(&job->watcher, ignis__job_watcher, job);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    job->watched = ok;
+    return ok;
+}
+
+/*  Takes a job apart, in whatever state it is. */
+static void ignis__job_end(ignis__job *job)
+{
+    ignis__job **at;
+    int i;
+    if (job->watched) {
+        for (i = 0; i < job->size; i++)
+            if (i != job->rank)
+                (void)ignis__job_send(job, i, IGNIS__JOB_BYE, 0, NULL, 0);
+        pthread_mutex_lock(&job->lock);
+        job->ending = true;
+        pthread_mutex_unlock(&job->lock);
+        ignis__job_wake(job);
+        ignis__thread_join(job->watcher);
+    }
+    ignis__mutex_lock(&ignis__jobs_lock);
+    for (at = &ignis__jobs; *at && *at != job; at = &(*at)->next)
+        ;
+    if (*at)
+        *at = job->next;
+    ignis__mutex_unlock(&ignis__jobs_lock);
+    for (i = 0; job->links && i < job->size; i++) {
+        while (job->links[i].first) {
+            ignis__job_message *message = job->links[i].first;
+            job->links[i].first = message->next;
+            ignis__job_close_fd(&message->fd);
+            ignis__free(message);
+        }
+        ignis__job_close_fd(&job->links[i].fd);
+    }
+    ignis__job_close_fd(&job->wake[0]);
+    ignis__job_close_fd(&job->wake[1]);
+    if (job->ready) {
+        pthread_cond_destroy(&job->changed);
+        pthread_mutex_destroy(&job->lock);
+    }
+    ignis__free(job->links);
+    ignis__free(job->polls);
+    ignis__free(job->ranks);
+    ignis__free(job);
+}
+
+/*  From here on, `watch` is told of its members. */
+static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
+{
+    int i;
+    if (!job->links)
+        return;
+    pthread_mutex_lock(&job->lock);
+    watch->next = job->watches;
+    job->watches = watch;
+    for (i = 0; i < watch->count; i++)
+        if (job->links[watch->member[i]].state == IGNIS__JOB_DEAD)
+            watch->notify(watch->owner, IGNIS__JOB_DIED, i);
+    pthread_mutex_unlock(&job->lock);
+}
+
+/*  Afterwards `watch` is not used any more, and what was sent to its key is forgotten. */
+static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
+{
+    ignis__job_watch **at;
+    int i;
+    if (!job->links)
+        return;
+    pthread_mutex_lock(&job->lock);
+    for (at = &job->watches; *at && *at != watch; at = &(*at)->next)
+        ;
+    if (*at)
+        *at = watch->next;
+    for (i = 0; i < job->size; i++) {
+        ignis__job_message **message = &job->links[i].first;
+        while (*message) {
+            ignis__job_message *old = *message;
+            if (old->key != watch->key) {
+                message = &old->next;
+                continue;
+            }
+            *message = old->next;
+            job->links[i].queued--;
+            ignis__job_close_fd(&old->fd);
+            ignis__free(old);
+        }
+    }
+    pthread_mutex_unlock(&job->lock);
+}
+
+/*  With the job locked: how a rank is, as far as a communicator is concerned (null: none). */
+static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__job_watch *watch, int rank)
+{
+    int i;
+    if (job->links[rank].state == IGNIS__JOB_ALIVE)
+        for (i = 0; watch && i < watch->count; i++)
+            if (watch->member[i] == rank && watch->gone[i])
+                return IGNIS__JOB_GONE;
+    return job->links[rank].state;
+}
+
+/*  Whether a rank has died, or left a communicator. */
+static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
+{
+    bool absent;
+    if (!job->links)
+        return false;
+    pthread_mutex_lock(&job->lock);
+    absent = ignis__job_state_in(job, watch, rank) != IGNIS__JOB_ALIVE;
+    pthread_mutex_unlock(&job->lock);
+    return absent;
+}
+
+/*  With the job locked: the oldest message of a rank under a key, taken out; null when none has come. */
+static ignis__job_message *ignis__job_find(ignis__job *job, int rank, uint64_t key)
+{
+    ignis__job_message **at, *message;
+    for (at = &job->links[rank].first; (message = *at) != NULL && message->key != key; at = &message->next)
+        ;
+    if (message) {
+        *at = message->next;
+        job->links[rank].queued--;
+    }
+    return message;
+}
+
+/*  Every member gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. Who has left
+    the communicator `watch` (null: none) is not waited for. No member ends
+    with success unless all have given theirs. False: *failure tells why, and no descriptor is kept. Nothing is reported. */
+static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_watch *watch, const int *member, int count, int me,
+                              const void *mine, size_t size, void *all, int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
+{
+    struct timespec until;
+    bool expired = false, late;
+    int i, missing = count - 1;
+    unsigned char came[(IGNIS__JOB_MAX_RANKS + 7) / 8];
+    memset(came, 0, sizeof came);
+    failure->rank = -1;
+    failure->dead = false;
+    memcpy((char *)all + (size_t)me * size, mine, size);
+    for (i = 0; fds && i < count; i++)
+        fds[i] = -1;
+    for (i = 0; i < count; i++)
+        if (i != me && !ignis__job_send_as(job, job->rank, member[i], IGNIS__JOB_RECORD, key, mine, size, fd, deadline, &late) && late) {
+            failure->rank = member[i];
+            return false;
+        }
+    until.tv_sec = (time_t)(deadline / 1000000000);
+    until.tv_nsec = (long)(deadline % 1000000000);
+    if (count > 1)
+        pthread_mutex_lock(&job->lock);
+    while (missing > 0) {
+        failure->rank = -1;
+        for (i = 0; i < count; i++) {
+            ignis__job_message *message;
+            if (i == me || (came[i / 8] >> i % 8 & 1))
+                continue;
+            message = ignis__job_find(job, member[i], key);
+            if (!message) {
+                if (failure->rank < 0)
+                    failure->rank = member[i];
+                continue;
+            }
+            came[i / 8] = (unsigned char)(came[i / 8] | 1u << i % 8);
+            missing--;
+            if (message->size == size)
+                memcpy((char *)all + (size_t)i * size, message->data, size);
+            else
+                memset((char *)all + (size_t)i * size, 0, size);
+            if (fds)
+                fds[i] = message->fd;
+            else
+                ignis__job_close_fd(&message->fd);
+            ignis__free(message);
+        }
+        if (!missing)
+            break;
+        for (i = 0; i < count; i++) { /* one that died after its record had come keeps the others from going on, too */
+            ignis__job_state state = i == me ? IGNIS__JOB_ALIVE : ignis__job_state_in(job, watch, member[i]);
+            if (state == IGNIS__JOB_DEAD || (state == IGNIS__JOB_GONE && !(came[i / 8] >> i % 8 & 1))) {
+                failure->dead = true;
+                failure->rank = member[i];
+            }
+        }
+        if (failure->dead || expired)
+            break;
+        expired = pthread_cond_timedwait(&job->changed, &job->lock, &until) == ETIMEDOUT;
+    }
+    if (count > 1)
+        pthread_mutex_unlock(&job->lock);
+    if (!missing)
+        return true;
+    for (i = 0; fds && i < count; i++)
+        ignis__job_close_fd(&fds[i]);
+    return false;
+}
+
+/* --- how the ranks meet ----------------------------------------------------------------------------------------------- */
+
+enum { IGNIS__JOB_VERSION = 1 };
+
+/*  What a rank says first, to rank 0. */
+typedef struct ignis__job_hello {
+    uint32_t magic, version;
+    char token[IGNIS__JOB_TOKEN];
+    ignis__job_rank rank;
+} ignis__job_hello;
+
+/*  What it is told, when all have come, or why it cannot take part; then, the table of ranks. */
+typedef struct ignis__answer {
+    uint32_t magic, version;
+    int32_t refused; /* 0, 1, or 2 for a wrong token */
+    uint64_t key;
+    unsigned char token[16];
+    char why[256];
+} ignis__answer;
+
+/*  What a rank says first to another of its host. */
+typedef struct ignis__greeting {
+    uint32_t magic, version;
+    unsigned char token[16];
+    int32_t from, to;
+} ignis__greeting;
+
+/*  How far a rank has come, to rank 0 and back. */
+typedef struct ignis__verdict {
+    int32_t ok;
+    char why[252];
+} ignis__verdict;
+
+static uint32_t ignis__job_version(void) { return (uint32_t)IGNIS__JOB_VERSION << 16 | (uint32_t)sizeof(ignis__job_hello); }
+
+/*  A socket that listens, and those who have connected and not said yet who they are. Whoever says nothing, or something else, is turned
+    away; nobody else notices. */
+enum { IGNIS__GATE_CLIENTS = 64, IGNIS__GATE_BYTES = 512 };
+
+typedef enum ignis__gate_verdict { IGNIS__GATE_MORE, IGNIS__GATE_TAKEN, IGNIS__GATE_AWAY } ignis__gate_verdict;
+
+typedef struct ignis__gate_client {
+    int fd;
+    int64_t deadline;
+    size_t have;
+    unsigned char data[IGNIS__GATE_BYTES];
+} ignis__gate_client;
+
+typedef struct ignis__gate {
+    int listener;
+    size_t want; /* bytes that a client says */
+    ignis__gate_verdict (*admit)(void *context, int fd, const unsigned char *data, size_t have);
+    void *context;
+    int count;
+    ignis__gate_client client[IGNIS__GATE_CLIENTS];
+} ignis__gate;
+
+static void ignis__gate_drop(ignis__gate *gate, int i, bool taken)
+{
+    if (!taken)
+        close(gate->client[i].fd);
+    gate->client[i] = gate->client[--gate->count];
+}
+
+/*  Lets in who is there, and hears them; waits for somebody for up to 50 ms. */
+static void ignis__gate_turn(ignis__gate *gate)
+{
+    struct pollfd polls[IGNIS__GATE_CLIENTS + 1];
+    int64_t now;
+    int i, fd;
+    polls[0].fd = gate->listener;
+    for (i = 0; i < gate->count; i++)
+        polls[1 + i].fd = gate->client[i].fd;
+    for (i = 0; i <= gate->count; i++)
+        polls[i].events = POLLIN;
+    (void)poll(polls, (nfds_t)gate->count + 1, 50);
+    while ((fd = ignis__unix_accept_once(gate->listener)) >= 0) {
+        if (gate->count == IGNIS__GATE_CLIENTS) /* the one that has been silent for longest */
+            ignis__gate_drop(gate, 0, false);
+        gate->client[gate->count].fd = fd;
+        gate->client[gate->count].have = 0;
+        gate->client[gate->count++].deadline = ignis__monotonic_ns() + 5000 * IGNIS__MILLISECOND;
+    }
+    now = ignis__monotonic_ns();
+    for (i = 0; i < gate->count;) {
+        ignis__gate_client *client = &gate->client[i];
+        ssize_t got = recv(client->fd, client->data + client->have, gate->want - client->have, MSG_DONTWAIT);
+        ignis__gate_verdict verdict = IGNIS__GATE_MORE;
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) || (got < 0 && now > client->deadline)) {
+            ignis__gate_drop(gate, i, false);
+            continue;
+        }
+        if (got > 0) {
+            client->have += (size_t)got;
+            verdict = gate->admit(gate->context, client->fd, client->data, client->have);
+        }
+        if (verdict == IGNIS__GATE_MORE)
+            i++;
+        else
+            ignis__gate_drop(gate, i, verdict == IGNIS__GATE_TAKEN);
+    }
+}
+
+static void ignis__gate_close(ignis__gate *gate)
+{
+    while (gate->count)
+        ignis__gate_drop(gate, 0, false);
+    ignis__job_close_fd(&gate->listener);
+}
+
+/*  A meeting, as one rank sees it. */
+typedef struct ignis__meeting {
+    const char *call;
+    ignis__job *job;
+    const ignis__place *place;
+    int64_t deadline;
+    int *fds;            /* on rank 0: to each rank; on others: to rank 0 at 0 */
+    int listener;        /* for ranks of this host */
+    char meet_path[384]; /* "": they meet by TCP */
+    char token_path[384];
+    char where[320];
+    int came, turned_away;
+    char last_away[200];
+} ignis__meeting;
+
+static void ignis__job_refuse(int fd, int how, const char *why)
+{
+    ignis__answer answer;
+    memset(&answer, 0, sizeof answer);
+    answer.magic = IGNIS__JOB_MAGIC;
+    answer.version = ignis__job_version();
+    answer.refused = how;
+    snprintf(answer.why, sizeof answer.why, "%s", why);
+    (void)ignis__job_write(fd, &answer, sizeof answer, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND);
+}
+
+/*  Who speaks to rank 0, and whether it may take part. */
+static ignis__gate_verdict ignis__meeting_admit(void *context, int fd, const unsigned char *data, size_t have)
+{
+    ignis__meeting *meeting = (ignis__meeting *)context;
+    ignis__job *job = meeting->job;
+    char *why = meeting->last_away;
+    ignis__job_hello hello;
+    uint32_t first[2];
+    ignis__peer peer;
+    int how = 1;
+    if (have < sizeof first)
+        return IGNIS__GATE_MORE;
+    memcpy(first, data, sizeof first);
+    if (first[0] == IGNIS__JOB_MAGIC && first[1] == ignis__job_version() && have < sizeof hello)
+        return IGNIS__GATE_MORE;
+    memset(&hello, 0, sizeof hello);
+    memcpy(&hello, data, have);
+    why[0] = 0;
+    if (first[0] != IGNIS__JOB_MAGIC) {
+        snprintf(why, sizeof meeting->last_away, "it is no rank of Ignis");
+        how = 0;
+    } else if (first[1] != ignis__job_version()) {
+        snprintf(why, sizeof meeting->last_away, "its version of Ignis is another one (0x%x, not 0x%x)", (unsigned)first[1],
+                 (unsigned)ignis__job_version());
+    } else if (!ignis__bytes_equal((const unsigned char *)hello.token, (const unsigned char *)meeting->place->token, sizeof hello.token)) {
+        snprintf(why, sizeof meeting->last_away, "its token is not that of this job");
+        how = 2;
+    } else if (*meeting->meet_path && (!ignis__peer_query(fd, &peer) || peer.uid != geteuid())) {
+        snprintf(why, sizeof meeting->last_away, "it is of another user");
+    } else if (hello.rank.size != job->size) {
+        snprintf(why, sizeof meeting->last_away, "it counts %d ranks, and rank 0 counts %d", (int)hello.rank.size, job->size);
+    } else if (hello.rank.rank < 1 || hello.rank.rank >= job->size) {
+        snprintf(why, sizeof meeting->last_away, "it says it is rank %d, and %s", (int)hello.rank.rank,
+                 hello.rank.rank == 0 ? "that is who it speaks to" : "there is none");
+    } else if (meeting->fds[hello.rank.rank] >= 0) {
+        snprintf(why, sizeof meeting->last_away, "rank %d is here already, as process %d", (int)hello.rank.rank,
+                 (int)job->ranks[hello.rank.rank].pid);
+    }
+    if (*why) {
+        meeting->turned_away++;
+        if (how)
+            ignis__job_refuse(fd, how, why);
+        return IGNIS__GATE_AWAY;
+    }
+    hello.rank.path[sizeof hello.rank.path - 1] = 0;
+    hello.rank.pci[sizeof hello.rank.pci - 1] = 0;
+    job->ranks[hello.rank.rank] = hello.rank;
+    meeting->fds[hello.rank.rank] = fd;
+    meeting->came++;
+    return IGNIS__GATE_TAKEN;
+}
+
+/*  On rank 0: those who went away again while the others were waited for. */
+static void ignis__meeting_miss(ignis__meeting *meeting)
+{
+    char byte;
+    int i;
+    for (i = 1; i < meeting->job->size; i++) {
+        ssize_t got;
+        if (meeting->fds[i] < 0)
+            continue;
+        got = recv(meeting->fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+        if (got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+            ignis__job_close_fd(&meeting->fds[i]);
+            meeting->came--;
+        }
+    }
+}
+
+/*  An address of host and port: bound and listening, or connected. -1: *why says what the last one of the host's addresses had against it. */
+static int ignis__tcp_open(const ignis__place *place, bool to_listen, int64_t deadline, char *why, size_t why_size, bool *in_use)
+{
+    struct addrinfo hints, *all = NULL, *at;
+    int fd = -1, one = 1, error;
+    bool anywhere = false;
+    *in_use = false;
+    memset(&hints, 0, sizeof hints);
+    hints.ai_socktype = SOCK_STREAM;
+    error = getaddrinfo(place->host, place->port, &hints, &all);
+    if (error) {
+        snprintf(why, why_size, "%s", gai_strerror(error));
+        return -1;
+    }
+    for (at = all; at && fd < 0; at = at->ai_next) {
+        fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
+        if (fd < 0) {
+            snprintf(why, why_size, "%s", strerror(errno));
+            continue;
+        }
+        error = 0;
+        if (to_listen) {
+            (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+            if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, IGNIS__JOB_BACKLOG) != 0)
+                error = errno;
+            anywhere |= error == EADDRNOTAVAIL;
+        } else if (connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
+            socklen_t size = sizeof error;
+            error = errno;
+            if (error == EINPROGRESS && !ignis__job_poll(fd, POLLOUT, deadline))
+                error = ETIMEDOUT;
+            else if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+                error = errno;
+        }
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        if (error) {
+            *in_use |= error == EADDRINUSE;
+            snprintf(why, why_size, "%s", strerror(error));
+            ignis__job_close_fd(&fd);
+        }
+    }
+    freeaddrinfo(all);
+    if (fd < 0 && anywhere && !*in_use) { /* the name is that of a router or of another network: all addresses of this host */
+        ignis__place all_of_them = *place;
+        snprintf(all_of_them.host, sizeof all_of_them.host, "0.0.0.0");
+        return ignis__tcp_open(&all_of_them, true, deadline, why, why_size, in_use);
+    }
+    return fd;
+}
+
+/*  The secret of a job that meets in a folder: a file that only this user reads. */
+static bool ignis__token_write(ignis__meeting *meeting, ignis__place *place)
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char bytes[16];
+    char part[400];
+    size_t i;
+    FILE *file;
+    bool ok;
+    if (!ignis__random_bytes(bytes, sizeof bytes))
+        return false;
+    memset(place->token, 0, sizeof place->token);
+    for (i = 0; i < sizeof bytes; i++) {
+        place->token[2 * i] = digits[bytes[i] >> 4];
+        place->token[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    snprintf(part, sizeof part, "%s.part", meeting->token_path);
+    (void)unlink(part);
+    file = ignis__file_create(part);
+    ok = file && chmod(part, 0600) == 0 && fwrite(place->token, 1, 32, file) == 32;
+    if (file && fclose(file) != 0)
+        ok = false;
+    if (ok && rename(part, meeting->token_path) == 0)
+        return true;
+    (void)unlink(part);
+    return false;
+}
+
+static bool ignis__token_read(const ignis__meeting *meeting, ignis__place *place)
+{
+    int file = open(meeting->token_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat info;
+    ssize_t got = -1;
+    if (file < 0)
+        return false;
+    memset(place->token, 0, sizeof place->token);
+    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info))
+        got = read(file, place->token, 32);
+    close(file);
+    return got == 32;
+}
+
+/*  Names of the ranks that rank 0 still waits for: "1, 2, 5". */
+static void ignis__meeting_missing(const ignis__meeting *meeting, char *out, size_t size)
+{
+    ignis__text text;
+    int i;
+    ignis__text_begin(&text, out, size);
+    for (i = 1; i < meeting->job->size; i++)
+        if (meeting->fds[i] < 0)
+            ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
+}
+
+/*  On rank 0: ranks of one host that use the same GPU would wait for each other for ever. */
+static bool ignis__meeting_gpus(const ignis__meeting *meeting, char *why, size_t size)
+{
+    const ignis__job_rank *ranks = meeting->job->ranks;
+    int i, k;
+    for (i = 0; i < meeting->job->size; i++)
+        for (k = 0; k < i; k++)
+            if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
+                (ranks[i].transport != IGNIS_COMM_STAGED || ranks[k].transport != IGNIS_COMM_STAGED)) {
+                snprintf(
+                    why, size,
+                    "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or desc.device choose it), unless "
+                    "all ask for IGNIS_COMM_STAGED",
+                    k, i, ranks[i].pci);
+                return false;
+            }
+    return true;
+}
+
+/*  On rank 0: waits for all, and tells them the table, or why there is none. */
+static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
+{
+    ignis__job *job = meeting->job;
+    ignis__gate *gate;
+    ignis__answer answer;
+    ignis__trouble trouble;
+    char why[256];
+    bool in_use = false, ok;
+    int i, k;
+    gate = (ignis__gate *)ignis__alloc(sizeof *gate);
+    if (!gate) {
+        ignis__fail_host_memory(meeting->call, sizeof *gate);
+        return false;
+    }
+    gate->want = sizeof(ignis__job_hello);
+    gate->admit = ignis__meeting_admit;
+    gate->context = meeting;
+    if (*meeting->meet_path) {
+        gate->listener = ignis__unix_listen_quietly(&trouble, meeting->meet_path);
+        snprintf(why, sizeof why, "%.250s", gate->listener < 0 ? trouble.why : "");
+        if (gate->listener >= 0 && !ignis__token_write(meeting, place)) {
+            snprintf(why, sizeof why, "the token in it cannot be written: %s", strerror(errno));
+            ignis__job_close_fd(&gate->listener);
+            (void)unlink(meeting->meet_path);
+        }
+    } else {
+        gate->listener = ignis__tcp_open(place, true, meeting->deadline, why, sizeof why, &in_use);
+    }
+    if (gate->listener < 0) {
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 cannot listen at %s: %s%s", meeting->where, why,
+                    in_use ? "; choose another port with IGNIS_COMM_PORT, on all ranks" : "");
+        ignis__free(gate);
+        return false;
+    }
+    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline) {
+        ignis__gate_turn(gate);
+        ignis__meeting_miss(meeting);
+    }
+    ignis__gate_close(gate);
+    ignis__free(gate);
+    if (*meeting->meet_path) {
+        (void)unlink(meeting->token_path);
+        (void)unlink(meeting->meet_path);
+    }
+    if (meeting->turned_away)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_COMM_RENDEZVOUS, "%s: %d that came to %s were turned away; the last: %s", meeting->call,
+                    meeting->turned_away, meeting->where, meeting->last_away);
+    memset(&answer, 0, sizeof answer);
+    answer.magic = IGNIS__JOB_MAGIC;
+    answer.version = ignis__job_version();
+    answer.key = job->key;
+    memcpy(answer.token, job->token, sizeof answer.token);
+    ok = meeting->came == job->size - 1;
+    if (!ok) {
+        char missing[64];
+        ignis__meeting_missing(meeting, missing, sizeof missing);
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
+                 job->size, meeting->where, (double)job->timeout_ns / 1e9, missing);
+        answer.refused = 3;
+    } else if (!ignis__meeting_gpus(meeting, answer.why, sizeof answer.why)) {
+        answer.refused = 1;
+    }
+    for (i = 1; i < job->size; i++) {
+        bool sent = meeting->fds[i] >= 0 &&
+                    ignis__job_write(meeting->fds[i], &answer, sizeof answer, meeting->deadline + 1000 * IGNIS__MILLISECOND);
+        for (k = 0; sent && !answer.refused && k < job->size; k++)
+            sent = ignis__job_write(meeting->fds[i], &job->ranks[k], sizeof job->ranks[k], meeting->deadline + 1000 * IGNIS__MILLISECOND);
+    }
+    if (!answer.refused)
+        return true;
+    ignis__fail(ok ? IGNIS_DIAG_COMM_RENDEZVOUS : IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
+    return false;
+}
+
+/*  On the others: finds rank 0, says hello, and gets the table. */
+static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
+{
+    ignis__job *job = meeting->job;
+    ignis__trouble trouble;
+    ignis__job_hello hello;
+    ignis__answer answer;
+    char why[256] = "nobody is there";
+    bool in_use, again, spoken;
+    int k;
+    for (;;) {
+        int fd, pause_us = 5000;
+        spoken = false;
+        memset(&answer, 0, sizeof answer);
+        if (*meeting->meet_path) {
+            fd = ignis__unix_connect_once(&trouble, meeting->meet_path, &again);
+            if (fd < 0)
+                snprintf(why, sizeof why, "%.250s", trouble.why);
+            if (fd >= 0 && !ignis__token_read(meeting, place)) { /* rank 0 is about to write it */
+                snprintf(why, sizeof why, "there is no token in it");
+                ignis__job_close_fd(&fd);
+            }
+        } else {
+            fd = ignis__tcp_open(place, false, ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, why, sizeof why, &in_use);
+            pause_us = 20000;
+        }
+        if (fd >= 0) {
+            memset(&hello, 0, sizeof hello);
+            hello.magic = IGNIS__JOB_MAGIC;
+            hello.version = ignis__job_version();
+            memcpy(hello.token, place->token, sizeof hello.token);
+            hello.rank = job->ranks[job->rank];
+            spoken = true;
+            if (ignis__job_write(fd, &hello, sizeof hello, meeting->deadline) &&
+                ignis__job_read(fd, &answer, sizeof answer, meeting->deadline + 500 * IGNIS__MILLISECOND)) {
+                answer.why[sizeof answer.why - 1] = 0;
+                meeting->fds[0] = fd;
+                if (answer.magic != IGNIS__JOB_MAGIC)
+                    answer.refused = 1;
+                if (answer.refused != 2 || !*meeting->meet_path)
+                    break;
+                ignis__job_close_fd(&meeting->fds[0]); /* the token was that of an earlier job, whose rank 0 died */
+            } else {
+                snprintf(why, sizeof why, "%s", errno == ETIMEDOUT ? "it did not answer: other ranks may be missing" : strerror(errno));
+                close(fd);
+            }
+        }
+        if (ignis__monotonic_ns() >= meeting->deadline) {
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "rank %d did not reach rank 0 at %s within %g s: %s", job->rank,
+                        meeting->where, (double)job->timeout_ns / 1e9, why);
+            return false;
+        }
+        if (spoken && !answer.refused) {
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call,
+                        "%s closed the connection of rank %d without an answer (%s): rank 0 has died, or another program listens there",
+                        meeting->where, job->rank, why);
+            return false;
+        }
+        ignis__sleep_us(pause_us);
+    }
+    if (answer.refused) {
+        if (answer.magic == IGNIS__JOB_MAGIC && answer.refused == 3)
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
+        else if (answer.magic == IGNIS__JOB_MAGIC)
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s has turned rank %d away: %s", meeting->where, job->rank,
+                        answer.why);
+        else
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call,
+                        "who listens at %s is no rank of Ignis; choose another port with IGNIS_COMM_PORT", meeting->where);
+        return false;
+    }
+    job->key = answer.key;
+    memcpy(job->token, answer.token, sizeof job->token);
+    for (k = 0; k < job->size; k++) {
+        if (!ignis__job_read(meeting->fds[0], &job->ranks[k], sizeof job->ranks[k], meeting->deadline + 1000 * IGNIS__MILLISECOND)) {
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s went away: %s", meeting->where, strerror(errno));
+            return false;
+        }
+        job->ranks[k].path[sizeof job->ranks[k].path - 1] = 0;
+        job->ranks[k].pci[sizeof job->ranks[k].pci - 1] = 0;
+    }
+    return true;
+}
+
+static ignis__gate_verdict ignis__greeting_admit(void *context, int fd, const unsigned char *data, size_t have)
+{
+    ignis__meeting *meeting = (ignis__meeting *)context;
+    ignis__job *job = meeting->job;
+    ignis__greeting greeting;
+    ignis__peer peer;
+    if (have < sizeof greeting)
+        return IGNIS__GATE_MORE;
+    memcpy(&greeting, data, sizeof greeting);
+    if (greeting.magic == IGNIS__JOB_MAGIC && greeting.version == ignis__job_version() && greeting.to == job->rank &&
+        ignis__bytes_equal(greeting.token, job->token, sizeof job->token) && greeting.from > job->rank && greeting.from < job->size &&
+        job->ranks[greeting.from].host == job->ranks[job->rank].host && job->links[greeting.from].fd < 0 && ignis__peer_query(fd, &peer) &&
+        peer.uid == geteuid()) {
+        job->links[greeting.from].fd = fd;
+        meeting->came++;
+        return IGNIS__GATE_TAKEN;
+    }
+    meeting->turned_away++;
+    return IGNIS__GATE_AWAY;
+}
+
+/*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
+static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict)
+{
+    ignis__job *job = meeting->job;
+    const ignis__job_rank *ranks = job->ranks;
+    ignis__trouble trouble;
+    ignis__greeting greeting;
+    ignis__gate *gate;
+    int i, expected = 0;
+    bool again;
+    memset(verdict, 0, sizeof *verdict);
+    memset(&greeting, 0, sizeof greeting);
+    greeting.magic = IGNIS__JOB_MAGIC;
+    greeting.version = ignis__job_version();
+    memcpy(greeting.token, job->token, sizeof greeting.token);
+    greeting.from = job->rank;
+    for (i = 0; i < job->rank; i++) {
+        if (ranks[i].host != ranks[job->rank].host)
+            continue;
+        do
+            job->links[i].fd = ignis__unix_connect_once(&trouble, ranks[i].path, &again);
+        while (job->links[i].fd < 0 && again && ignis__monotonic_ns() < meeting->deadline && (ignis__sleep_us(2000), true));
+        greeting.to = i;
+        if (job->links[i].fd < 0 || !ignis__job_write(job->links[i].fd, &greeting, sizeof greeting, meeting->deadline)) {
+            snprintf(verdict->why, sizeof verdict->why, "rank %d does not reach rank %d of its host: %.180s", job->rank, i,
+                     job->links[i].fd < 0 ? trouble.why : strerror(errno));
+            return;
+        }
+    }
+    for (i = job->rank + 1; i < job->size; i++)
+        expected += ranks[i].host == ranks[job->rank].host;
+    gate = (ignis__gate *)ignis__alloc(sizeof *gate);
+    if (!gate) {
+        snprintf(verdict->why, sizeof verdict->why, "rank %d is out of host memory", job->rank);
+        return;
+    }
+    gate->listener = meeting->listener;
+    gate->want = sizeof greeting;
+    gate->admit = ignis__greeting_admit;
+    gate->context = meeting;
+    meeting->listener = -1;
+    meeting->came = 0;
+    while (meeting->came < expected && ignis__monotonic_ns() < meeting->deadline)
+        ignis__gate_turn(gate);
+    ignis__gate_close(gate);
+    ignis__free(gate);
+    verdict->ok = meeting->came == expected;
+    for (i = job->rank + 1; !verdict->ok && i < job->size; i++)
+        if (ranks[i].host == ranks[job->rank].host && job->links[i].fd < 0)
+            snprintf(verdict->why, sizeof verdict->why, "rank %d did not come to rank %d of its host", i, job->rank);
+}
+
+/*  All ranks tell rank 0 how they fared, and it tells all. */
+static bool ignis__meeting_agree(ignis__meeting *meeting, ignis__verdict *verdict)
+{
+    ignis__job *job = meeting->job;
+    int64_t deadline = meeting->deadline + 1000 * IGNIS__MILLISECOND;
+    ignis__verdict other;
+    int i;
+    if (job->rank == 0) {
+        for (i = 1; i < job->size; i++) {
+            if (!ignis__job_read(meeting->fds[i], &other, sizeof other, deadline)) {
+                memset(&other, 0, sizeof other);
+                snprintf(other.why, sizeof other.why, "rank %d went away while the ranks met: %s", i, strerror(errno));
+            }
+            if (!other.ok && verdict->ok) {
+                other.why[sizeof other.why - 1] = 0;
+                *verdict = other;
+            }
+        }
+        for (i = 1; i < job->size; i++)
+            (void)ignis__job_write(meeting->fds[i], verdict, sizeof *verdict, deadline);
+    } else {
+        other = *verdict;
+        if (!ignis__job_write(meeting->fds[0], &other, sizeof other, deadline) ||
+            !ignis__job_read(meeting->fds[0], verdict, sizeof *verdict, deadline + 1000 * IGNIS__MILLISECOND)) {
+            *verdict = other;
+            if (verdict->ok)
+                snprintf(verdict->why, sizeof verdict->why, "rank 0 went away while the ranks met: %s", strerror(errno));
+            verdict->ok = 0;
+        }
+    }
+    verdict->why[sizeof verdict->why - 1] = 0;
+    if (!verdict->ok)
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%s", verdict->why);
+    return verdict->ok != 0;
+}
+
+/*  The lists of a job of several ranks, and its watcher's pipe. */
+static bool ignis__job_prepare(const char *call, ignis__job *job)
+{
+    pthread_condattr_t attributes;
+    int i;
+    bool ok;
+    job->links = (ignis__job_link *)ignis__alloc(sizeof *job->links * (size_t)job->size);
+    job->polls = (struct pollfd *)ignis__alloc(sizeof *job->polls * ((size_t)job->size + 1));
+    for (i = 0; job->links && i < job->size; i++) {
+        job->links[i].fd = -1;
+        ignis__mutex_init(&job->links[i].sending);
+    }
+    if (!job->links || !job->polls) {
+        ignis__fail_host_memory(call, sizeof *job->links * (size_t)job->size);
+        return false;
+    }
+    ok = pthread_condattr_init(&attributes) == 0;
+    if (ok) {
+        ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 && pthread_cond_init(&job->changed, &attributes) == 0;
+        pthread_condattr_destroy(&attributes);
+    }
+    job->ready = ok && pthread_mutex_init(&job->lock, NULL) == 0;
+    ok = job->ready && pipe(job->wake) == 0;
+    for (i = 0; ok && i < 2; i++)
+        ok = fcntl(job->wake[i], F_SETFD, FD_CLOEXEC) == 0 && fcntl(job->wake[i], F_SETFL, O_NONBLOCK) == 0;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
+    return ok;
+}
+
+/*  How many hosts, and which rank of its host this is. */
+static void ignis__job_count_hosts(ignis__job *job)
+{
+    int i, k;
+    job->hosts = job->local_rank = job->local_size = 0;
+    for (i = 0; i < job->size; i++) {
+        bool here = job->ranks[i].host == job->ranks[job->rank].host;
+        job->local_size += here;
+        job->local_rank += here && i < job->rank;
+        for (k = 0; k < i && job->ranks[k].host != job->ranks[i].host; k++)
+            ;
+        job->hosts += k == i;
+    }
+}
+
+/*  Names of sockets in the private folder; the random part keeps two jobs of a user apart. */
+static bool ignis__meeting_paths(ignis__meeting *meeting, ignis__place *place, const char *folder)
+{
+    ignis__job_rank *self = &meeting->job->ranks[meeting->job->rank];
+    ignis__trouble trouble;
+    uint64_t random = 0;
+    if (!ignis__random_bytes(&random, sizeof random)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, meeting->call, "the system gives no random numbers");
+        return false;
+    }
+    if (snprintf(self->path, sizeof self->path, "%s/rank%d-%08lx", folder, self->rank, (unsigned long)(random & 0xFFFFFFFFu)) >=
+        (int)sizeof self->path) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, meeting->call, "the folder %.300s has too long a path for sockets: at most %d bytes go into it",
+                    folder, (int)sizeof self->path - 24);
+        memset(self->path, 0, sizeof self->path);
+        return false;
+    }
+    if (*place->folder) {
+        snprintf(meeting->meet_path, sizeof meeting->meet_path, "%.300s/meet", folder);
+        snprintf(meeting->token_path, sizeof meeting->token_path, "%.300s/token", folder);
+        snprintf(meeting->where, sizeof meeting->where, "%.300s", folder);
+    } else {
+        snprintf(meeting->where, sizeof meeting->where, "%s:%s", place->host, place->port);
+    }
+    meeting->listener = ignis__unix_listen_quietly(&trouble, self->path);
+    if (meeting->listener >= 0)
+        return true;
+    memset(self->path, 0, sizeof self->path);
+    ignis__trouble_report(meeting->call, &trouble);
+    return false;
+}
+
+static bool ignis__job_connect(ignis__meeting *meeting, ignis__place *place)
+{
+    ignis__job *job = meeting->job;
+    char folder[IGNIS__PATH_MAX];
+    ignis__verdict verdict;
+    bool ok;
+    int i;
+    snprintf(folder, sizeof folder, "%s", place->folder);
+    if (!ignis__private_folder(meeting->call, folder, sizeof folder) || !ignis__meeting_paths(meeting, place, folder))
+        return false;
+    ok = job->rank == 0 ? ignis__meeting_lead(meeting, place) : ignis__meeting_follow(meeting, place);
+    if (ok) {
+        ignis__job_count_hosts(job);
+        ignis__meeting_mesh(meeting, &verdict);
+        if (verdict.ok && !ignis__job_watcher_start(job)) {
+            verdict.ok = 0;
+            snprintf(verdict.why, sizeof verdict.why, "rank %d could not start a thread", job->rank);
+        }
+        ok = ignis__meeting_agree(meeting, &verdict);
+    }
+    (void)unlink(job->ranks[job->rank].path);
+    if (!ok)
+        return false;
+    pthread_mutex_lock(&job->lock); /* with other hosts, the connections with rank 0 stay */
+    for (i = 0; i < job->size; i++)
+        if (job->links[i].fd < 0 && meeting->fds[i] >= 0 && job->ranks[i].host != job->ranks[job->rank].host) {
+            job->links[i].fd = meeting->fds[i];
+            job->links[i].stream = true;
+            meeting->fds[i] = -1;
+        }
+    pthread_mutex_unlock(&job->lock);
+    ignis__job_wake(job);
+    return true;
+}
+
+/*  Meets the other ranks; self is what this one says of itself. The caller holds the job. */
+static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+{
+    static bool fork_watched;
+    ignis__job *job = (ignis__job *)ignis__alloc(sizeof *job);
+    ignis__meeting meeting;
+    bool ok = false;
+    int i;
+    if (!job) {
+        ignis__fail_host_memory(call, sizeof *job);
+        return NULL;
+    }
+    job->wake[0] = job->wake[1] = -1;
+    job->rank = place->rank;
+    job->size = place->size;
+    job->users = 1;
+    job->hosts = job->local_size = 1;
+    job->timeout_ns = timeout_ns;
+    job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks * (size_t)job->size);
+    memset(&meeting, 0, sizeof meeting);
+    meeting.call = call;
+    meeting.job = job;
+    meeting.place = place;
+    meeting.deadline = ignis__monotonic_ns() + timeout_ns;
+    meeting.listener = -1;
+    meeting.fds = (int *)ignis__alloc(sizeof *meeting.fds * (size_t)job->size);
+    for (i = 0; meeting.fds && i < job->size; i++)
+        meeting.fds[i] = -1;
+    if (!job->ranks || !meeting.fds) {
+        ignis__fail_host_memory(call, sizeof *job->ranks * (size_t)job->size);
+    } else if (!ignis__random_bytes(job->token, sizeof job->token) || !ignis__random_bytes(&job->key, sizeof job->key)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers");
+    } else {
+        job->ranks[job->rank] = *self;
+        ok = job->size == 1 || (ignis__job_prepare(call, job) && ignis__job_connect(&meeting, place));
+    }
+    for (i = 0; meeting.fds && i < job->size; i++)
+        ignis__job_close_fd(&meeting.fds[i]);
+    ignis__job_close_fd(&meeting.listener);
+    ignis__free(meeting.fds);
+    if (!ok) {
+        ignis__job_end(job);
+        return NULL;
+    }
+    ignis__mutex_lock(&ignis__jobs_lock);
+    if (!fork_watched)
+        fork_watched = pthread_atfork(ignis__jobs_before_fork, ignis__jobs_after_fork, ignis__jobs_in_child) == 0;
+    job->next = ignis__jobs;
+    ignis__jobs = job;
+    ignis__mutex_unlock(&ignis__jobs_lock);
+    return job;
+}
+
+#else /* Windows: one process, which may have several devices */
+
+struct ignis__job {
+    uint64_t users, key;
+    int rank, size;
+    int hosts, local_rank, local_size;
+    int64_t timeout_ns;
+    ignis__job_rank *ranks;
+};
+
+static uint64_t ignis__job_host(void) { return 1; }
+
+static void ignis__job_end(ignis__job *job)
+{
+    ignis__free(job->ranks);
+    ignis__free(job);
+}
+
+static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
+{
+    ignis__job *job;
+    if (place->size > 1) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "communicators between processes need Linux; on Windows ignis_comm_init_all makes them for all GPUs of one process");
+        return NULL;
+    }
+    job = (ignis__job *)ignis__alloc(sizeof *job);
+    if (job && (job->ranks = (ignis__job_rank *)ignis__alloc(sizeof *job->ranks)) == NULL) {
+        ignis__free(job);
+        job = NULL;
+    }
+    if (!job) {
+        ignis__fail_host_memory(call, sizeof *job + sizeof *self);
+        return NULL;
+    }
+    job->users = job->key = 1;
+    job->size = job->hosts = job->local_size = 1;
+    job->timeout_ns = timeout_ns;
+    job->ranks[0] = *self;
+    return job;
+}
+
+static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
+static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
+static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
+{
+    (void)job, (void)watch, (void)rank;
+    return false;
+}
+static void ignis__job_tell(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
+{
+    (void)job, (void)member, (void)count, (void)kind, (void)key;
+}
+static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_watch *watch, const int *member, int count, int me,
+                              const void *mine, size_t size, void *all, int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
+{
+    (void)job, (void)key, (void)watch, (void)member, (void)count, (void)me, (void)fd, (void)deadline, (void)failure;
+    memcpy(all, mine, size);
+    if (fds)
+        fds[0] = -1;
+    return true;
+}
+
+#endif
+
+static void ignis__job_hold(ignis__job *job) { ignis__atomic_add(&job->users, 1); }
+
+static void ignis__job_drop(ignis__job *job)
+{
+    if (job && ignis__atomic_add(&job->users, (uint64_t)-1) == 0)
+        ignis__job_end(job);
+}
+
+/*  Always false. */
+static bool ignis__job_failed(const char *call, const ignis__job_failure *failure)
+{
+    if (failure->dead)
+        ignis__fail(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
+    else
+        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline", failure->rank);
+    return false;
+}
+
+/*  The same for callers outside this section, with failures reported: `members` are ranks of the job, and `me` is the place of this one among
+    them. Two exchanges of the same members must not overlap. */
+IGNIS__MAYBE_UNUSED static bool ignis__job_exchange(const char *call, ignis__job *job, const int *members, int count, int me,
+                                                    const void *mine, size_t size, void *all, int64_t deadline_ns)
+{
+    uint64_t key = ignis__hash(ignis__hash(IGNIS__HASH_START, &job->key, sizeof job->key), members, sizeof *members * (size_t)count);
+    ignis__job_failure failure;
+    if (size > IGNIS__JOB_DATA) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "records of %lld bytes are exchanged; they may have %d", (long long)size,
+                    (int)IGNIS__JOB_DATA);
+        return false;
+    }
+    if (ignis__job_gather(job, key, NULL, members, count, me, mine, size, all, -1, NULL, deadline_ns, &failure))
+        return true;
+    return ignis__job_failed(call, &failure);
+}
+
+IGNIS__MAYBE_UNUSED static bool ignis__job_barrier(const char *call, ignis__job *job, const int *members, int count, int me,
+                                                   int64_t deadline_ns)
+{
+    char mine = 0, all[IGNIS__JOB_MAX_RANKS];
+    return ignis__job_exchange(call, job, members, count, me, &mine, 1, all, deadline_ns);
+}
 
 /* ===============================================================================================================
    >>comm - communicators and collective operations.
@@ -6395,13 +9081,2628 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
 
 /* --- the communicator, its region, its kernels ------------------------------------------------------------------------ */
 
+/*  The layout of a region, and what kernels get and keep; kernels/collective.cuh has the same numbers and structs, and says what they mean. */
+enum {
+    IGNIS__COMM_BLOCKS = 256,
+    IGNIS__COMM_LANES = 32,
+    IGNIS__COMM_FLAGS = 4096,
+    IGNIS__COMM_PACKETS = 1 << 18,
+    IGNIS__COMM_PACKETS_SIZE = 4 << 20,
+    IGNIS__COMM_DATA = IGNIS__COMM_PACKETS + 4 * IGNIS__COMM_PACKETS_SIZE,
+    IGNIS__COMM_DATA_SIZE = 12 << 20,
+    IGNIS__COMM_PAIR_DATA = IGNIS__COMM_DATA + 4 * IGNIS__COMM_DATA_SIZE,
+    IGNIS__COMM_PAIR_SLOT = 16 << 10,
+    IGNIS__COMM_PAIR_SLOTS = 4,
+    IGNIS__COMM_ONE_PHASE_SLOTS = 4,
+    IGNIS__COMM_TWO_PHASE_SLOTS = 3,
+    IGNIS__COMM_PACKET_THREADS = 544,
+    IGNIS__COMM_FLAG_THREADS = 512
+};
+
+/*  What has broken a communicator. */
+enum { IGNIS__COMM_FINE, IGNIS__COMM_TIMEOUT, IGNIS__COMM_MISMATCH, IGNIS__COMM_PEER, IGNIS__COMM_TWICE };
+
+typedef struct ignis__comm_record {
+    uint32_t abort; /* what the host asks kernels to leave for: code, and rank << 8 */
+    uint32_t code;
+    uint32_t peer;
+    uint32_t reporter;
+    uint32_t op;
+    uint32_t block;
+    uint32_t mine, theirs;
+} ignis__comm_record;
+
+typedef struct ignis__comm_state {
+    uint32_t op[IGNIS__COMM_BLOCKS];
+    uint32_t broken;
+    uint32_t running;
+    uint32_t rank, size;
+    ignis__address record;
+    ignis__address region[IGNIS_COMM_MAX_RANKS];
+    uint32_t sent[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES], received[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES];
+} ignis__comm_state;
+
+typedef struct ignis__comm_call {
+    ignis__address region[IGNIS_COMM_MAX_RANKS];
+    ignis__address state, in, out;
+    int64_t count, in_stride, out_stride, timeout_ns;
+    uint32_t fingerprint;
+    int rank, chunk, steps;
+    uint32_t push, take, push_two, take_two;
+    int root, in_aligned, out_aligned, keep;
+} ignis__comm_call;
+
+/*  What may be varied for measuring: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator starts, and has to be the same on
+    all ranks. -1: as the table of algorithms says. */
+typedef struct ignis__comm_tune {
+    int64_t ll_max;                 /* bytes of the largest operation by packets in one phase */
+    int64_t ll_two_max;             /* and in two */
+    int64_t one_shot_max;           /* bytes of the largest one by flags in one phase */
+    int64_t nccl_min;               /* bytes from which on NCCL does it, where it is there */
+    int64_t blocks, threads, chunk; /* by flags; chunk: bytes that a block moves at a step, all ranks' parts together */
+    int64_t ll_blocks, ll_threads;  /* by packets */
+    int64_t lanes;                  /* blocks of a send or receive */
+    int64_t epoch;                  /* the number of the operation before the first */
+    int64_t delay;                  /* 1: blocks are late at random, for tests */
+} ignis__comm_tune;
+
+#define IGNIS__COMM_TUNES(X) \
+    X(ll_max, -1)            \
+    X(ll_two_max, -1)        \
+    X(one_shot_max, -1)      \
+    X(nccl_min, -1)          \
+    X(blocks, 64)            \
+    X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+
+/*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
+    last of them. */
+typedef struct ignis__comm_group {
+    ignis__mutex lock;
+    int live;
+    int count;
+    struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS]; /* null: ended */
+    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
+} ignis__comm_group;
+
+/*  What kernels of a communicator use: it stays until no graph can run them any more. */
+typedef struct ignis__comm_memory {
+    ignis__device *device;
+    ignis__block *state;
+    ignis__comm_record *record; /* pinned */
+    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
+    ignis__comm_group *group;
+} ignis__comm_memory;
+
+typedef struct ignis__comm {
+    ignis__slot slot; /* its lock: one operation at a time */
+    int rank, size;
+    ignis__device *device;
+    struct ignis__job *job;
+    int member[IGNIS_COMM_MAX_RANKS];             /* each rank's number in the job */
+    ignis__address region[IGNIS_COMM_MAX_RANKS];  /* where this process sees each rank's region */
+    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS]; /* what it has made or imported for that; goes to `memory` at the start */
+    bool staged;
+    int64_t timeout_ns;
+    char reason[256];
+    void *nccl;
+    bool (*nccl_run)(const char *call, struct ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
+                     ignis_dtype dtype, ignis_op op, int root, void *stream);
+    struct ignis__comm_tie *tie;                               /* to ranks of other processes; null: of ignis_comm_init_all */
+    void (*ending)(struct ignis__comm *comm);                  /* null, or called when nobody holds it any more: no break comes after it */
+    void (*ended)(const char *call, struct ignis__comm *comm); /* null, or called after ignis__comm_stop */
+
+    ignis__comm_tune tune;
+    int most_blocks; /* of a kernel, so that all run at the same time */
+    uint64_t broken; /* by the host: code, and rank << 8 */
+    void *stream;    /* that it was used on last, null: none that is known */
+    ignis__comm_group *group;
+    ignis__storage *storage; /* over memory; graphs hold it */
+    ignis__comm_memory *memory;
+} ignis__comm;
+
+static ignis__pool ignis__comms = {sizeof(ignis__comm), IGNIS__KIND_COMM, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+/*  Bytes of the region of each rank. */
+static int64_t ignis__comm_region_bytes(int size)
+{
+    return IGNIS__COMM_PAIR_DATA + (int64_t)size * IGNIS__COMM_LANES * IGNIS__COMM_PAIR_SLOTS * IGNIS__COMM_PAIR_SLOT;
+}
+
+/*  Programs of collective.cu on each device, in each variant that was used. */
+enum {
+    IGNIS__COMM_KERNEL_PACKETS,
+    IGNIS__COMM_KERNEL_PACKETS_TWO,
+    IGNIS__COMM_KERNEL_PARTS,
+    IGNIS__COMM_KERNEL_SLICES,
+    IGNIS__COMM_KERNEL_PAIR,
+    IGNIS__COMM_KERNELS
+};
+
+typedef struct ignis__comm_program {
+    int ranks, dtype, op; /* dtype and op -1: it moves bytes */
+    bool delay;
+    ignis__module module;
+    void *function[IGNIS__COMM_KERNELS]; /* null: the variant does not have it */
+    struct ignis__comm_program *next;
+} ignis__comm_program;
+
+static struct {
+    ignis__mutex lock;
+    ignis__comm_program *first[IGNIS_MAX_DEVICES];
+} ignis__comm_programs = {IGNIS__MUTEX_INIT, {NULL}};
+
+static bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
+{
+    static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two", "ignis_comm_parts",
+                                                           "ignis_comm_slices", "ignis_comm_pair"};
+    char defines[96];
+    int registers, kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d", program->ranks);
+    if (program->op >= 0)
+        length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
+    if (program->delay)
+        snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_COMM_DELAY");
+    if (!ignis__builtin_make(call, device, IGNIS__SOURCE_COLLECTIVE_CU, program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8, defines,
+                             &program->module))
+        return false;
+    for (kernel = 0; kernel < IGNIS__COMM_KERNELS; kernel++) {
+        if (kernel == (program->op >= 0 ? IGNIS__COMM_KERNEL_PAIR : IGNIS__COMM_KERNEL_PACKETS_TWO))
+            continue;
+        if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&program->function[kernel], program->module.module, names[kernel])) ||
+            IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, /* which has a driver that loads lazily load it now */
+                               (&registers, IGNIS__CU_FUNC_REGISTERS, program->function[kernel]))) {
+            ignis__module_unload(&program->module);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  The program on a device that is entered, compiled and loaded if need be. Null on failure. */
+static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks, int dtype, int op, bool delay)
+{
+    ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices], *program;
+    ignis__mutex_lock(&ignis__comm_programs.lock);
+    for (program = *first; program; program = program->next)
+        if (program->ranks == ranks && program->dtype == dtype && program->op == op && program->delay == delay)
+            break;
+    if (!program) {
+        program = (ignis__comm_program *)ignis__alloc(sizeof *program);
+        if (!program) {
+            ignis__fail_host_memory(call, sizeof *program);
+        } else {
+            program->ranks = ranks;
+            program->dtype = dtype;
+            program->op = op;
+            program->delay = delay;
+            if (ignis__comm_program_load(call, device, program)) {
+                program->next = *first;
+                *first = program;
+            } else {
+                ignis__free(program);
+                program = NULL;
+            }
+        }
+    }
+    ignis__mutex_unlock(&ignis__comm_programs.lock);
+    return program;
+}
+
+/*  The program for the communicator's device. Those of the devices of its group are made first: loading one may wait for its device, and that
+    for a kernel which is waiting for this one. */
+static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
+{
+    int i;
+    for (i = 0; comm->group && i < comm->group->count; i++) {
+        ignis__device *device = comm->group->block[i].device;
+        ignis__binding binding;
+        bool ok;
+        if (device == comm->device)
+            continue;
+        if (!ignis__device_enter(call, device, &binding))
+            return NULL;
+        ok = ignis__comm_program_get(call, device, comm->size, dtype, op, comm->tune.delay != 0) != NULL;
+        ignis__device_leave(&binding);
+        if (!ok)
+            return NULL;
+    }
+    return ignis__comm_program_get(call, comm->device, comm->size, dtype, op, comm->tune.delay != 0);
+}
+
+static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+        int64_t value;
+    } known[] = {
+#define IGNIS__COMM_TUNE_ROW(name, value) {#name, offsetof(ignis__comm_tune, name), value},
+        IGNIS__COMM_TUNES(IGNIS__COMM_TUNE_ROW)
+#undef IGNIS__COMM_TUNE_ROW
+    };
+    const char *text = getenv("IGNIS_COMM_TUNE");
+    int i;
+    for (i = 0; i < IGNIS__COUNT(known); i++)
+        *(int64_t *)(void *)((char *)tune + known[i].offset) = known[i].value;
+    while (text && *text) {
+        size_t length = strcspn(text, "=");
+        char *end = NULL;
+        long long value = text[length] ? strtoll(text + length + 1, &end, 0) : -1;
+        for (i = 0; i < IGNIS__COUNT(known); i++)
+            if (strlen(known[i].name) == length && strncmp(known[i].name, text, length) == 0)
+                break;
+        if (end && (*end == 'K' || *end == 'M')) {
+            value = *end == 'K' ? value << 10 : value << 20;
+            end++;
+        }
+        if (i == IGNIS__COUNT(known) || !end || end == text + length + 1 || (*end && *end != ',') || value < 0) {
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known", text);
+            return false;
+        }
+        *(int64_t *)(void *)((char *)tune + known[i].offset) = value;
+        text = *end ? end + 1 : end;
+    }
+    tune->blocks = ignis__clamp(tune->blocks, 1, IGNIS__COMM_BLOCKS);
+    tune->ll_blocks = ignis__clamp(tune->ll_blocks, 1, IGNIS__COMM_BLOCKS);
+    tune->lanes = ignis__clamp(tune->lanes, 1, IGNIS__COMM_LANES);
+    tune->threads = ignis__clamp(tune->threads / 32 * 32, 64, IGNIS__COMM_FLAG_THREADS);
+    tune->ll_threads = ignis__clamp(tune->ll_threads / 32 * 32, 32, IGNIS__COMM_PACKET_THREADS - 32);
+    return true;
+}
+
+/*  A new communicator that only its maker sees until ignis__pool_publish. Null: no memory. */
+static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size)
+{
+    ignis__comm *comm = (ignis__comm *)ignis__pool_take(&ignis__comms);
+    if (!comm) {
+        ignis__fail_host_memory(call, sizeof *comm);
+        return NULL;
+    }
+    memset((char *)comm + sizeof comm->slot, 0, sizeof *comm - sizeof comm->slot);
+    comm->rank = rank;
+    comm->size = size;
+    comm->device = device;
+    comm->timeout_ns = (int64_t)30 * 1000000000;
+    return comm;
+}
+
+static void ignis__comm_group_leave(const char *call, ignis__comm_group *group)
+{
+    int i, live;
+    ignis__mutex_lock(&group->lock);
+    live = --group->live;
+    ignis__mutex_unlock(&group->lock);
+    if (live > 0)
+        return;
+    for (i = 0; i < group->count; i++)
+        if (group->block[i].handle)
+            ignis__vmm_drop(call, &group->block[i]);
+    ignis__free(group);
+}
+
+/*  Nobody can run kernels on it any more. */
+static void ignis__comm_memory_release(void *ptr, void *data)
+{
+    static const char call[] = "ignis_comm_destroy";
+    ignis__comm_memory *memory = (ignis__comm_memory *)data;
+    ignis__binding binding;
+    int i;
+    (void)ptr;
+    if (memory->state && !ignis__atomic_load(&memory->device->lost) && ignis__device_enter(call, memory->device, &binding)) {
+        ignis__memory_give(call, memory->device, memory->state);
+        ignis__device_leave(&binding);
+    }
+    if (memory->record)
+        ignis__pinned_give(call, memory->device, memory->record, (int64_t)sizeof *memory->record);
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
+        if (memory->block[i].handle)
+            ignis__vmm_drop(call, &memory->block[i]);
+    if (memory->group)
+        ignis__comm_group_leave(call, memory->group);
+    ignis__free(memory);
+}
+
+/*  Fills the communicator's own memory, and clears its region; the device is entered. */
+static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
+{
+    ignis__comm_memory *memory = comm->memory;
+    ignis__comm_state *state;
+    int i;
+    bool ok;
+    memory->record = (ignis__comm_record *)ignis__pinned_take(call, comm->device, (int64_t)sizeof *memory->record);
+    memory->state = memory->record ? ignis__memory_take(call, comm->device, comm->device->stream, (int64_t)sizeof *state) : NULL;
+    state = memory->state ? (ignis__comm_state *)ignis__alloc(sizeof *state) : NULL;
+    if (!state) {
+        if (memory->state)
+            ignis__fail_host_memory(call, sizeof *state);
+        return false;
+    }
+    memset(memory->record, 0, sizeof *memory->record);
+    for (i = 0; i < IGNIS__COMM_BLOCKS; i++)
+        state->op[i] = (uint32_t)comm->tune.epoch;
+    state->rank = (uint32_t)comm->rank;
+    state->size = (uint32_t)comm->size;
+    state->record = (ignis__address)(uintptr_t)memory->record;
+    memcpy(state->region, comm->region, sizeof state->region);
+    ok = !IGNIS__CUDA_FAILED(call, comm->device, cuMemcpyHtoDAsync_v2,
+                             (memory->state->address, state, sizeof *state, comm->device->stream)) &&
+         (comm->staged || !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
+                                              (comm->region[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
+         !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
+    ignis__free(state);
+    return ok;
+}
+
+/*  How many blocks of every kernel that moves bytes run at the same time. */
+static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
+{
+    static const struct {
+        int kernel, threads;
+    } limits[] = {{IGNIS__COMM_KERNEL_PACKETS, IGNIS__COMM_PACKET_THREADS},
+                  {IGNIS__COMM_KERNEL_PARTS, IGNIS__COMM_FLAG_THREADS},
+                  {IGNIS__COMM_KERNEL_SLICES, IGNIS__COMM_FLAG_THREADS},
+                  {IGNIS__COMM_KERNEL_PAIR, IGNIS__COMM_FLAG_THREADS}};
+    ignis__comm_program *program = ignis__comm_program_get(call, comm->device, comm->size, -1, -1, comm->tune.delay != 0);
+    int i, per_processor = 1;
+    if (!program)
+        return false;
+    comm->most_blocks = IGNIS__COMM_BLOCKS;
+    for (i = 0; i < IGNIS__COUNT(limits); i++) {
+        if (ignis__cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor &&
+            IGNIS__CUDA_FAILED(call, comm->device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                               (&per_processor, program->function[limits[i].kernel], limits[i].threads, 0)))
+            return false;
+        if (comm->most_blocks > per_processor * comm->device->info.multiprocessors)
+            comm->most_blocks = per_processor * comm->device->info.multiprocessors;
+    }
+    if (comm->most_blocks < 1)
+        comm->most_blocks = 1;
+    return true;
+}
+
+/*  Makes a communicator ready whose region, block, staged and timeout_ns are set. The blocks are its memory's from here on, also on failure. Afterwards
+    all ranks have to meet, before one of them launches. A communicator of one rank, or of NCCL alone, has no region. */
+static bool ignis__comm_start(const char *call, ignis__comm *comm)
+{
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__comm_tune_read(call, &comm->tune) || !ignis__device_enter(call, comm->device, &binding))
+        return false;
+    comm->memory = (ignis__comm_memory *)ignis__alloc(sizeof *comm->memory);
+    comm->storage = comm->memory ? ignis__storage_make(call, comm->device, 0) : NULL;
+    if (!comm->memory)
+        ignis__fail_host_memory(call, sizeof *comm->memory);
+    ok = comm->storage != NULL;
+    if (!ok)
+        ignis__free(comm->memory);
+    if (ok) {
+        comm->memory->device = comm->device;
+        memcpy(comm->memory->block, comm->block, sizeof comm->block);
+        memset(comm->block, 0, sizeof comm->block);
+        comm->memory->group = comm->group;
+        comm->storage->users = 1;
+        comm->storage->wrapped = true;
+        comm->storage->release_fn = ignis__comm_memory_release;
+        comm->storage->release_data = comm->memory;
+        ok = comm->size == 1 || !comm->region[comm->rank] || (ignis__comm_memory_begin(call, comm) && ignis__comm_count_blocks(call, comm));
+    } else {
+        comm->memory = NULL;
+    }
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Lets go of all that a communicator has, after its work is done; also of one that did not start. What graphs still use stays, and makes their
+    kernels leave at once. */
+static void ignis__comm_stop(const char *call, ignis__comm *comm)
+{
+    ignis__binding binding;
+    ignis__comm_memory *memory = comm->memory;
+    ignis__comm_group *group = comm->group;
+    int i;
+    if (group) {
+        ignis__mutex_lock(&group->lock);
+        for (i = 0; i < group->count; i++)
+            if (group->comms[i] == comm)
+                group->comms[i] = NULL;
+        ignis__mutex_unlock(&group->lock);
+    }
+    if (memory && memory->state && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
+        (void)IGNIS__CUDA(cuCtxSynchronize, ());
+        if (ignis__atomic_load(&comm->storage->users) > 1)
+            (void)IGNIS__CUDA_FAILED(
+                call, comm->device, cuMemsetD8Async,
+                (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
+        ignis__device_leave(&binding);
+    }
+    if (comm->storage)
+        ignis__storage_drop(call, comm->storage);
+    else if (group)
+        ignis__comm_group_leave(call, group);
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
+        if (comm->block[i].handle)
+            ignis__vmm_drop(call, &comm->block[i]);
+    comm->storage = NULL;
+    comm->memory = NULL;
+    comm->group = NULL;
+}
+
+/*  The communicator of a handle, held; null, and reported, when there is none. */
+static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
+{
+    ignis__comm *comm;
+    if (!ignis__enter(call))
+        return NULL;
+    comm = (ignis__comm *)ignis__pool_hold(&ignis__comms, handle.id);
+    if (!comm)
+        ignis__fail_stale(call, "communicator", IGNIS_DIAG_COMM_FREED, IGNIS__KIND_COMM, handle.id);
+    return comm;
+}
+
+static void ignis__comm_drop(const char *call, ignis__comm *comm)
+{
+    if (!ignis__pool_drop(comm))
+        return;
+    if (comm->ending)
+        comm->ending(comm);
+    ignis__comm_stop(call, comm);
+    if (comm->ended)
+        comm->ended(call, comm);
+    ignis__pool_give(&ignis__comms, comm);
+}
+
+/*  Makes the handle of a held communicator stale; false: another thread has. */
+static bool ignis__comm_kill(ignis__comm *comm)
+{
+    bool live;
+    ignis__mutex_lock(&comm->slot.lock);
+    live = ignis__pool_live(comm);
+    if (live)
+        ignis__pool_kill(comm);
+    ignis__mutex_unlock(&comm->slot.lock);
+    if (live)
+        ignis__pool_drop(comm); /* the handle's own hold; the caller still has one */
+    return live;
+}
+
+static void ignis__comms_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__comms.count);
+    int i;
+    for (index = 0; index < count; index++) {
+        ignis__comm *comm = (ignis__comm *)ignis__pool_hold_slot(&ignis__comms, index, 0);
+        if (!comm)
+            continue;
+        ignis__comm_kill(comm);
+        ignis__comm_drop(call, comm);
+    }
+    for (i = 0; i < ignis__device_total; i++) {
+        ignis__device *device = &ignis__devices[i];
+        ignis__binding binding;
+        bool entered = ignis__comm_programs.first[i] && !ignis__atomic_load(&device->lost) && ignis__device_enter(call, device, &binding);
+        while (ignis__comm_programs.first[i]) {
+            ignis__comm_program *program = ignis__comm_programs.first[i];
+            ignis__comm_programs.first[i] = program->next;
+            if (entered)
+                ignis__module_unload(&program->module);
+            ignis__free(program);
+        }
+        if (entered)
+            ignis__device_leave(&binding);
+    }
+}
+
+/*  Breaks a communicator from the host, and those of its group: kernels that wait leave soon. code: IGNIS__COMM_PEER; peer: whom it is about, -1: nobody. */
+static void ignis__comm_break(ignis__comm *comm, int code, int peer)
+{
+    uint64_t none = 0, value = (uint64_t)code | (uint64_t)(peer & 0xFF) << 8;
+    int i;
+    ignis__atomic_swap_if(&comm->broken, &none, value);
+    if (comm->memory && comm->memory->record)
+        *(volatile uint32_t *)&comm->memory->record->abort = (uint32_t)value;
+    if (!comm->group)
+        return;
+    ignis__mutex_lock(&comm->group->lock);
+    for (i = 0; i < comm->group->count; i++) {
+        ignis__comm *sibling = comm->group->comms[i];
+        none = 0;
+        if (!sibling || sibling == comm || !sibling->memory || !sibling->memory->record)
+            continue;
+        ignis__atomic_swap_if(&sibling->broken, &none, value);
+        *(volatile uint32_t *)&sibling->memory->record->abort = (uint32_t)value;
+    }
+    ignis__mutex_unlock(&comm->group->lock);
+}
+
+/*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
+static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
+{
+    static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE, IGNIS_DIAG_COMM_TIMEOUT, IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,
+                                                   IGNIS_DIAG_COMM_MISMATCH};
+    const volatile ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    uint64_t broken = ignis__atomic_load(&comm->broken);
+    uint32_t code = record ? record->code : 0;
+    *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFF) : -1;
+    if (*peer >= comm->size)
+        *peer = -1;
+    code = code ? code : (uint32_t)(broken & 0xFF);
+    return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
+}
+
 /* --- operations ------------------------------------------------------------------------------------------------------- */
 
+typedef enum ignis__comm_kind {
+    IGNIS__COMM_ALL_REDUCE = 1,
+    IGNIS__COMM_REDUCE,
+    IGNIS__COMM_BROADCAST,
+    IGNIS__COMM_ALL_GATHER,
+    IGNIS__COMM_REDUCE_SCATTER,
+    IGNIS__COMM_ALL_TO_ALL,
+    IGNIS__COMM_SEND,
+    IGNIS__COMM_RECV,
+    IGNIS__COMM_BARRIER,
+    IGNIS__COMM_KIND_COUNT
+} ignis__comm_kind;
+
+static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {"nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
+                                                                      "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
+static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
+
+/*  Algorithms, and up to how many bytes of one rank's input each is used: the first row that fits. Measured on H200s with NVLink.
+    Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three ranks on, and wait twice. */
+typedef enum ignis__comm_algorithm {
+    IGNIS__COMM_BY_PACKETS,
+    IGNIS__COMM_BY_PACKETS_TWO,
+    IGNIS__COMM_BY_PARTS,
+    IGNIS__COMM_BY_SLICES,
+    IGNIS__COMM_BY_NCCL
+} ignis__comm_algorithm;
+
+#define IGNIS__COMM_ANY INT64_MAX
+
+static const struct {
+    ignis__comm_kind kind; /* 0: any */
+    int most_ranks;
+    ignis__comm_algorithm algorithm;
+    int64_t most_bytes;
+} ignis__comm_table[] = {
+    {IGNIS__COMM_ALL_REDUCE, 2, IGNIS__COMM_BY_PACKETS, 256 << 10},     {IGNIS__COMM_ALL_REDUCE, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
+    {IGNIS__COMM_ALL_REDUCE, 4, IGNIS__COMM_BY_PACKETS, 64 << 10},      {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},
+    {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_PACKETS_TWO, 512 << 10}, {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
+    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},          {IGNIS__COMM_REDUCE, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
+    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_PARTS, 256 << 10},           {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
+    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},       {IGNIS__COMM_BROADCAST, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
+    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_PARTS, 256 << 10},        {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
+    {(ignis__comm_kind)0, 8, IGNIS__COMM_BY_PACKETS, 64 << 10},         {(ignis__comm_kind)0, 8, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
+};
+
+/*  What is asked for, once it is checked. */
+typedef struct ignis__comm_task {
+    ignis__comm_kind kind;
+    ignis__address in, out;
+    int64_t count; /* elements of a part */
+    ignis_dtype dtype;
+    ignis_op op;
+    int root;
+} ignis__comm_task;
+
+/*  The largest one-phase operation by packets, in bytes of a part. */
+static int64_t ignis__comm_packets_limit(int ranks) { return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2); }
+
+static ignis__comm_algorithm ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
+{
+    const ignis__comm_tune *tune = &comm->tune;
+    int64_t part = task->count * ignis__dtypes[task->dtype].size, limit = ignis__comm_packets_limit(comm->size);
+    int64_t bytes = task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL ? part * comm->size : part;
+    bool two_phases = task->kind <= IGNIS__COMM_BROADCAST;
+    int i;
+    if (comm->nccl && (!comm->region[comm->rank] || (tune->nccl_min >= 0 && bytes >= tune->nccl_min)))
+        return IGNIS__COMM_BY_NCCL;
+    if (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0) {
+        if (bytes <= tune->ll_max && part <= limit)
+            return IGNIS__COMM_BY_PACKETS;
+        if (bytes <= tune->ll_two_max && task->kind == IGNIS__COMM_ALL_REDUCE && part <= limit)
+            return IGNIS__COMM_BY_PACKETS_TWO;
+        return bytes <= tune->one_shot_max || !two_phases ? IGNIS__COMM_BY_PARTS : IGNIS__COMM_BY_SLICES;
+    }
+    for (i = 0; i < IGNIS__COUNT(ignis__comm_table) - 1; i++)
+        if ((!ignis__comm_table[i].kind || ignis__comm_table[i].kind == task->kind) && comm->size <= ignis__comm_table[i].most_ranks &&
+            bytes <= ignis__comm_table[i].most_bytes)
+            break;
+    return ignis__comm_table[i].algorithm;
+}
+
+/*  How an operation is cut up: blocks, threads, and in the call chunk and steps. */
+typedef struct ignis__comm_plan {
+    int kernel;
+    unsigned blocks, threads;
+} ignis__comm_plan;
+
+static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, ignis__comm_algorithm algorithm, int64_t bytes, ignis__comm_call *to)
+{
+    const ignis__comm_tune *tune = &comm->tune;
+    bool two = algorithm == IGNIS__COMM_BY_PACKETS_TWO || algorithm == IGNIS__COMM_BY_SLICES;
+    ignis__comm_plan plan;
+    int64_t units, blocks, chunk;
+    if (algorithm == IGNIS__COMM_BY_PACKETS || algorithm == IGNIS__COMM_BY_PACKETS_TWO) {
+        units = ignis__ceil_div(bytes, two ? 8 * comm->size : 8);
+        blocks = ignis__clamp(ignis__ceil_div(units, tune->ll_threads), 1,
+                              tune->ll_blocks < comm->most_blocks ? tune->ll_blocks : comm->most_blocks);
+        plan.kernel = two ? IGNIS__COMM_KERNEL_PACKETS_TWO : IGNIS__COMM_KERNEL_PACKETS;
+        plan.threads = (unsigned)tune->ll_threads + 32;
+        to->chunk = (int)units;
+        to->steps = 1;
+    } else {
+        units = ignis__ceil_div(bytes, two ? 16 * comm->size : 16);
+        blocks =
+            ignis__clamp(ignis__ceil_div(units, tune->threads), 1, tune->blocks < comm->most_blocks ? tune->blocks : comm->most_blocks);
+        chunk = (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS : 2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
+                ((int64_t)blocks * comm->size * 16);
+        if (chunk > tune->chunk / 16 / comm->size)
+            chunk = tune->chunk / 16 / comm->size;
+        chunk = chunk < 32 ? 32 : chunk / 32 * 32;
+        to->steps = (int)ignis__clamp(ignis__ceil_div(units, blocks * chunk), 1, INT32_MAX);
+        to->chunk = (int)ignis__clamp(ignis__ceil_div(ignis__ceil_div(units, blocks * to->steps), 32) * 32, 32, chunk);
+        plan.kernel = two ? IGNIS__COMM_KERNEL_SLICES : IGNIS__COMM_KERNEL_PARTS;
+        plan.threads = (unsigned)tune->threads;
+    }
+    plan.blocks = (unsigned)blocks;
+    return plan;
+}
+
+/*  kind (4 bits) | op (3) | dtype (3) | root (4) | what is left of the size and of how it is cut up (18). */
+static uint32_t ignis__comm_fingerprint(const ignis__comm_task *task, const ignis__comm_plan *plan, const ignis__comm_call *to)
+{
+    uint64_t hash = (uint64_t)task->count * 0x9E3779B97F4A7C15u;
+    hash = (hash ^ hash >> 29 ^ (uint64_t)plan->kernel << 40 ^ (uint64_t)plan->blocks << 20 ^ (uint64_t)to->chunk) * 0xBF58476D1CE4E5B9u;
+    return (uint32_t)task->kind << 28 | (uint32_t)task->op << 25 | (uint32_t)task->dtype << 22 | (uint32_t)task->root << 18 |
+           (uint32_t)(hash >> 46);
+}
+
+static void ignis__comm_fingerprint_write(ignis__text *text, uint32_t print)
+{
+    uint32_t kind = print >> 28, op = print >> 25 & 7, dtype = print >> 22 & 7;
+    ignis__text_add(text, "%s", kind < IGNIS__COMM_KIND_COUNT ? ignis__comm_kinds[kind] : "something else");
+    if (kind == IGNIS__COMM_ALL_REDUCE || kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_REDUCE_SCATTER)
+        ignis__text_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
+    if (kind != IGNIS__COMM_BARRIER && dtype < IGNIS_DTYPE_COUNT)
+        ignis__text_add(text, " of %s", ignis__dtypes[dtype].name);
+    if (kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_BROADCAST)
+        ignis__text_add(text, ", root %u,", print >> 18 & 15);
+    ignis__text_add(text, " (size hash %05x)", print & 0x3FFFF);
+}
+
+/*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
+static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
+{
+    const volatile ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    uint32_t code = record ? record->code : 0;
+    char sentence[640];
+    ignis__text text;
+    int peer;
+    ignis_diagnostic what = ignis__comm_failure(comm, &peer);
+    ignis__text_begin(&text, sentence, sizeof sentence);
+    if (code == IGNIS__COMM_TIMEOUT)
+        ignis__text_add(&text, "rank %d did not come to operation %u within %.3g s, says rank %u", peer, record->op,
+                        (double)comm->timeout_ns * 1e-9, record->reporter);
+    else if (code == IGNIS__COMM_MISMATCH) {
+        ignis__text_add(&text, "ranks disagree about operation %u: rank %d asks for ", record->op, peer);
+        ignis__comm_fingerprint_write(&text, record->theirs);
+        ignis__text_add(&text, ", rank %d for ", comm->rank);
+        ignis__comm_fingerprint_write(&text, record->mine);
+    } else if (code == IGNIS__COMM_TWICE)
+        ignis__text_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams", peer);
+    else if (peer >= 0)
+        ignis__text_add(&text, "rank %d died or gave the communicator up", peer);
+    else
+        ignis__text_add(&text, "the communicator was aborted");
+    if (diagnostic == IGNIS_DIAG_NONE)
+        return ignis__fail(what, call, "%s", sentence);
+    return ignis__fail(diagnostic, call, "the communicator is broken: %s", sentence);
+}
+
+static bool ignis__comm_works(const char *call, const ignis__comm *comm)
+{
+    int peer;
+    if (ignis__comm_failure(comm, &peer) == IGNIS_DIAG_NONE)
+        return true;
+    ignis__comm_fail(call, comm, IGNIS_DIAG_COMM_BROKEN);
+    return false;
+}
+
+/*  Whether a stream still exists, as far as Ignis was told. */
+static bool ignis__comm_stream_known(ignis__device *device, void *stream)
+{
+    ignis__foreign_stream *foreign;
+    if (stream == device->stream)
+        return true;
+    ignis__mutex_lock(&device->lock);
+    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+        ;
+    ignis__mutex_unlock(&device->lock);
+    return foreign != NULL;
+}
+
+/*  Operations of one communicator come one after the other, whatever stream each is on. */
+static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
+{
+    ignis__capture *capture = ignis__capturing();
+    if (capture && capture->device == work->device) /* the device was idle when it began */
+        return ignis__capture_hold(work->call, capture, comm->storage);
+    if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
+        !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
+        return false;
+    comm->stream = work->stream;
+    return true;
+}
+
+static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis__comm_program *program, const ignis__comm_plan *plan,
+                               ignis__comm_call *to)
+{
+    unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+    void *params[1];
+    params[0] = to;
+    grid[0] = plan->blocks;
+    block[0] = plan->threads;
+    memcpy(to->region, comm->region, sizeof to->region);
+    to->state = comm->memory->state->address;
+    to->timeout_ns = comm->timeout_ns;
+    to->rank = comm->rank;
+    to->in_aligned = (to->in | (ignis__address)to->in_stride) % 16 == 0;
+    to->out_aligned = (to->out | (ignis__address)to->out_stride) % 16 == 0;
+    return ignis__launch(work, program->function[plan->kernel], grid, block, 0, params);
+}
+
+/*  What each rank pushes and takes, by operation. */
+static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
+{
+    const uint32_t all = (1u << comm->size) - 1, me = 1u << comm->rank, root = 1u << task->root, others = all & ~me;
+    const bool is_root = comm->rank == task->root;
+    const bool combines =
+        task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE || task->kind == IGNIS__COMM_REDUCE_SCATTER;
+    ignis__comm_algorithm algorithm = ignis__comm_choose(comm, task);
+    int64_t part = task->count * ignis__dtypes[task->dtype].size;
+    ignis__comm_program *program;
+    ignis__comm_plan plan;
+    ignis__comm_call to;
+    if (algorithm == IGNIS__COMM_BY_NCCL)
+        return comm->nccl_run(work->call, comm, (int)task->kind, task->in, task->out, task->count, task->dtype, task->op, task->root,
+                              work->stream);
+    program = ignis__comm_program_for(work->call, comm, combines ? (int)task->dtype : -1, combines ? (int)task->op : -1);
+    if (!program)
+        return false;
+    memset(&to, 0, sizeof to);
+    to.in = task->in;
+    to.out = task->out;
+    to.count = combines ? task->count : part;
+    to.push = to.take = to.push_two = to.take_two = others;
+    to.keep = 1;
+    to.root = task->root;
+    switch (task->kind) {
+    case IGNIS__COMM_ALL_GATHER: to.out_stride = part; break;
+    case IGNIS__COMM_ALL_TO_ALL: to.out_stride = to.in_stride = part; break;
+    case IGNIS__COMM_REDUCE_SCATTER: to.in_stride = part; break;
+    case IGNIS__COMM_REDUCE:
+        to.keep = is_root;
+        to.push_two = root & ~me;
+        to.take_two = to.take = is_root ? others : 0;
+        if (algorithm != IGNIS__COMM_BY_SLICES)
+            to.push = root & ~me;
+        break;
+    case IGNIS__COMM_BROADCAST:
+        to.keep = algorithm == IGNIS__COMM_BY_SLICES && !is_root;
+        to.push = is_root ? others : 0;
+        to.take = root & ~me;
+        to.push_two = others & ~root;
+        to.take_two = is_root ? 0 : others;
+        break;
+    case IGNIS__COMM_BARRIER: to.push = to.take = 0; break;
+    default: break;
+    }
+    plan = ignis__comm_cut(comm, algorithm, part, &to);
+    to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
+    return ignis__comm_launch(work, comm, program, &plan, &to);
+}
+
+/*  Send, receive, or both. A peer of -1: that direction is not asked for. */
+static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *send, const ignis__comm_task *receive)
+{
+    const ignis__comm_task *task[2];
+    ignis__comm_program *program;
+    ignis__comm_plan plan;
+    ignis__comm_call to;
+    int64_t bytes[2] = {0, 0}, most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
+    int i, lanes[2] = {0, 0};
+    uint32_t prints[2] = {0, 0};
+    if (comm->nccl && !comm->region[comm->rank]) {
+        bool ok, both = send && receive;
+        if (both)
+            ignis__nccl_group_begin();
+        ok = (!send || comm->nccl_run(work->call, comm, IGNIS__COMM_SEND, send->in, 0, send->count, send->dtype, send->op, send->root,
+                                      work->stream)) &&
+             (!receive || comm->nccl_run(work->call, comm, IGNIS__COMM_RECV, 0, receive->out, receive->count, receive->dtype, receive->op,
+                                         receive->root, work->stream));
+        if (both)
+            ok = ignis__nccl_group_end(work->call, (ignis__nccl_comm *)comm->nccl) && ok;
+        return ok;
+    }
+    program = ignis__comm_program_for(work->call, comm, -1, -1);
+    if (!program)
+        return false;
+    memset(&to, 0, sizeof to);
+    memset(&plan, 0, sizeof plan);
+    task[0] = send;
+    task[1] = receive;
+    for (i = 0; i < 2; i++) {
+        ignis__comm_task same;
+        if (!task[i])
+            continue;
+        same = *task[i]; /* of both sides */
+        same.kind = IGNIS__COMM_SEND;
+        same.root = 0;
+        bytes[i] = task[i]->count * ignis__dtypes[task[i]->dtype].size;
+        lanes[i] = (int)ignis__clamp(ignis__ceil_div(bytes[i], IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
+        plan.blocks = (unsigned)lanes[i];
+        prints[i] = ignis__comm_fingerprint(&same, &plan, &to);
+    }
+    plan.kernel = IGNIS__COMM_KERNEL_PAIR;
+    plan.blocks = (unsigned)(lanes[0] + lanes[1]);
+    plan.threads = (unsigned)comm->tune.threads;
+    to.push = send ? 1u << send->root : 0;
+    to.take = receive ? 1u << receive->root : 0;
+    to.in = send ? send->in : 0;
+    to.out = receive ? receive->out : 0;
+    to.in_stride = bytes[0];
+    to.out_stride = bytes[1];
+    to.chunk = lanes[0];
+    to.steps = lanes[1];
+    to.fingerprint = prints[0];
+    to.root = (int)prints[1];
+    return ignis__comm_launch(work, comm, program, &plan, &to);
+}
+
+/*  An array that an operation uses. */
+typedef struct ignis__comm_lent {
+    ignis__array *array; /* held */
+    bool acquired;
+} ignis__comm_lent;
+
+/*  Holds an array and gives it to IGNIS_OWNER_NVCCL; false, and reported, when that cannot be. ignis__comm_lent_end gives it back either way. */
+static bool ignis__comm_lend(const char *call, const ignis__comm *comm, ignis_array handle, const ignis__comm_lent *other,
+                             ignis__comm_lent *lent)
+{
+    ignis__array *array = lent->array = ignis__array_hold(call, handle);
+    ignis_owner owner;
+    if (!array || !ignis__array_lock(call, array))
+        return false;
+    owner = array->owner;
+    if (owner == IGNIS_OWNER_IGNIS) {
+        array->owner = IGNIS_OWNER_NVCCL;
+        lent->acquired = true;
+    }
+    ignis__array_unlock(array);
+    if (owner != IGNIS_OWNER_IGNIS && !(other && other->array == array && other->acquired)) {
+        ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "array #%llu is owned by %s, which has to release it first",
+                    (unsigned long long)array->id, ignis__owner_name(owner));
+        return false;
+    }
+    if (array->storage->device != comm->device) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, rank %d of the communicator on device %d",
+                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), comm->rank,
+                    (int)(comm->device - ignis__devices));
+        return false;
+    }
+    return true;
+}
+
+static void ignis__comm_lent_end(const char *call, ignis__comm_lent *lent)
+{
+    if (!lent->array)
+        return;
+    if (lent->acquired) {
+        ignis__mutex_lock(&lent->array->slot.lock);
+        if (lent->array->owner == IGNIS_OWNER_NVCCL)
+            lent->array->owner = IGNIS_OWNER_IGNIS;
+        ignis__array_unlock(lent->array);
+    }
+    ignis__array_drop(call, lent->array);
+}
+
+/*  Input and output may be the same memory or, if one is a part of the other, lie where that part is; else they are apart. */
+static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__comm_kind kind, ignis__address in, int64_t in_bytes,
+                              ignis__address out, int64_t out_bytes)
+{
+    int64_t part = in_bytes < out_bytes ? in_bytes : out_bytes;
+    if (in_bytes == 0 || out_bytes == 0 || in + (ignis__address)in_bytes <= out || out + (ignis__address)out_bytes <= in)
+        return true;
+    if (in_bytes == out_bytes && in == out && kind != IGNIS__COMM_SEND)
+        return true;
+    if (kind == IGNIS__COMM_ALL_GATHER && in == out + (ignis__address)(part * comm->rank))
+        return true;
+    if (kind == IGNIS__COMM_REDUCE_SCATTER && out == in + (ignis__address)(part * comm->rank))
+        return true;
+    ignis__fail(IGNIS_DIAG_COMM_OVERLAP, call, "input 0x%llx (%lld bytes) and output 0x%llx (%lld bytes) overlap", in, (long long)in_bytes,
+                out, (long long)out_bytes);
+    return false;
+}
+
+static bool ignis__comm_rank_check(const char *call, const ignis__comm *comm, const char *name, int rank, bool not_self)
+{
+    if (rank >= 0 && rank < comm->size && !(not_self && rank == comm->rank))
+        return true;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name, rank, comm->size,
+                not_self ? ", than this one" : "");
+    return false;
+}
+
+static bool ignis__comm_op_check(const char *call, ignis_op op, ignis_dtype dtype)
+{
+    if ((unsigned)op >= IGNIS_OP_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d", (int)op, IGNIS_OP_COUNT - 1);
+        return false;
+    }
+    if (op == IGNIS_OP_AVG && dtype >= IGNIS_I32) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
+                    ignis__dtypes[dtype].name);
+        return false;
+    }
+    return true;
+}
+
+/*  in and out have the sizes that the operation needs; task->count becomes the elements of a part. */
+static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const ignis__array *in, const ignis__array *out,
+                               ignis__comm_task *task)
+{
+    const int64_t size = comm->size;
+    const ignis__array *whole = in ? in : out;
+    int64_t wanted = whole->numel;
+    task->dtype = whole->dtype;
+    task->count = whole->numel;
+    if (in && out && in->dtype != out->dtype) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "in is %s, out is %s", ignis__dtypes[in->dtype].name, ignis__dtypes[out->dtype].name);
+        return false;
+    }
+    if (task->kind == IGNIS__COMM_ALL_GATHER)
+        wanted = in->numel * size;
+    if (task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL) {
+        if (in->numel % size != 0) {
+            ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "in has %lld elements, expected a multiple of the %d ranks", (long long)in->numel,
+                        comm->size);
+            return false;
+        }
+        task->count = in->numel / size;
+        if (task->kind == IGNIS__COMM_REDUCE_SCATTER)
+            wanted = task->count;
+    }
+    if (in && out && out->numel != wanted) {
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "in has %lld elements, so out needs %lld on %d ranks; it has %lld",
+                    (long long)in->numel, (long long)wanted, comm->size, (long long)out->numel);
+        return false;
+    }
+    return true;
+}
+
+/*  With one rank every operation is a copy. */
+static bool ignis__comm_alone(const ignis__work *work, const ignis__comm_task *task)
+{
+    return ignis__copy_on_device(work, task->out, task->in, task->in && task->out ? task->count * ignis__dtypes[task->dtype].size : 0);
+}
+
+/*  One collective operation, from the handles on. in or out may be null where the operation has none on this rank. */
+static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
+                                           const ignis_array *out, ignis_op op, int root)
+{
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    ignis__comm_lent from = IGNIS__ZERO, to = IGNIS__ZERO;
+    ignis__comm_task task = IGNIS__ZERO;
+    ignis__work work;
+    bool ok;
+    if (!comm)
+        return ignis__failed();
+    task.kind = kind;
+    task.op = op;
+    task.root = root;
+    task.dtype = IGNIS_U8;
+    ignis__mutex_lock(&comm->slot.lock);
+    ok = ignis__comm_works(call, comm) && ignis__comm_rank_check(call, comm, "root", root, false);
+    if (kind == IGNIS__COMM_REDUCE && comm->rank != root)
+        out = NULL;
+    ok = ok && (!in || ignis__comm_lend(call, comm, *in, NULL, &from)) && (!out || ignis__comm_lend(call, comm, *out, &from, &to)) &&
+         ((!in && !out) || (ignis__comm_shapes(call, comm, from.array, to.array, &task) && ignis__comm_op_check(call, op, task.dtype)));
+    if (ok && ignis__work_begin(call, comm->device, &work)) {
+        ok = (!in || ignis__work_read(&work, from.array, &task.in)) && (!out || ignis__work_write(&work, to.array, &task.out)) &&
+             (!in || !out ||
+              ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from.array), task.out, ignis__array_bytes(to.array)));
+        if (kind == IGNIS__COMM_BROADCAST)
+            task.out = task.in;
+        ok = ok && ignis__comm_order(&work, comm) &&
+             (comm->size == 1 ? ignis__comm_alone(&work, &task) : ignis__comm_run(&work, comm, &task));
+        ignis__work_end(&work);
+    } else {
+        ok = false;
+    }
+    ignis__mutex_unlock(&comm->slot.lock);
+    ignis__comm_lent_end(call, &to);
+    ignis__comm_lent_end(call, &from);
+    ignis__comm_drop(call, comm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op)
+{
+    return ignis__comm_collective("ignis_comm_all_reduce", comm, IGNIS__COMM_ALL_REDUCE, &in, &out, op, 0);
+}
+
+IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root)
+{
+    return ignis__comm_collective("ignis_comm_reduce", comm, IGNIS__COMM_REDUCE, &in, &out, op, root);
+}
+
+IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root)
+{
+    static const char call[] = "ignis_comm_broadcast";
+    ignis__array *held = ignis__array_hold(call, array);
+    ignis__work work;
+    ignis__address address;
+    ignis_status status;
+    if (!held)
+        return ignis__failed();
+    if (ignis__work_begin(call, held->storage->device, &work)) { /* all but the root may have an array that nobody has written */
+        (void)ignis__work_write(&work, held, &address);
+        ignis__work_end(&work);
+    }
+    status = ignis__comm_collective(call, comm, IGNIS__COMM_BROADCAST, &array, NULL, IGNIS_OP_SUM, root);
+    ignis__array_drop(call, held);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out)
+{
+    return ignis__comm_collective("ignis_comm_all_gather", comm, IGNIS__COMM_ALL_GATHER, &in, &out, IGNIS_OP_SUM, 0);
+}
+
+IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op)
+{
+    return ignis__comm_collective("ignis_comm_reduce_scatter", comm, IGNIS__COMM_REDUCE_SCATTER, &in, &out, op, 0);
+}
+
+IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out)
+{
+    return ignis__comm_collective("ignis_comm_all_to_all", comm, IGNIS__COMM_ALL_TO_ALL, &in, &out, IGNIS_OP_SUM, 0);
+}
+
+IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm)
+{
+    return ignis__comm_collective("ignis_comm_barrier", comm, IGNIS__COMM_BARRIER, NULL, NULL, IGNIS_OP_SUM, 0);
+}
+
+/*  A send, a receive or both; in or out is null for what is not asked for. */
+static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const ignis_array *in, int dest, const ignis_array *out,
+                                     int source)
+{
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    ignis__comm_lent from = IGNIS__ZERO, to = IGNIS__ZERO;
+    ignis__comm_task send = IGNIS__ZERO, receive = IGNIS__ZERO;
+    ignis__work work;
+    bool ok, self;
+    if (!comm)
+        return ignis__failed();
+    self = in && out && dest == comm->rank && source == comm->rank;
+    send.kind = receive.kind = IGNIS__COMM_SEND;
+    send.root = dest;
+    receive.root = source;
+    ignis__mutex_lock(&comm->slot.lock);
+    ok = ignis__comm_works(call, comm) && (!in || ignis__comm_rank_check(call, comm, "dest", dest, !self)) &&
+         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) && (!in || ignis__comm_lend(call, comm, *in, NULL, &from)) &&
+         (!out || ignis__comm_lend(call, comm, *out, &from, &to)) && (!in || ignis__comm_shapes(call, comm, from.array, NULL, &send)) &&
+         (!out || ignis__comm_shapes(call, comm, NULL, to.array, &receive)) &&
+         (!self || ignis__comm_shapes(call, comm, from.array, to.array, &send));
+    if (ok && ignis__work_begin(call, comm->device, &work)) {
+        ok = (!in || ignis__work_read(&work, from.array, &send.in)) && (!out || ignis__work_write(&work, to.array, &receive.out)) &&
+             (!in || !out ||
+              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from.array), receive.out,
+                                ignis__array_bytes(to.array))) &&
+             ignis__comm_order(&work, comm);
+        send.out = receive.out;
+        ok = ok && (self ? ignis__comm_alone(&work, &send) : ignis__comm_run_pair(&work, comm, in ? &send : NULL, out ? &receive : NULL));
+        ignis__work_end(&work);
+    } else {
+        ok = false;
+    }
+    ignis__mutex_unlock(&comm->slot.lock);
+    ignis__comm_lent_end(call, &to);
+    ignis__comm_lent_end(call, &from);
+    ignis__comm_drop(call, comm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest)
+{
+    return ignis__comm_pair("ignis_comm_send", comm, &array, dest, NULL, 0);
+}
+
+IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source)
+{
+    return ignis__comm_pair("ignis_comm_recv", comm, NULL, 0, &array, source);
+}
+
+IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source)
+{
+    return ignis__comm_pair("ignis_comm_send_recv", comm, &in, dest, &out, source);
+}
+
+IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_status";
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    int peer;
+    if (!comm)
+        return ignis__failed();
+    if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
+        status = ignis__comm_fail(call, comm, IGNIS_DIAG_NONE);
+    ignis__comm_drop(call, comm);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_synchronize";
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    ignis__work work;
+    ignis_status status = IGNIS_OK;
+    void *last;
+    bool ok;
+    int peer;
+    if (!comm)
+        return ignis__failed();
+    ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
+    if (ok) { /* bounded by the deadlines of the kernels */
+        ignis__mutex_lock(&comm->slot.lock);
+        last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream) ? comm->stream : NULL;
+        ignis__mutex_unlock(&comm->slot.lock);
+        ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream)) &&
+             (!last || !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (last)));
+        ignis__work_end(&work);
+    }
+    if (!ok)
+        status = ignis__failed();
+    else if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
+        status = ignis__comm_fail(call, comm, IGNIS_DIAG_NONE);
+    ignis__comm_drop(call, comm);
+    return status;
+}
+
+/* --- all GPUs of one process ------------------------------------------------------------------------------------------- */
+
+static bool ignis__comm_devices_check(const char *call, const int *devices, int count)
+{
+    int i, k, can;
+    if (count < 1 || count > IGNIS_COMM_MAX_RANKS || count > ignis__device_total) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d: there are %d devices", count, IGNIS_COMM_MAX_RANKS,
+                    ignis__device_total);
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        if (!ignis__device_get(call, devices[i]))
+            return false;
+        for (k = 0; k < i; k++)
+            if (devices[k] == devices[i]) {
+                ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "device %d is that of rank %d and of rank %d; each rank needs its own", devices[i],
+                            k, i);
+                return false;
+            }
+    }
+    for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
+        for (k = 0; k < count; k++) {
+            if (i == k)
+                continue;
+            can = 0;
+            if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceCanAccessPeer, (&can, devices[i], devices[k])))
+                return false;
+            if (!can) {
+                ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                            "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init", devices[i],
+                            devices[k]);
+                return false;
+            }
+        }
+    return true;
+}
+
+/*  One region for each rank, which all devices see at the same address. */
+static ignis__comm_group *ignis__comm_group_make(const char *call, const int *devices, int count)
+{
+    ignis__comm_group *group = (ignis__comm_group *)ignis__alloc(sizeof *group);
+    bool ok = true;
+    int i;
+    if (!group) {
+        ignis__fail_host_memory(call, sizeof *group);
+        return NULL;
+    }
+    ignis__mutex_init(&group->lock);
+    group->count = count;
+    group->live = 1; /* the maker, for now */
+    for (i = 0; i < count; i++)
+        group->block[i].device = &ignis__devices[devices[i]];
+    for (i = 0; i < count && ok && count > 1; i++)
+        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false, &group->block[i]);
+    if (ok)
+        return group;
+    ignis__comm_group_leave(call, group);
+    return NULL;
+}
+
+IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
+{
+    static const char call[] = "ignis_comm_init_all";
+    ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
+    int first[IGNIS_COMM_MAX_RANKS], i, k, made = 0, most = IGNIS__COMM_BLOCKS;
+    ignis__comm_group *group;
+    double timeout = desc && desc->timeout_s > 0 ? desc->timeout_s : 30;
+    bool ok = true;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!handles)
+        return ignis__fail_null(call, "comms");
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
+        first[i] = i;
+    devices = devices ? devices : first;
+    if (count > 0 && count <= IGNIS_COMM_MAX_RANKS)
+        memset(handles, 0, sizeof *handles * (size_t)count);
+    if (ignis__capture_refuses(call) || !ignis__comm_devices_check(call, devices, count))
+        return ignis__failed();
+    ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
+    group = ignis__comm_group_make(call, devices, count);
+    if (!group)
+        return ignis__failed();
+    for (i = 0; i < count && ok; i++) {
+        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count);
+        ok = comm != NULL;
+        if (!ok)
+            break;
+        comms[made++] = comm;
+        for (k = 0; k < count; k++) {
+            comm->region[k] = group->block[k].address;
+            comm->member[k] = k;
+        }
+        comm->timeout_ns = (int64_t)(timeout * 1e9);
+        comm->group = group;
+        group->live++;
+        group->comms[i] = comm;
+        snprintf(comm->reason, sizeof comm->reason, "all devices of one process");
+        ok = ignis__comm_start(call, comm);
+        if (ok && comm->size > 1 && comm->most_blocks < most)
+            most = comm->most_blocks;
+    }
+    for (i = 0; i < made; i++) {
+        comms[i]->most_blocks = most;
+        if (ok) {
+            handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
+        } else {
+            ignis__comm_stop(call, comms[i]);
+            ignis__pool_give(&ignis__comms, comms[i]);
+        }
+    }
+    ignis__comm_group_leave(call, group);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
+
+/* --- regions: made, shown to the others, tried out -------------------------------------------------------------------- */
+
+typedef struct ignis__comm_tie {
+    ignis__job_watch watch; /* with the key under which its ranks exchange records, and their ranks in the job */
+    int me;
+    uint64_t made; /* communicators that were made from this one */
+    ignis_comm_transport wanted, transport;
+    void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
+    bool registered[IGNIS_COMM_MAX_RANKS];
+    size_t staged_bytes;
+    ignis__block *byte; /* for barriers through NCCL */
+} ignis__comm_tie;
+
+/*  What a rank says after each step of making a communicator. */
+typedef struct ignis__vote {
+    int32_t failed; /* a diagnostic; 0: it went well */
+    int32_t driver_error;
+    int64_t bytes; /* of its region */
+    char why[256];
+    ignis__nccl_id nccl;
+} ignis__vote;
+
+/*  A communicator that is being made. */
+typedef struct ignis__making {
+    const char *call;
+    ignis__comm *comm;
+    int64_t deadline;
+    ignis__record before; /* what this thread had reported */
+    ignis__vote mine, *all;
+    ignis__job_failure failure;
+    bool lost; /* a rank died, or did not come: `failure` tells */
+} ignis__making;
+
+enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_PORTABLE = 1, IGNIS__CU_HOST_MAPPED = 2 };
+
+static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
+
+/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the first of
+    those who failed says. */
+static bool ignis__step_end(ignis__making *making, int fd, int *fds)
+{
+    ignis__comm *comm = making->comm;
+    ignis__comm_tie *tie = comm->tie;
+    ignis__record failure;
+    int i;
+    ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
+    making->mine.failed = (int32_t)failure.diagnostic;
+    making->mine.driver_error = (int32_t)failure.driver_error;
+    if (!ignis__job_gather(comm->job, tie->watch.key, &tie->watch, tie->watch.member, tie->watch.count, tie->me, &making->mine,
+                           sizeof making->mine, making->all, fd, fds, making->deadline, &making->failure)) {
+        making->lost = true;
+        return false;
+    }
+    for (i = 0; i < tie->watch.count; i++) {
+        ignis__vote *vote = &making->all[i];
+        if (!vote->failed)
+            continue;
+        vote->why[sizeof vote->why - 1] = 0;
+        making->mine.failed = vote->failed > 0 && vote->failed < IGNIS_DIAG_COUNT ? vote->failed : IGNIS_DIAG_COMM_PEER;
+        making->mine.driver_error = vote->driver_error;
+        if (i == tie->me || tie->watch.count == 1)
+            snprintf(making->mine.why, sizeof making->mine.why, "%s", vote->why);
+        else
+            snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
+        for (i = 0; fds && i < tie->watch.count; i++)
+            ignis__job_close_fd(&fds[i]);
+        return false;
+    }
+    return true;
+}
+
+/*  Reports why a communicator could not be made. */
+static void ignis__making_report(ignis__making *making)
+{
+    int error = making->mine.driver_error;
+    if (making->lost)
+        (void)ignis__job_failed(making->call, &making->failure);
+    else
+        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error, error ? ignis__cuda_name(error) : NULL, NULL, "%s",
+                            making->mine.why);
+}
+
+/*  Takes the regions of host memory, and pins them for the device. */
+static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd)
+{
+    ignis__comm_tie *tie = comm->tie;
+    if (!ignis__cuda.cuMemHostRegister_v2 || !ignis__cuda.cuMemHostUnregister || !ignis__cuda.cuMemHostGetDevicePointer_v2) {
+        ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "the CUDA driver has no cuMemHostRegister");
+        return false;
+    }
+    tie->staged[i] = ignis__shared_map(fd, tie->staged_bytes);
+    if (!tie->staged[i]) {
+        char why[128];
+        ignis__system_error(why, sizeof why);
+        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "%lld bytes of shared host memory cannot be mapped: %s", (long long)tie->staged_bytes,
+                    why);
+        return false;
+    }
+    if (IGNIS__CUDA_FAILED(call, comm->device, cuMemHostRegister_v2,
+                           (tie->staged[i], tie->staged_bytes, IGNIS__CU_HOST_PORTABLE | IGNIS__CU_HOST_MAPPED)))
+        return false;
+    tie->registered[i] = true;
+    return !IGNIS__CUDA_FAILED(call, comm->device, cuMemHostGetDevicePointer_v2, (&comm->region[i], tie->staged[i], 0));
+}
+
+/*  This rank's region, zeroed, and a descriptor of it for the others. */
+static bool ignis__region_make(const char *call, ignis__comm *comm, int64_t bytes, int *fd)
+{
+    ignis__comm_tie *tie = comm->tie;
+    int me = comm->rank;
+    if (comm->staged) {
+        tie->staged_bytes = (size_t)bytes;
+        *fd = ignis__shared_make(tie->staged_bytes);
+        if (*fd >= 0)
+            return ignis__staged_map(call, comm, me, *fd);
+        ignis__fail(IGNIS_DIAG_PINNED_MEMORY, call, "the system makes no %lld bytes of shared memory", (long long)bytes);
+        return false;
+    }
+    if (!ignis__vmm_make(call, comm->device, bytes, NULL, 0, true, &comm->block[me]))
+        return false;
+    comm->region[me] = comm->block[me].address;
+    return ignis__vmm_fd(call, &comm->block[me], fd) &&
+           !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
+                               (comm->region[me], 0, (size_t)comm->block[me].size, comm->device->stream)) &&
+           !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
+}
+
+/*  The regions of the others. */
+static bool ignis__regions_adopt(ignis__making *making, const int *fds)
+{
+    ignis__comm *comm = making->comm;
+    int i;
+    for (i = 0; i < comm->size; i++) {
+        if (i == comm->rank)
+            continue;
+        if (fds[i] < 0 || making->all[i].bytes != making->all[comm->rank].bytes) {
+            ignis__fail(IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
+                        (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "",
+                        (long long)making->all[comm->rank].bytes);
+            return false;
+        }
+        if (comm->staged ? !ignis__staged_map(making->call, comm, i, fds[i])
+                         : !ignis__vmm_adopt(making->call, comm->device, fds[i], making->all[i].bytes, NULL, 0, &comm->block[i]))
+            return false;
+        if (!comm->staged)
+            comm->region[i] = comm->block[i].address;
+    }
+    return true;
+}
+
+/*  Gives the regions back, this rank's own and the mappings of the others'. */
+static void ignis__regions_drop(const char *call, ignis__comm *comm)
+{
+    ignis__comm_tie *tie = comm->tie;
+    bool lost = ignis__atomic_load(&comm->device->lost) != 0, entered;
+    ignis__binding binding;
+    int i, count = comm->size < IGNIS_COMM_MAX_RANKS ? comm->size : IGNIS_COMM_MAX_RANKS;
+    for (i = 0; i < count; i++) {
+        if (comm->block[i].device)
+            ignis__vmm_drop(call, &comm->block[i]);
+        if (tie->registered[i]) {
+            entered = !lost && ignis__device_enter(call, comm->device, &binding);
+            if (entered)
+                (void)IGNIS__CUDA_FAILED(call, comm->device, cuMemHostUnregister, (tie->staged[i]));
+            if (entered)
+                ignis__device_leave(&binding);
+            tie->registered[i] = false;
+        }
+        if (tie->staged[i])
+            ignis__shared_unmap(tie->staged[i], tie->staged_bytes);
+        tie->staged[i] = NULL;
+        comm->region[i] = 0;
+    }
+}
+
+/*  Waits for a stream until the deadline. */
+static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline)
+{
+    int error;
+    while (ignis__cuda.cuStreamQuery && (error = IGNIS__CUDA(cuStreamQuery, (stream))) != 0) {
+        if (error != IGNIS__CU_NOT_READY)
+            return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
+        if (ignis__monotonic_ns() >= deadline) {
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "a copy to or from another rank's memory did not end before the deadline");
+            return false;
+        }
+        ignis__sleep_us(20);
+    }
+    return !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+}
+
+/*  What rank `from` writes into the region of rank `to`. */
+static void ignis__probe_fill(const ignis__comm_tie *tie, int from, int to, unsigned char *out)
+{
+    uint64_t hash = ignis__hash(tie->watch.key, &from, sizeof from);
+    int i;
+    hash = ignis__hash(hash, &to, sizeof to);
+    for (i = 0; i < IGNIS__PROBE_BYTES; i++)
+        out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
+}
+
+/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at + offset. */
+static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
+{
+    ignis__comm *comm = making->comm;
+    ignis__binding binding;
+    void *stream = NULL;
+    bool ok;
+    int i;
+    if (!ignis__device_enter(making->call, comm->device, &binding))
+        return false;
+    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    for (i = 0; ok && i < comm->size; i++)
+        ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
+                                         (comm->region[i] + offset, data + (size_t)i * piece, piece, stream))
+                   : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
+                                         (data + (size_t)i * piece, comm->region[i] + offset, piece, stream));
+    ok = ok && ignis__stream_wait(making->call, comm->device, stream, making->deadline);
+    if (stream)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Writes into every region. */
+static bool ignis__probe_write(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
+    int i;
+    for (i = 0; i < comm->size; i++)
+        ignis__probe_fill(comm->tie, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
+    return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
+}
+
+/*  Reads what all have written into every region. */
+static bool ignis__probe_read(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
+    size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
+    int from, to;
+    memset(data, 0, sizeof data);
+    if (!ignis__probe_copy(making, data, piece, 0, false))
+        return false;
+    for (to = 0; to < comm->size; to++)
+        for (from = 0; from < comm->size; from++) {
+            ignis__probe_fill(comm->tie, from, to, expected);
+            if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) == 0)
+                continue;
+            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
+                        "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to, comm->rank);
+            return false;
+        }
+    return true;
+}
+
+/*  Makes this rank's region clean again. */
+static bool ignis__probe_clear(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    ignis__binding binding;
+    bool ok;
+    if (comm->staged) {
+        memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
+        return true;
+    }
+    if (!ignis__device_enter(making->call, comm->device, &binding))
+        return false;
+    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemsetD8Async,
+                             (comm->region[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES, comm->device->stream)) &&
+         !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamSynchronize, (comm->device->stream));
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Regions that all ranks see, of device memory or of host memory (comm->staged), tried out by writing and reading between each two. */
+static bool ignis__regions_make(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    int fd = -1, fds[IGNIS_COMM_MAX_RANKS], i;
+    ignis__binding binding;
+    bool ok;
+    ignis__step_begin(making);
+    making->mine.bytes = ignis__comm_region_bytes(comm->size);
+    if (ignis__device_enter(making->call, comm->device, &binding)) {
+        ok = ignis__region_make(making->call, comm, making->mine.bytes, &fd);
+        if (ok && !comm->staged)
+            making->mine.bytes = comm->block[comm->rank].size;
+        ignis__device_leave(&binding);
+    }
+    ok = ignis__step_end(making, fd, fds);
+    ignis__job_close_fd(&fd);
+    if (ok) {
+        ignis__step_begin(making);
+        (void)ignis__regions_adopt(making, fds);
+        for (i = 0; i < comm->size; i++)
+            ignis__job_close_fd(&fds[i]);
+        ok = ignis__step_end(making, -1, NULL);
+        if (ok) {
+            ignis__step_begin(making);
+            (void)ignis__probe_write(making);
+            ok = ignis__step_end(making, -1, NULL);
+        }
+        if (ok) {
+            ignis__step_begin(making);
+            (void)ignis__probe_read(making);
+            ok = ignis__step_end(making, -1, NULL);
+        }
+        if (ok) {
+            ignis__step_begin(making);
+            (void)ignis__probe_clear(making);
+            ok = ignis__step_end(making, -1, NULL);
+        }
+    }
+    if (!ok)
+        ignis__regions_drop(making->call, comm);
+    return ok;
+}
+
+/* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
+
+/*  Nobody tells the communicator anything from here on, and its work is done. */
+static void ignis__comm_ending(ignis__comm *comm)
+{
+    ignis__binding binding;
+    ignis__job_watch_end(comm->job, &comm->tie->watch);
+    if (!ignis__atomic_load(&comm->device->lost) && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
+        (void)IGNIS__CUDA_FAILED("ignis_comm_destroy", comm->device, cuCtxSynchronize, ()); /* kernels have deadlines, so this ends */
+        ignis__device_leave(&binding);
+    }
+}
+
+/*  Gives back what ignis__comm_stop does not know of. */
+static void ignis__comm_ended(const char *call, ignis__comm *comm)
+{
+    ignis__comm_tie *tie = comm->tie;
+    ignis__binding binding;
+    ignis__nccl_leave(call, (ignis__nccl_comm *)comm->nccl);
+    comm->nccl = NULL;
+    if (tie->byte && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
+        ignis__memory_give(call, comm->device, tie->byte);
+        ignis__device_leave(&binding);
+    }
+    ignis__regions_drop(call, comm);
+    ignis__job_drop(comm->job);
+    ignis__free((void *)(uintptr_t)tie->watch.member);
+    ignis__free(tie->watch.gone);
+    ignis__free(tie);
+    comm->tie = NULL;
+}
+
+/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still in it. */
+static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
+{
+    ignis__comm *comm = (ignis__comm *)owner;
+    if (event == IGNIS__JOB_LEFT)
+        return;
+    ignis__comm_break(comm, IGNIS__COMM_PEER, member);
+    if (comm->nccl)
+        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
+}
+
+/*  A communicator of members (ranks of the job) with nothing in it yet. */
+static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
+                                        uint64_t key, int64_t timeout_ns)
+{
+    ignis__comm *comm = ignis__comm_new(call, device, me, count);
+    ignis__comm_tie *tie = comm ? (ignis__comm_tie *)ignis__alloc(sizeof *tie) : NULL;
+    int *members = tie ? (int *)ignis__alloc(sizeof *members * (size_t)count) : NULL;
+    unsigned char *gone = members ? (unsigned char *)ignis__alloc((size_t)count) : NULL;
+    int i;
+    if (!gone) {
+        if (comm) {
+            ignis__fail_host_memory(call, sizeof *tie);
+            ignis__pool_give(&ignis__comms, comm);
+        }
+        ignis__free(members);
+        ignis__free(tie);
+        return NULL;
+    }
+    memcpy(members, member, sizeof *members * (size_t)count);
+    for (i = 0; i < count && i < IGNIS_COMM_MAX_RANKS; i++)
+        comm->member[i] = member[i];
+    tie->me = me;
+    tie->watch.key = key;
+    tie->watch.member = members;
+    tie->watch.count = count;
+    tie->watch.gone = gone;
+    tie->watch.notify = ignis__comm_notify;
+    tie->watch.owner = comm;
+    comm->tie = tie;
+    comm->ending = ignis__comm_ending;
+    comm->ended = ignis__comm_ended;
+    comm->job = job;
+    comm->timeout_ns = timeout_ns;
+    ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
+    ignis__job_hold(job);
+    return comm;
+}
+
+static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size)
+{
+    const ignis__job_watch *watch = &comm->tie->watch;
+    const ignis__job_rank *ranks = comm->job->ranks;
+    int i, k, hosts = 0;
+    *local_rank = *local_size = 0;
+    for (i = 0; i < watch->count; i++) {
+        bool here = ranks[watch->member[i]].host == ranks[comm->job->rank].host;
+        *local_size += here;
+        *local_rank += here && i < comm->rank;
+        for (k = 0; k < i && ranks[watch->member[k]].host != ranks[watch->member[i]].host; k++)
+            ;
+        hosts += k == i;
+    }
+    return hosts;
+}
+
+/*  An operation of a communicator through NCCL; a barrier is a sum of one byte. */
+static bool ignis__comm_run_nccl(const char *call, ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
+                                 ignis_dtype dtype, ignis_op op, int root, void *stream)
+{
+    ignis__nccl_comm *nccl = (ignis__nccl_comm *)comm->nccl;
+    ignis__address byte = comm->tie->byte->address;
+    if (kind == IGNIS__COMM_BARRIER)
+        return ignis__nccl_run(call, nccl, IGNIS__NCCL_ALL_REDUCE, byte, byte, 1, IGNIS_U8, IGNIS_OP_SUM, 0, comm->size, stream);
+    return ignis__nccl_run(call, nccl, (ignis__nccl_kind)(kind - IGNIS__COMM_ALL_REDUCE), in, out, count, dtype, op, root, comm->size,
+                           stream);
+}
+
+/*  Through NCCL: rank 0 makes an id, and all join. */
+static bool ignis__comm_make_nccl(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    ignis__binding binding;
+    ignis__nccl_id id;
+    ignis__step_begin(making);
+    if (comm->rank == 0)
+        (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
+    else
+        (void)ignis__nccl_open(making->call);
+    if (ignis_status_last() == IGNIS_OK && ignis__device_enter(making->call, comm->device, &binding)) {
+        comm->tie->byte = ignis__memory_take(making->call, comm->device, comm->device->stream, 16);
+        ignis__device_leave(&binding);
+    }
+    if (!ignis__step_end(making, -1, NULL))
+        return false;
+    id = making->all[0].nccl;
+    ignis__step_begin(making);
+    comm->nccl = ignis__nccl_join(making->call, comm->device, &id, comm->rank, comm->size, making->deadline);
+    comm->nccl_run = ignis__comm_run_nccl;
+    return ignis__step_end(making, -1, NULL);
+}
+
+/*  Chooses the transport, as all ranks do from the same facts, and sets it up. */
+static bool ignis__comm_make_transport(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    ignis__comm_tie *tie = comm->tie;
+    int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
+    char far[96] = "";
+    if (hosts > 1)
+        snprintf(far, sizeof far, "the ranks are on %d hosts", hosts);
+    else if (comm->size > IGNIS_COMM_MAX_RANKS)
+        snprintf(far, sizeof far, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
+    if (*far && (tie->wanted == IGNIS_COMM_PEER || tie->wanted == IGNIS_COMM_STAGED)) {
+        making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
+        snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
+                 tie->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", far);
+        return false;
+    }
+    if (*far || tie->wanted == IGNIS_COMM_NCCL) {
+        tie->transport = IGNIS_COMM_NCCL;
+        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *far ? far : "it was asked for");
+        return ignis__comm_make_nccl(making);
+    }
+    tie->transport = IGNIS_COMM_PEER;
+    if (comm->size == 1) {
+        snprintf(comm->reason, sizeof comm->reason, "there is one rank");
+        return true;
+    }
+    if (tie->wanted != IGNIS_COMM_STAGED) {
+        snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
+        if (ignis__regions_make(making))
+            return true;
+        if (making->lost || tie->wanted == IGNIS_COMM_PEER)
+            return false;
+        snprintf(comm->reason, sizeof comm->reason, "through host memory, as the ranks cannot share device memory: %.170s",
+                 making->mine.why);
+    } else {
+        snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was asked for");
+    }
+    tie->transport = IGNIS_COMM_STAGED;
+    comm->staged = true;
+    return ignis__regions_make(making);
+}
+
+/*  Sets a prepared communicator up together with its other ranks, and makes its handle. On failure it is gone; *lost (may be null) tells
+    whether a rank died, which is not reported then. */
+static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_comm_transport wanted, bool *lost)
+{
+    ignis_comm handle = {0};
+    ignis__making making;
+    bool ok = false;
+    memset(&making, 0, sizeof making);
+    making.call = call;
+    making.comm = comm;
+    making.deadline = ignis__monotonic_ns() + comm->timeout_ns;
+    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
+    comm->tie->wanted = wanted;
+    if (!making.all) {
+        making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
+        snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
+    } else if (ignis__comm_make_transport(&making)) {
+        ignis__step_begin(&making);
+        (void)ignis__comm_start(call, comm);
+        ignis__job_watch_begin(comm->job, &comm->tie->watch);
+        ok = ignis__step_end(&making, -1, NULL);
+    }
+    if (lost)
+        *lost = making.lost && making.failure.dead;
+    if (!ok && !(lost && *lost))
+        ignis__making_report(&making);
+    ignis__free(making.all);
+    if (ok) {
+        handle.id = ignis__pool_publish(&ignis__comms, comm);
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
+                    (int)(comm->device - ignis__devices), comm->reason);
+        return handle;
+    }
+    making.before = ignis__quiet_begin(); /* the first failure is the one reported */
+    ignis__comm_ending(comm);
+    ignis__comm_stop(call, comm);
+    ignis__comm_ended(call, comm);
+    ignis__quiet_end(&making.before, &making.before, making.mine.why, sizeof making.mine.why);
+    ignis__pool_give(&ignis__comms, comm);
+    return handle;
+}
+
+/*  The transport that is asked for. False: nonsense. */
+static bool ignis__comm_wanted(const char *call, const ignis_comm_desc *desc, ignis_comm_transport *wanted)
+{
+    static const char *const names[] = {"", "peer", "staged", "nccl"};
+    const char *text = getenv("IGNIS_COMM_TRANSPORT");
+    int i;
+    *wanted = desc->transport;
+    if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL", (int)desc->transport);
+        return false;
+    }
+    if (desc->transport || !text || !*text)
+        return true;
+    for (i = 1; i < IGNIS__COUNT(names); i++)
+        if (strcmp(text, names[i]) == 0)
+            *wanted = (ignis_comm_transport)i;
+    if (*wanted)
+        return true;
+    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
+    return false;
+}
+
+/*  One number for a process, so that ranks can tell whether they are threads of one. */
+static uint64_t ignis__process_key(void)
+{
+    static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    static uint64_t key;
+    ignis__mutex_lock(&lock);
+    if (!key && !ignis__random_bytes(&key, sizeof key))
+        key = 1;
+    ignis__mutex_unlock(&lock);
+    return key;
+}
+
+IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+{
+    static const char call[] = "ignis_comm_init";
+    ignis_comm_desc defaults;
+    ignis_comm handle = {0};
+    ignis_comm_transport wanted;
+    ignis__job_rank self;
+    ignis__binding binding;
+    ignis__device *device;
+    ignis__comm *comm;
+    ignis__place place;
+    ignis__job *job;
+    int ordinal, *member, i;
+    double timeout;
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc ? desc : &defaults;
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_wanted(call, desc, &wanted) ||
+        !ignis__place_read(call, desc, &place))
+        return handle;
+    timeout = desc->timeout_s == 0 ? 30 : desc->timeout_s;
+    if (!(timeout > 0 && timeout <= 1e6)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+        return handle;
+    }
+    ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
+    if ((desc->device == 0 && ordinal < 0) || (device = ignis__device_get(call, ordinal)) == NULL ||
+        !ignis__device_enter(call, device, &binding))
+        return handle;
+    memset(&self, 0, sizeof self);
+    self.host = ignis__job_host();
+    self.process = ignis__process_key();
+    memcpy(self.uuid, device->info.uuid, sizeof self.uuid);
+    memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
+    self.rank = place.rank;
+    self.size = place.size;
+    self.pid = (int32_t)ignis__process_id();
+    self.driver = device->info.driver_version;
+    self.transport = (int32_t)wanted;
+    job = ignis__job_meet(call, &place, &self, (int64_t)(timeout * 1e9));
+    member = job ? (int *)ignis__alloc(sizeof *member * (size_t)job->size) : NULL;
+    if (member) {
+        for (i = 0; i < job->size; i++)
+            member[i] = i;
+        comm = ignis__comm_prepare(call, job, device, member, job->size, job->rank, job->key, job->timeout_ns);
+        if (comm)
+            handle = ignis__comm_make(call, comm, wanted, NULL);
+    } else if (job) {
+        ignis__fail_host_memory(call, sizeof *member * (size_t)job->size);
+    }
+    ignis__free(member);
+    ignis__job_drop(job); /* the communicator has it now */
+    ignis__device_leave(&binding);
+    return handle;
+}
+
+/*  The communicator that others are made from; of those of ignis_comm_init_all there are no others. */
+static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
+{
+    ignis__comm *comm;
+    comm = ignis__comm_hold(call, handle);
+    if (!comm || (comm->job && !ignis__capture_refuses(call)))
+        return comm;
+    if (!comm->job)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "the communicator is of ignis_comm_init_all; call that again for the devices that are to take part");
+    ignis__comm_drop(call, comm);
+    return NULL;
+}
+
+typedef struct ignis__split {
+    int32_t color, key;
+} ignis__split;
+
+IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
+{
+    static const char call[] = "ignis_comm_split";
+    ignis__comm *parent = ignis__comm_parent(call, handle), *comm;
+    ignis_comm result = {0};
+    ignis__job_failure failure;
+    ignis__split mine, *all;
+    int i, k, count = 0, me = 0, *member;
+    const ignis__job_watch *watch;
+    uint64_t serial, child;
+    if (!parent)
+        return result;
+    watch = &parent->tie->watch;
+    serial = ignis__atomic_add(&parent->tie->made, 1);
+    mine.color = color;
+    mine.key = key;
+    all = (ignis__split *)ignis__alloc((sizeof *all + 2 * sizeof *member) * (size_t)watch->count);
+    member = (int *)(void *)(all + watch->count);
+    if (!all) {
+        ignis__fail_host_memory(call, sizeof *all * (size_t)watch->count);
+    } else if (!ignis__job_gather(parent->job, watch->key, watch, watch->member, watch->count, parent->rank, &mine, sizeof mine, all, -1,
+                                  NULL, ignis__monotonic_ns() + parent->timeout_ns, &failure)) {
+        (void)ignis__job_failed(call, &failure);
+    } else if (color >= 0) {
+        int *place = member + watch->count; /* ranks of the parent, in the order of their keys */
+        for (i = 0; i < watch->count; i++) {
+            if (all[i].color != color)
+                continue;
+            for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
+                place[k] = place[k - 1];
+            place[k] = i;
+        }
+        for (i = 0; i < count; i++) {
+            member[i] = watch->member[place[i]];
+            if (place[i] == parent->rank)
+                me = i;
+        }
+        child = ignis__hash(ignis__hash(watch->key, &serial, sizeof serial), &color, sizeof color);
+        comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, child, parent->timeout_ns);
+        if (comm)
+            result = ignis__comm_make(call, comm, parent->tie->wanted, NULL);
+    }
+    ignis__free(all);
+    ignis__comm_drop(call, parent);
+    return result;
+}
+
+/*  Who of a communicator's ranks is gone, agreed upon: rounds in which those who are there say who they think is not, until all say the same.
+    Who dies meanwhile costs another round. False, and reported: the deadline has passed. */
+static bool ignis__shrink_agree(const char *call, ignis__comm *parent, uint64_t key, uint64_t *round, unsigned char *gone, int64_t deadline)
+{
+    const ignis__job_watch *watch = &parent->tie->watch;
+    size_t bytes = ((size_t)watch->count + 7) / 8;
+    int *member = (int *)ignis__alloc(((size_t)watch->count * (sizeof *member + bytes)));
+    unsigned char *all = (unsigned char *)(member + watch->count);
+    bool same = false, ok = true;
+    int i, count, me = 0;
+    size_t b;
+    if (!member) {
+        ignis__fail_host_memory(call, (size_t)watch->count * (sizeof *member + bytes));
+        return false;
+    }
+    while (!same && ok) {
+        uint64_t its_key = ignis__hash(key, round, sizeof *round);
+        ignis__job_failure failure;
+        ++*round;
+        for (i = count = 0; i < watch->count; i++) {
+            if (i != parent->rank && ignis__job_absent(parent->job, watch, watch->member[i]))
+                gone[i / 8] = (unsigned char)(gone[i / 8] | 1u << i % 8);
+            if (gone[i / 8] >> i % 8 & 1)
+                continue;
+            if (i == parent->rank)
+                me = count;
+            member[count++] = watch->member[i];
+        }
+        if (ignis__job_gather(parent->job, its_key, watch, member, count, me, gone, bytes, all, -1, NULL, deadline, &failure)) {
+            for (same = true, i = 0; i < count; i++)
+                same &= memcmp(all + (size_t)i * bytes, gone, bytes) == 0;
+            for (i = 0; i < count; i++)
+                for (b = 0; b < bytes; b++)
+                    gone[b] = (unsigned char)(gone[b] | all[(size_t)i * bytes + b]);
+        } else if (!failure.dead) {
+            ok = ignis__job_failed(call, &failure);
+        }
+    }
+    ignis__free(member);
+    if (ok && (gone[parent->rank / 8] >> parent->rank % 8 & 1)) {
+        ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
+        return false;
+    }
+    return ok;
+}
+
+IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_shrink";
+    ignis__comm *parent = ignis__comm_parent(call, handle), *comm;
+    unsigned char gone[IGNIS__JOB_MAX_RANKS / 8];
+    int member[IGNIS__JOB_MAX_RANKS], i, count, me;
+    const ignis__job_watch *watch;
+    ignis_comm result = {0};
+    uint64_t serial, key, round = 0;
+    int64_t deadline;
+    bool lost = true;
+    if (!parent)
+        return result;
+    watch = &parent->tie->watch;
+    serial = ~ignis__atomic_add(&parent->tie->made, 1);
+    key = ignis__hash(watch->key, &serial, sizeof serial);
+    deadline = ignis__monotonic_ns() + parent->timeout_ns;
+    memset(gone, 0, sizeof gone);
+    while (lost && ignis__shrink_agree(call, parent, key, &round, gone, deadline)) {
+        uint64_t child = ignis__hash(key, gone, sizeof gone);
+        for (i = count = me = 0; i < watch->count; i++) {
+            if (gone[i / 8] >> i % 8 & 1)
+                continue;
+            if (i == parent->rank)
+                me = count;
+            member[count++] = watch->member[i];
+        }
+        comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, child, parent->timeout_ns);
+        lost = false;
+        if (comm)
+            result = ignis__comm_make(call, comm, parent->tie->wanted, &lost);
+    }
+    ignis__comm_drop(call, parent);
+    return result;
+}
+
+IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_abort";
+    ignis__comm *comm;
+    comm = ignis__comm_hold(call, handle);
+    if (!comm)
+        return ignis__failed();
+    ignis__comm_break(comm, IGNIS__COMM_PEER, comm->rank);
+    if (comm->nccl)
+        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
+    if (comm->job)
+        ignis__job_tell(comm->job, comm->tie->watch.member, comm->tie->watch.count, IGNIS__JOB_ABORT, comm->tie->watch.key);
+    ignis__comm_drop(call, comm);
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
+{
+    static const char call[] = "ignis_comm_destroy";
+    ignis__record before;
+    ignis__comm *comm;
+    ignis_status status;
+    if ((comm = ignis__comm_hold(call, handle)) == NULL)
+        return ignis__failed();
+    if (ignis__capture_refuses(call)) {
+        ignis__comm_drop(call, comm);
+        return ignis__failed();
+    }
+    if (!ignis__comm_kill(comm)) {
+        ignis__comm_drop(call, comm);
+        return ignis__fail(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile");
+    }
+    if (comm->job)
+        ignis__job_tell(comm->job, comm->tie->watch.member, comm->tie->watch.count, IGNIS__JOB_LEAVE, comm->tie->watch.key);
+    before = ignis__this_thread.record;
+    memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
+    ignis__comm_drop(call, comm);
+    status = ignis__this_thread.record.status;
+    if (before.status != IGNIS_OK) {
+        ignis__record_drop(&ignis__this_thread);
+        ignis__this_thread.record = before;
+    }
+    return status;
+}
+
+IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
+{
+    static const char call[] = "ignis_comm_query";
+    ignis__comm *comm;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!info)
+        return ignis__fail_null(call, "info");
+    comm = ignis__comm_hold(call, handle);
+    if (!comm)
+        return ignis__failed();
+    memset(info, 0, sizeof *info);
+    info->rank = info->local_rank = comm->rank;
+    info->size = info->local_size = comm->size;
+    info->device = (int)(comm->device - ignis__devices);
+    info->hosts = 1;
+    info->transport = IGNIS_COMM_PEER;
+    if (comm->job) {
+        info->hosts = ignis__comm_hosts(comm, &info->local_rank, &info->local_size);
+        info->transport = comm->tie->transport;
+    }
+    snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
+    info->status = ignis__diagnostics[ignis__comm_failure(comm, &info->failed_rank)].status;
+    info->timeout_s = (double)comm->timeout_ns / 1e9;
+    ignis__comm_drop(call, comm);
+    return IGNIS_OK;
+}
 
 /* ===============================================================================================================
    >>parallel - data-parallel training.
    =============================================================================================================== */
+
+#ifndef IGNIS_NO_TENSORS
+
+/*  Gradients that travel together; their arrays are views of one memory. */
+typedef struct ignis__bucket {
+    ignis__grad_group group; /* first */
+    struct ignis__parallel_state *parallel;
+    ignis__array *memory; /* claimed */
+    bool ready;           /* in the backward that goes on */
+} ignis__bucket;
+
+typedef struct ignis__parallel_state {
+    ignis__slot slot; /* first; its lock guards no_sync */
+    ignis_comm comm;
+    ignis__device *device;
+    void *stream; /* of the all-reduces, so that backward goes on beside them */
+    uint64_t stream_serial;
+    ignis__tensor **parameters; /* held */
+    ignis__array **grads;       /* views of the buckets, claimed until they become the parameters' own */
+    ignis__bucket *buckets;     /* in the order in which backward comes to know them, if parameters are in the order of use */
+    int count, bucket_count;
+    int64_t bytes;
+    int no_sync;
+    bool is_installed; /* the parameters know their buckets */
+    bool is_active;    /* a backward has met it */
+    int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+} ignis__parallel_state;
+
+static ignis__pool ignis__parallels = {sizeof(ignis__parallel_state), IGNIS__KIND_PARALLEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+
+#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket: that of memory of its own */
+
+static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
+{
+    ignis__parallel_state *parallel;
+    if (!ignis__enter(call))
+        return NULL;
+    parallel = (ignis__parallel_state *)ignis__pool_hold(&ignis__parallels, handle.id);
+    if (!parallel)
+        ignis__fail_stale(call, "data-parallel", IGNIS_DIAG_PARALLEL_FREED, IGNIS__KIND_PARALLEL, handle.id);
+    return parallel;
+}
+
+/*  Takes it apart, as far as it was made. */
+static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__binding binding;
+    bool ok = true;
+    int i;
+    for (i = 0; i < parallel->count; i++) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        if (parallel->is_installed) {
+            ignis__mutex_lock(&parameter->slot.lock);
+            parameter->group = NULL;
+            ignis__mutex_unlock(&parameter->slot.lock);
+        } else if (parallel->grads[i]) {
+            ignis__array_unclaim(call, parallel->grads[i]);
+        }
+        ignis__tensor_drop(call, parameter);
+    }
+    if (parallel->is_installed)
+        ignis__atomic_add(&ignis__grad_groups, (uint64_t)-parallel->bucket_count);
+    if (parallel->stream && !ignis__atomic_load(&parallel->device->lost)) {
+        ok = ignis_stream_forget(parallel->stream) == IGNIS_OK; /* waits for it */
+        if (ignis__device_enter(call, parallel->device, &binding)) {
+            ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamDestroy_v2, (parallel->stream)) && ok;
+            ignis__device_leave(&binding);
+        }
+    }
+    for (i = 0; i < parallel->bucket_count; i++)
+        ignis__array_unclaim(call, parallel->buckets[i].memory);
+    ignis__free(parallel->parameters);
+    ignis__free(parallel->grads);
+    ignis__free(parallel->buckets);
+    ignis__pool_give(&ignis__parallels, parallel);
+    return ok;
+}
+
+static bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel)
+{
+    return !ignis__pool_drop(parallel) || ignis__parallel_end(call, parallel);
+}
+
+static void ignis__parallels_close(const char *call)
+{
+    uint64_t index, count = ignis__atomic_load(&ignis__parallels.count);
+    for (index = 0; index < count; index++) {
+        ignis__parallel_state *parallel = (ignis__parallel_state *)ignis__pool_hold_slot(&ignis__parallels, index, 0);
+        if (!parallel)
+            continue;
+        ignis__pool_kill(parallel);
+        (void)ignis__pool_drop(parallel);
+        (void)ignis__parallel_drop(call, parallel);
+    }
+}
+
+/* --- during a backward ----------------------------------------------------------------------------------------------- */
+
+/*  Sends a bucket on its way: behind what the thread's stream has queued, on the stream beside it. */
+static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
+{
+    ignis__device *device = parallel->device;
+    ignis__thread *thread = ignis__thread_now();
+    ignis__capture *capture = thread->capture && thread->capture->device == device ? thread->capture : NULL;
+    int ordinal = (int)(device - ignis__devices);
+    void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
+    uint64_t own_serial = thread->stream_serial[ordinal];
+    ignis_array gradients;
+    bool ok = ignis__stream_order(call, device, main_stream, device, parallel->stream); /* a capture draws it in by this */
+    if (!ok)
+        return false;
+    gradients.id = bucket->memory->slot.handle;
+    if (capture)
+        capture->stream = parallel->stream;
+    thread->stream[ordinal] = parallel->stream;
+    thread->stream_serial[ordinal] = parallel->stream_serial;
+    ok = ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+    if (capture)
+        capture->stream = main_stream;
+    thread->stream[ordinal] = own;
+    thread->stream_serial[ordinal] = own_serial;
+    return ok;
+}
+
+/*  Sends the buckets that are ready on their way, in order: one that is early waits for those before it. */
+static bool ignis__parallel_advance(const char *call, ignis__parallel_state *parallel)
+{
+    while (parallel->launched < parallel->bucket_count && parallel->buckets[parallel->launched].ready)
+        if (!ignis__parallel_launch(call, parallel, &parallel->buckets[parallel->launched++]))
+            return false;
+    return true;
+}
+
+static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
+{
+    ignis__bucket *bucket = (ignis__bucket *)group;
+    ignis__parallel_state *parallel = bucket->parallel;
+    if (parallel->no_sync)
+        return true;
+    parallel->is_active = bucket->ready = true;
+    return ignis__parallel_advance(call, parallel);
+}
+
+/*  The backward is over: what it did not lead to goes too, and the thread's stream waits for all. Called for each bucket that was met, of
+    which the first does it. */
+static bool ignis__bucket_end(ignis__grad_group *group, const char *call, bool ok)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    int i;
+    if (!parallel->is_active)
+        return ok;
+    for (i = 0; i < parallel->bucket_count; i++)
+        parallel->buckets[i].ready = true;
+    ok = ok && ignis__parallel_advance(call, parallel);
+    if (parallel->launched > 0 &&
+        !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device, ignis__stream_now(parallel->device)))
+        ok = false;
+    for (i = 0; i < parallel->bucket_count; i++)
+        parallel->buckets[i].ready = false;
+    parallel->launched = 0;
+    parallel->is_active = false;
+    return ok;
+}
+
+/* --- making one -------------------------------------------------------------------------------------------------------- */
+
+static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, const ignis__tensor *tensor)
+{
+    int i;
+    if (!tensor->leaf || !tensor->requires_grad || tensor->group) {
+        ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count, ignis__shape_write(&tensor->shape).text,
+                    tensor->group  ? "is trained data-parallel already"
+                    : tensor->leaf ? "requires no gradient"
+                                   : "is the result of an operation");
+        return false;
+    }
+    if (tensor->device != parallel->device) {
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "parameter %d is on device %d, the communicator is on device %d", parallel->count,
+                    (int)(tensor->device - ignis__devices), (int)(parallel->device - ignis__devices));
+        return false;
+    }
+    for (i = 0; i < parallel->count; i++) {
+        if (parallel->parameters[i] == tensor) {
+            ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more", parallel->count,
+                        ignis__shape_write(&tensor->shape).text, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  Holds the parameters. */
+static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles, int count)
+{
+    for (; parallel->count < count; parallel->count++) {
+        ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
+        if (!tensor)
+            return false;
+        if (!ignis__parallel_check(call, parallel, tensor)) {
+            ignis__tensor_drop(call, tensor);
+            return false;
+        }
+        parallel->parameters[parallel->count] = tensor;
+    }
+    return true;
+}
+
+/*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there already goes over. */
+static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
+{
+    ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
+    ignis_dtype dtype = parallel->parameters[last]->dtype;
+    ignis_array_desc desc;
+    ignis_array made;
+    int64_t at = 0;
+    bool ok = true;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = 1;
+    desc.shape.dim[0] = bytes / ignis__dtypes[dtype].size;
+    desc.dtype = dtype;
+    desc.device = parallel->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(parallel->device - ignis__devices);
+    desc.tag = "gradients";
+    made = ignis__array_create(call, &desc);
+    if (!made.id)
+        return false;
+    if (ignis__array_set_zero(call, made) != IGNIS_OK) {
+        ignis__array_discard(call, &made);
+        return false;
+    }
+    bucket->memory = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    ignis__array_claim(bucket->memory);
+    ignis__array_drop(call, bucket->memory);
+    bucket->parallel = parallel;
+    bucket->group.ready_fn = ignis__bucket_ready;
+    bucket->group.end_fn = ignis__bucket_end;
+    parallel->bucket_count++;
+    parallel->bytes += bytes;
+    for (i = last; ok && i >= first; i--) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        int64_t numel = ignis__tensor_numel(parameter), size = numel * ignis__dtypes[dtype].size;
+        made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
+        at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
+        if (!made.id)
+            return false;
+        parallel->grads[i] = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+        ignis__array_claim(parallel->grads[i]);
+        ignis__array_drop(call, parallel->grads[i]);
+        if (parameter->grad && numel > 0)
+            ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
+    }
+    return ok;
+}
+
+/*  Lays the buckets out: from the last parameter to the first, neighbours of one element type together. */
+static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
+{
+    int64_t usual = desc && desc->bucket_bytes ? desc->bucket_bytes : (int64_t)25 << 20,
+            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, bytes = 0;
+    int last = parallel->count - 1, i;
+    for (i = last; i >= 0; i--) {
+        const ignis__tensor *parameter = parallel->parameters[i], *next = i ? parallel->parameters[i - 1] : NULL;
+        bytes += (ignis__tensor_numel(parameter) * ignis__dtypes[parameter->dtype].size + IGNIS__BUCKET_ALIGNMENT - 1) /
+                 IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
+        if (next && next->dtype == parameter->dtype && bytes < limit)
+            continue;
+        if (!ignis__bucket_make(call, parallel, i, last, bytes))
+            return false;
+        last = i - 1;
+        bytes = 0;
+        limit = usual;
+    }
+    return true;
+}
+
+/*  The gradients move into the buckets; nothing can fail any more. */
+static void ignis__parallel_install(const char *call, ignis__parallel_state *parallel)
+{
+    int i, b = 0;
+    for (i = parallel->count - 1; i >= 0; i--) {
+        ignis__tensor *parameter = parallel->parameters[i];
+        ignis__array *before;
+        while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
+            b++;
+        ignis__mutex_lock(&parameter->slot.lock);
+        before = parameter->grad;
+        parameter->grad = parallel->grads[i];
+        parameter->group = &parallel->buckets[b].group;
+        ignis__mutex_unlock(&parameter->slot.lock);
+        if (before)
+            ignis__array_unclaim(call, before);
+    }
+    ignis__atomic_add(&ignis__grad_groups, (uint64_t)parallel->bucket_count);
+    parallel->is_installed = true;
+}
+
+static bool ignis__parallel_stream(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__device_enter(call, parallel->device, &binding))
+        return false;
+    ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamCreate, (&parallel->stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    if (ok)
+        parallel->stream_serial = ignis__stream_adopt(call, parallel->device, parallel->stream);
+    ignis__device_leave(&binding);
+    return ok && parallel->stream_serial;
+}
+
+/*  Gives all ranks the parameters of rank 0, through views of their arrays, as those belong to others too. */
+static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *parallel)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < parallel->count; i++) {
+        ignis__array *data = ignis__tensor_array(call, parallel->parameters[i]);
+        ignis_array view;
+        if (!data)
+            return false;
+        view = ignis__array_view(call, data, &data->shape, data->numel, 0);
+        ignis__array_drop(call, data);
+        ok = view.id && (data->numel == 0 || ignis_comm_broadcast(parallel->comm, view, 0) == IGNIS_OK);
+        if (view.id)
+            ignis__array_discard(call, &view);
+    }
+    return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
+}
+
+/*  All that can fail about a new one. */
+static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters, int count, bool alone,
+                                  const ignis_parallel_desc *desc)
+{
+    size_t number = (size_t)count;
+    parallel->parameters = (ignis__tensor **)ignis__alloc(sizeof(ignis__tensor *) * number);
+    parallel->grads = (ignis__array **)ignis__alloc(sizeof(ignis__array *) * number);
+    parallel->buckets = (ignis__bucket *)ignis__alloc(sizeof(ignis__bucket) * number);
+    if (!parallel->parameters || !parallel->grads || !parallel->buckets) {
+        ignis__fail_host_memory(call, (sizeof(ignis__tensor *) + sizeof(ignis__array *) + sizeof(ignis__bucket)) * number);
+        return false;
+    }
+    memset(parallel->grads, 0, sizeof(ignis__array *) * number);
+    memset(parallel->buckets, 0, sizeof(ignis__bucket) * number);
+    if (!ignis__parallel_take(call, parallel, parameters, count))
+        return false;
+    return alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
+                     ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel)));
+}
+
+IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc)
+{
+    static const char call[] = "ignis_parallel_create";
+    ignis_parallel handle = IGNIS__ZERO;
+    ignis__parallel_state *parallel;
+    ignis_comm_info info;
+    if (!ignis__enter(call) || ignis__capture_refuses(call))
+        return handle;
+    if (!parameters) {
+        ignis__fail_null(call, "parameters");
+        return handle;
+    }
+    if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                    "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more", count,
+                    (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
+        return handle;
+    }
+    if (ignis_comm_query(comm, &info) != IGNIS_OK)
+        return handle;
+    parallel = (ignis__parallel_state *)ignis__pool_take(&ignis__parallels);
+    if (!parallel) {
+        ignis__fail_host_memory(call, sizeof *parallel);
+        return handle;
+    }
+    memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
+    parallel->comm = comm;
+    parallel->device = &ignis__devices[info.device];
+    ignis__section_use(IGNIS__SECTION_PARALLEL, ignis__parallels_close);
+    if (!ignis__parallel_start(call, parallel, parameters, count, info.size == 1, desc)) {
+        (void)ignis__parallel_end(call, parallel);
+        return handle;
+    }
+    if (parallel->bucket_count)
+        ignis__parallel_install(call, parallel);
+    handle.id = ignis__pool_publish(&ignis__parallels, parallel);
+    return handle;
+}
+
+/* --- changing and ending one -------------------------------------------------------------------------------------------- */
+
+/*  Opens or closes a section without averages. */
+static ignis_status ignis__parallel_nest(const char *call, ignis_parallel handle, int by)
+{
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    bool ok;
+    if (!parallel)
+        return ignis__failed();
+    ignis__mutex_lock(&parallel->slot.lock);
+    ok = parallel->no_sync + by >= 0;
+    if (ok)
+        parallel->no_sync += by;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    (void)ignis__parallel_drop(call, parallel);
+    return ok ? IGNIS_OK : ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_parallel_no_sync_begin");
+}
+
+IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel)
+{
+    return ignis__parallel_nest("ignis_parallel_no_sync_begin", parallel, 1);
+}
+
+IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel)
+{
+    return ignis__parallel_nest("ignis_parallel_no_sync_end", parallel, -1);
+}
+
+IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_parallel_info *info)
+{
+    static const char call[] = "ignis_parallel_query";
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    if (!parallel)
+        return ignis__failed();
+    if (!info) {
+        status = ignis__fail_null(call, "info");
+    } else {
+        memset(info, 0, sizeof *info);
+        ignis__mutex_lock(&parallel->slot.lock);
+        info->parameters = parallel->count;
+        info->buckets = parallel->bucket_count;
+        info->bytes = parallel->bytes;
+        info->syncs = parallel->no_sync == 0;
+        ignis__mutex_unlock(&parallel->slot.lock);
+    }
+    (void)ignis__parallel_drop(call, parallel);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
+{
+    static const char call[] = "ignis_parallel_free";
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    bool live, ok;
+    if (!parallel)
+        return ignis__failed();
+    if (ignis__capture_refuses(call)) {
+        (void)ignis__parallel_drop(call, parallel);
+        return ignis__failed();
+    }
+    ignis__mutex_lock(&parallel->slot.lock);
+    live = ignis__pool_live(parallel);
+    if (live)
+        ignis__pool_kill(parallel);
+    ignis__mutex_unlock(&parallel->slot.lock);
+    if (live)
+        (void)ignis__pool_drop(parallel); /* the handle's own hold; this call still has one */
+    ok = ignis__parallel_drop(call, parallel);
+    if (!live)
+        return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed it");
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+#endif /* IGNIS_NO_TENSORS */
 
 #endif /* IGNIS_COLLECTIVE_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */

@@ -1,9 +1,10 @@
 /*  bench_training.c - what operations on tensors, attention, and training steps cost
 
     Every figure is a median of repetitions, taken warm. Memory-bound operations count the bytes that have to be read and written once: two
-    passes over the tensor forward, three backward (two for cross-entropy in all, 28 bytes a parameter for AdamW), and stand beside a device copy
-    that was measured just before them. Attention counts 4 s s d forward and 10 s s d backward for each head, half of that when causal. A
-    backward is what forward and backward take together, less the forward alone.
+    passes over the tensor forward, three backward (28 bytes a parameter for AdamW), and stand beside a device copy that was measured just
+    before them. Cross-entropy counts one pass forward, where no gradient is wanted, and two backward, as well as for both together.
+    Attention counts 4 s s d forward and 10 s s d backward for each head, half of that when causal. A backward is what forward and backward
+    take together, less the forward alone.
 
         cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt]
 
@@ -13,6 +14,8 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 
+#include "gpt2.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,17 +24,6 @@
 
 #define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
 #define MAX_ROWS 256
-
-static bool simulated;
-
-static void require(bool ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "bench: %s failed: %s\n", what, ignis_status_message());
-    exit(1);
-}
-#define REQUIRE(call) require((call) == 0, #call)
 
 /* --- the table ------------------------------------------------------------------------------------------------------ */
 
@@ -114,49 +106,6 @@ static double seconds(step_fn step, void *work, bool wait)
 
 /* --- tensors ------------------------------------------------------------------------------------------------------------ */
 
-static ignis_tensor parameter(ignis_shape shape, ignis_dtype dtype, double deviation, bool requires_grad)
-{
-    ignis_tensor_desc desc;
-    ignis_tensor tensor;
-    memset(&desc, 0, sizeof desc);
-    desc.dtype = dtype;
-    desc.requires_grad = requires_grad;
-    tensor = deviation == 0   ? ignis_tensor_zeros(shape, &desc)
-             : deviation == 1 ? ignis_tensor_randn(shape, &desc)
-                              : ignis_tensor_ones(shape, &desc);
-    if (deviation != 0 && deviation != 1 && deviation > 0) {
-        ignis_tensor_release(tensor);
-        tensor = ignis_tensor_randn(shape, &desc);
-        REQUIRE(ignis_array_scale(ignis_tensor_data(tensor), ignis_tensor_data(tensor), deviation));
-    }
-    require(tensor.id != 0, "making a tensor");
-    return tensor;
-}
-
-enum { ONES = -1 }; /* as a deviation */
-
-static ignis_tensor random_ids(ignis_shape shape, int64_t below)
-{
-    int64_t numel = 1, i;
-    uint64_t state = 88172645463325252u;
-    ignis_tensor_desc desc;
-    ignis_tensor tensor;
-    int32_t *ids;
-    for (i = 0; i < shape.ndim; i++)
-        numel *= shape.dim[i];
-    ids = (int32_t *)malloc(sizeof *ids * (size_t)numel);
-    for (i = 0; i < numel; i++) {
-        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-        ids[i] = (int32_t)((state >> 20) % (uint64_t)below);
-    }
-    memset(&desc, 0, sizeof desc);
-    desc.dtype = IGNIS_I32;
-    tensor = ignis_tensor_from_host(ids, shape, &desc);
-    free(ids);
-    require(tensor.id != 0, "making ids");
-    return tensor;
-}
-
 /*  A tensor as an operation in the middle of a network sees it: it wants a gradient, which goes nowhere. */
 static ignis_status sink_backward(const ignis_backward_args *args)
 {
@@ -208,6 +157,14 @@ static void step_both(void *work)
         in[i] = inner(op->in[i]);
     ignis_backward(op->run(op, in), op->gradient);
     ignis_scope_end(scope);
+}
+
+/*  Forward where no gradient is wanted. */
+static void step_alone(void *work)
+{
+    ignis_no_grad_begin();
+    step_forward(work);
+    ignis_no_grad_end();
 }
 
 static void release(operation *op)
@@ -265,7 +222,6 @@ static void mlp_step(void *work)
     }
     ignis_backward(ignis_cross_entropy(h, m->targets, NULL), IGNIS_NO_ARRAY);
     ignis_optimizer_step(m->optimizer);
-    ignis_optimizer_zero_grad(m->optimizer);
     ignis_scope_end(scope);
 }
 
@@ -275,11 +231,14 @@ static void bench_mlp(void)
 {
     static const int64_t widths[] = {64, 128, 128, 10};
     const int64_t examples = simulated ? 8 : 64;
+    ignis_adamw_desc desc;
     mlp m;
     int i;
+    memset(&desc, 0, sizeof desc);
+    desc.zero_grad = true;
     m.x = parameter(IGNIS_SHAPE(examples, widths[0]), IGNIS_F32, 1, false);
     m.targets = random_ids(IGNIS_SHAPE(examples), 10);
-    m.optimizer = ignis_adamw(NULL);
+    m.optimizer = ignis_adamw(&desc);
     for (i = 0; i < 3; i++) {
         m.weights[i] = parameter(IGNIS_SHAPE(widths[i + 1], widths[i]), IGNIS_F32, 0.1, true);
         m.biases[i] = parameter(IGNIS_SHAPE(widths[i + 1]), IGNIS_F32, 0, true);
@@ -380,19 +339,28 @@ static void bench_rows(int64_t count, int64_t n)
     REQUIRE(ignis_tensor_release(gradient));
 }
 
-static void bench_cross_entropy(void)
+static void bench_cross_entropy(int64_t rows_named, int64_t n_named)
 {
-    const int64_t count = simulated ? 8 : 16384, n = simulated ? 96 : 50304, bytes = 2 * count * n;
-    double copy = copy_rate(bytes), both;
+    const int64_t count = simulated ? 8 : rows_named, n = simulated ? 96 : n_named;
+    double bytes = 2 * (double)(count * n), copy = copy_rate(2 * count * n), forward, both;
+    char name[64], size[32];
     operation op;
     memset(&op, 0, sizeof op);
     op.run = run_cross_entropy;
     op.count = 1;
     op.in[0] = parameter(IGNIS_SHAPE(count, n), IGNIS_BF16, 1, false);
     op.in[1] = random_ids(IGNIS_SHAPE(count), n);
+    forward = seconds(step_alone, &op, true);
     both = seconds(step_both, &op, true);
-    row("cross_entropy 16384x50304 both", both * 1e3, "ms", 0);
-    row("cross_entropy 16384x50304 both, rate", 2 * (double)bytes / both / 1e12, "TB/s", 2 * (double)bytes / both / copy);
+    snprintf(size, sizeof size, "%lldx%lld", (long long)rows_named, (long long)n_named);
+    snprintf(name, sizeof name, "cross_entropy %s forward", size);
+    row(name, bytes / forward / 1e12, "TB/s", bytes / forward / copy);
+    snprintf(name, sizeof name, "cross_entropy %s backward", size);
+    row(name, 2 * bytes / (both - forward) / 1e12, "TB/s", 2 * bytes / (both - forward) / copy);
+    snprintf(name, sizeof name, "cross_entropy %s both", size);
+    row(name, both * 1e3, "ms", 0);
+    snprintf(name, sizeof name, "cross_entropy %s both, rate", size);
+    row(name, 2 * bytes / both / 1e12, "TB/s", 2 * bytes / both / copy);
     REQUIRE(ignis_tensor_release(op.in[0]));
     REQUIRE(ignis_tensor_release(op.in[1]));
 }
@@ -423,7 +391,9 @@ static void bench_memory(void)
 {
     bench_rows(65536, 768);
     bench_rows(16384, 4096);
-    bench_cross_entropy();
+    bench_cross_entropy(65536, 768);
+    bench_cross_entropy(16384, 4096);
+    bench_cross_entropy(16384, 50304);
     bench_adamw(IGNIS_F32, "AdamW 100M f32");
     bench_adamw(IGNIS_BF16, "AdamW 100M bf16 with f32 copy");
 }
@@ -470,93 +440,7 @@ static void bench_attention(void)
 
 /* --- GPT-2 ----------------------------------------------------------------------------------------------------------------------------- */
 
-enum { MAX_LAYERS = 12 };
-
-typedef struct gpt {
-    int64_t layers, width, heads, context, sequences, vocab, classes;
-    ignis_tensor tokens, targets, table, positions, norm_weight, norm_bias;
-    struct {
-        ignis_tensor norm1_weight, norm1_bias, qkv_weight, qkv_bias, out_weight, out_bias;
-        ignis_tensor norm2_weight, norm2_bias, up_weight, up_bias, down_weight, down_bias;
-    } layer[MAX_LAYERS];
-    ignis_tensor all[4 + 12 * MAX_LAYERS];
-    int count;
-    ignis_optimizer optimizer;
-    ignis_graph graph;
-} gpt;
-
-static ignis_tensor gpt_parameter(gpt *g, ignis_shape shape, double deviation)
-{
-    ignis_tensor tensor = parameter(shape, IGNIS_BF16, deviation, true);
-    g->all[g->count++] = tensor;
-    REQUIRE(ignis_optimizer_add(g->optimizer, tensor, shape.ndim > 1));
-    return tensor;
-}
-
-static void gpt_open(gpt *g)
-{
-    int64_t c = g->width, i;
-    ignis_adamw_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.lr = 3e-4;
-    desc.weight_decay = 0.1;
-    desc.zero_grad = true;
-    g->optimizer = ignis_adamw(&desc);
-    g->count = 0;
-    g->tokens = random_ids(IGNIS_SHAPE(g->sequences, g->context), g->classes);
-    g->targets = random_ids(IGNIS_SHAPE(g->sequences, g->context), g->classes);
-    g->table = gpt_parameter(g, IGNIS_SHAPE(g->vocab, c), 0.02);
-    g->positions = gpt_parameter(g, IGNIS_SHAPE(g->context, c), 0.02);
-    for (i = 0; i < g->layers; i++) {
-        g->layer[i].norm1_weight = gpt_parameter(g, IGNIS_SHAPE(c), ONES);
-        g->layer[i].norm1_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
-        g->layer[i].qkv_weight = gpt_parameter(g, IGNIS_SHAPE(3 * c, c), 0.02);
-        g->layer[i].qkv_bias = gpt_parameter(g, IGNIS_SHAPE(3 * c), 0);
-        g->layer[i].out_weight = gpt_parameter(g, IGNIS_SHAPE(c, c), 0.02);
-        g->layer[i].out_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
-        g->layer[i].norm2_weight = gpt_parameter(g, IGNIS_SHAPE(c), ONES);
-        g->layer[i].norm2_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
-        g->layer[i].up_weight = gpt_parameter(g, IGNIS_SHAPE(4 * c, c), 0.02);
-        g->layer[i].up_bias = gpt_parameter(g, IGNIS_SHAPE(4 * c), 0);
-        g->layer[i].down_weight = gpt_parameter(g, IGNIS_SHAPE(c, 4 * c), 0.02);
-        g->layer[i].down_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
-    }
-    g->norm_weight = gpt_parameter(g, IGNIS_SHAPE(c), ONES);
-    g->norm_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
-}
-
-static void gpt_step(void *work)
-{
-    gpt *g = (gpt *)work;
-    ignis_scope scope = ignis_scope_begin(), inside;
-    ignis_cross_entropy_desc entropy;
-    ignis_sdpa_desc attention;
-    ignis_tensor x, h, qkv[3];
-    int64_t i;
-    memset(&entropy, 0, sizeof entropy);
-    memset(&attention, 0, sizeof attention);
-    entropy.classes = g->classes;
-    attention.num_heads = (int)g->heads;
-    x = ignis_add(ignis_embedding(g->table, g->tokens), g->positions);
-    for (i = 0; i < g->layers; i++) {
-        inside = ignis_scope_begin();
-        h = ignis_layer_norm(x, g->layer[i].norm1_weight, g->layer[i].norm1_bias, 1e-5);
-        h = ignis_linear(h, g->layer[i].qkv_weight, g->layer[i].qkv_bias);
-        ignis_split(h, -1, 3, NULL, qkv);
-        h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
-        x = ignis_add(x, ignis_linear(h, g->layer[i].out_weight, g->layer[i].out_bias));
-        h = ignis_layer_norm(x, g->layer[i].norm2_weight, g->layer[i].norm2_bias, 1e-5);
-        h = ignis_gelu(ignis_linear(h, g->layer[i].up_weight, g->layer[i].up_bias));
-        x = ignis_scope_return(inside, ignis_add(x, ignis_linear(h, g->layer[i].down_weight, g->layer[i].down_bias)));
-    }
-    inside = ignis_scope_begin();
-    x = ignis_layer_norm(x, g->norm_weight, g->norm_bias, 1e-5);
-    x = ignis_scope_return(inside, ignis_cross_entropy(ignis_matmul_t(x, g->table), g->targets, &entropy));
-    ignis_backward(x, IGNIS_NO_ARRAY);
-    ignis_optimizer_step(g->optimizer);
-    ignis_scope_end(scope);
-}
-
+static void gpt_step_of(void *work) { gpt_step((gpt *)work); }
 static void gpt_replay(void *work) { ignis_graph_launch(((gpt *)work)->graph); }
 
 static void bench_gpt(void)
@@ -564,17 +448,10 @@ static void bench_gpt(void)
     static gpt g;
     ignis_memory_info memory;
     double tokens;
-    int i;
-    g.layers = simulated ? 2 : 12;
-    g.width = simulated ? 32 : 768;
-    g.heads = simulated ? 2 : 12;
-    g.context = simulated ? 16 : 1024;
-    g.sequences = simulated ? 2 : 32;
-    g.classes = simulated ? 61 : 50257;
-    g.vocab = simulated ? 64 : 50304;
     gpt_open(&g);
+    gpt_optimize(&g);
     tokens = (double)(g.sequences * g.context);
-    row("GPT-2 124M train step, B 32, T 1024", tokens / seconds(gpt_step, &g, true) / 1e3, "ktokens/s", 0);
+    row("GPT-2 124M train step, B 32, T 1024", tokens / seconds(gpt_step_of, &g, true) / 1e3, "ktokens/s", 0);
     REQUIRE(ignis_memory_query(0, &memory));
     row("GPT-2 124M, peak of device memory", (double)memory.reserved_peak / (1 << 30), "GiB", 0);
     REQUIRE(ignis_graph_begin());
@@ -583,11 +460,7 @@ static void bench_gpt(void)
     require(g.graph.id != 0, "the capture");
     row("GPT-2 124M train step, CUDA graph", tokens / seconds(gpt_replay, &g, true) / 1e3, "ktokens/s", 0);
     REQUIRE(ignis_graph_free(g.graph));
-    REQUIRE(ignis_optimizer_free(g.optimizer));
-    for (i = 0; i < g.count; i++)
-        REQUIRE(ignis_tensor_release(g.all[i]));
-    REQUIRE(ignis_tensor_release(g.tokens));
-    REQUIRE(ignis_tensor_release(g.targets));
+    gpt_close(&g);
 }
 
 /* --- the program -------------------------------------------------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@ stage() {
     test) make test ;;
     memcheck) make test-memcheck ;;
     examples)
-        make run && for source in examples/*.cu; do
+        make run && make check-resume && for source in examples/*.cu; do
             [ -e "$source" ] || continue
             program=build/$(basename "$source" .cu)
             nvcc -I. "$source" -o "$program" && "$program" || exit 1

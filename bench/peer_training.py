@@ -134,19 +134,27 @@ def bench_rows(count, n):
                 passes * bytes_ / compiled[which] / 1e12 if compiled else None, "torch.compile")
 
 
-def bench_cross_entropy():
-    count, n = 16384, 50304
+def bench_cross_entropy(count, n):
+    size, bytes_ = f"{count}x{n}", 2 * count * n
     x = torch.randn(count, n, device=DEVICE, dtype=torch.bfloat16).requires_grad_()
     targets = torch.randint(0, n, (count,), device=DEVICE)
 
-    def both(fn):
-        return seconds(lambda: torch.autograd.grad(fn(x, targets), x))
+    def times(fn):
+        with torch.no_grad():  # forward where no gradient is wanted
+            forward = seconds(lambda: fn(x, targets))
+        return forward, seconds(lambda: torch.autograd.grad(fn(x, targets), x))
 
-    eager = both(F.cross_entropy)
+    eager = times(F.cross_entropy)
     torch._dynamo.reset()
-    compiled = tried("cross_entropy", lambda: both(torch.compile(F.cross_entropy)))
-    row("cross_entropy 16384x50304 both", "ms", eager * 1e3, compiled and compiled * 1e3, "torch.compile")
-    row("cross_entropy 16384x50304 both, rate", "TB/s", 4 * count * n / eager / 1e12, compiled and 4 * count * n / compiled / 1e12, "torch.compile")
+    compiled = tried("cross_entropy", lambda: times(torch.compile(F.cross_entropy)))
+
+    def compare(what, unit, figure):
+        row(f"cross_entropy {size} {what}", unit, figure(*eager), compiled and figure(*compiled), "torch.compile")
+
+    compare("forward", "TB/s", lambda forward, both: bytes_ / forward / 1e12)
+    compare("backward", "TB/s", lambda forward, both: 2 * bytes_ / (both - forward) / 1e12)
+    compare("both", "ms", lambda forward, both: both * 1e3)
+    compare("both, rate", "TB/s", lambda forward, both: 2 * bytes_ / both / 1e12)
 
 
 def bench_adamw():
@@ -161,7 +169,9 @@ def bench_adamw():
 def bench_memory():
     bench_rows(65536, 768)
     bench_rows(16384, 4096)
-    bench_cross_entropy()
+    bench_cross_entropy(65536, 768)
+    bench_cross_entropy(16384, 4096)
+    bench_cross_entropy(16384, 50304)
     bench_adamw()
 
 

@@ -12,6 +12,10 @@
     ./train_gpt --resume gpt.safetensors goes on from there as if nothing had happened, to the last bit. ./train_gpt --help lists
     what can be changed. The sizes fit a GPU; on Ignis' simulator, which has none, they are tiny.
 
+    ./train_gpt --gpus 4 trains on four GPUs: four processes, each with the whole model on a GPU of its own and a fourth of every batch. While
+    backward goes on they average their gradients, and so take equal steps. The losses are those of one GPU, up to rounding. Under
+    torchrun, mpirun or srun the program takes its part among theirs, on several machines too; --gpus is not needed then.
+
     How it is written:
         Tensors that are made between ignis_scope_begin and ignis_scope_end are gone afterwards, so a step leaves nothing behind.
         Errors are looked at once a step: when a call has failed, all that use its result fail quietly, and Ignis has written the
@@ -20,7 +24,7 @@
         one call runs them all.
 */
 #define IGNIS_IMPLEMENTATION
-#include "ignis.h"
+#include "ignis_collective.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -28,7 +32,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BYTES 256 /* a token is a byte */
 #define MAX_LAYERS 48
@@ -88,7 +94,7 @@ typedef struct settings {
     int64_t seed;
     int64_t done; /* steps, when it was saved */
     double lr;
-    int64_t graph, sample;
+    int64_t graph, sample, gpus;
     const char *text, *save, *resume, *out;
 } settings;
 
@@ -99,7 +105,8 @@ static const char help[] = "train_gpt [text file] [--option value ...]\n"
                            "  --heads n       of attention                  --resume file   go on from there\n"
                            "  --context n     bytes that are looked at      --out file      the picture (loss.svg)\n"
                            "  --batch n       stretches of text per step    --sample n      bytes that are shown (0: none)\n"
-                           "  --dtype f32|bf16                              --graph 0|1     steps as a CUDA graph\n";
+                           "  --dtype f32|bf16                              --graph 0|1     steps as a CUDA graph\n"
+                           "  --gpus n        that share the work\n";
 
 static settings settings_default(int is_simulator)
 {
@@ -125,10 +132,12 @@ static int64_t *saved_number(settings *s, int i)
     return numbers[i];
 }
 
-static void settings_check(const settings *s)
+static void settings_check(const settings *s, int ranks)
 {
     if (s->layers > MAX_LAYERS || s->width % s->heads != 0)
         give_up("--layers is at most 48, and --width a multiple of --heads", "");
+    if (s->batch % ranks != 0)
+        give_up("--batch has to be a multiple of the number of GPUs", "");
     if (s->done > s->steps)
         give_up("the model has had more than --steps already", "");
 }
@@ -143,9 +152,9 @@ static void settings_read(settings *s, int argc, char **argv)
             const char *name;
             int64_t *number;
             int64_t least;
-        } numbers[] = {{"--steps", &s->steps, 1}, {"--layers", &s->layers, 1},   {"--width", &s->width, 1},
-                       {"--heads", &s->heads, 1}, {"--context", &s->context, 2}, {"--batch", &s->batch, 1},
-                       {"--seed", &s->seed, 0},   {"--graph", &s->graph, 0},     {"--sample", &s->sample, 0}};
+        } numbers[] = {{"--steps", &s->steps, 1},     {"--layers", &s->layers, 1}, {"--width", &s->width, 1}, {"--heads", &s->heads, 1},
+                       {"--context", &s->context, 2}, {"--batch", &s->batch, 1},   {"--seed", &s->seed, 0},   {"--graph", &s->graph, 0},
+                       {"--sample", &s->sample, 0},   {"--gpus", &s->gpus, 1}};
         size_t k, count = sizeof numbers / sizeof *numbers;
         if (strncmp(name, "--", 2) != 0) {
             s->text = name;
@@ -332,37 +341,47 @@ static ignis_tensor model_apply(const model *m, ignis_tensor tokens)
 typedef struct run {
     settings set;
     text text;
+    int rank, ranks; /* this process is one of so many; alone, it is 0 of 1 */
+    ignis_comm comm; /* between them */
     model *model;
+    ignis_parallel parallel; /* makes backward average the gradients over the ranks */
     ignis_optimizer optimizer;
-    ignis_tensor tokens, targets; /* [batch, context], filled anew for each step, always the same memory: a graph reads from there */
+    int64_t part;                 /* = batch / ranks: stretches of text for each rank */
+    ignis_tensor tokens, targets; /* [part, context], filled anew for each step, always the same memory: a graph reads from there */
     int32_t *host_tokens, *host_targets;
-    size_t *starts;        /* [batch]: where in the text they come from */
+    size_t *starts;        /* [part]: where in the text they come from */
     ignis_tensor loss;     /* [1]: of the step that ran last */
     ignis_tensor losses;   /* [steps]: collected on the device, so that no step has to wait for its loss to come out */
     float *host_losses;    /* those that were fetched */
     float *validation;     /* [steps + 1]: of the held-out text before that step; 0: not measured there */
     int64_t step, fetched; /* steps that are done, losses that were fetched */
     ignis_graph graph;
-    double pace; /* seconds that a step takes */
+    ignis_tensor stop; /* [1] */
+    bool stopped;      /* somebody pressed Ctrl-C */
+    double pace;       /* seconds that a step takes */
 } run;
 
 /*  Puts the stretches of text that begin at starts into tokens, and what follows each byte into targets. */
 static void batch_set(run *r)
 {
-    int64_t batch = r->set.batch, context = r->set.context, i, k;
-    for (i = 0; i < batch; i++) {
+    int64_t part = r->part, context = r->set.context, i, k;
+    for (i = 0; i < part; i++) {
         for (k = 0; k < context; k++) {
             r->host_tokens[i * context + k] = r->text.bytes[r->starts[i] + (size_t)k];
             r->host_targets[i * context + k] = r->text.bytes[r->starts[i] + (size_t)k + 1];
         }
     }
-    ignis_array_from_host(ignis_tensor_data(r->tokens), r->host_tokens, IGNIS_I32, batch * context);
-    ignis_array_from_host(ignis_tensor_data(r->targets), r->host_targets, IGNIS_I32, batch * context);
+    ignis_array_from_host(ignis_tensor_data(r->tokens), r->host_tokens, IGNIS_I32, part * context);
+    ignis_array_from_host(ignis_tensor_data(r->targets), r->host_targets, IGNIS_I32, part * context);
 }
+
+/*  Puts the mean over all ranks into the array, on every rank. */
+static void average(run *r, ignis_array array) { ignis_comm_all_reduce(r->comm, array, array, IGNIS_OP_AVG); }
 
 static ignis_tensor batch_loss(run *r) { return ignis_cross_entropy(model_apply(r->model, r->tokens), r->targets, NULL); }
 
-/*  Everything that a step does on the device, and nothing else: this is what a graph captures. */
+/*  Everything that a step does on the device, and nothing else: this is what a graph captures. After backward the gradients are those of
+    the whole batch, on every rank. */
 static void step_on_device(run *r)
 {
     ignis_scope scope = ignis_scope_begin();
@@ -371,16 +390,17 @@ static void step_on_device(run *r)
     ignis_clip_grad_norm(r->optimizer, 1.0);
     ignis_optimizer_step(r->optimizer);
     ignis_array_copy(ignis_tensor_data(r->loss), ignis_tensor_data(loss));
+    average(r, ignis_tensor_data(r->loss));
     ignis_scope_end(scope);
 }
 
 /*  steps_before: since the program began. The first steps compile kernels and fill caches; a graph is captured after them. */
 static void train_step(run *r, int64_t steps_before)
 {
-    int64_t i;
-    for (i = 0; i < r->set.batch; i++)
-        r->starts[i] =
-            (size_t)(random_at((uint64_t)r->set.seed, (uint64_t)r->step, (uint64_t)i) % (r->text.training - (size_t)r->set.context));
+    int64_t first = r->rank * r->part, i;
+    for (i = 0; i < r->part; i++)
+        r->starts[i] = (size_t)(random_at((uint64_t)r->set.seed, (uint64_t)r->step, (uint64_t)(first + i)) %
+                                (r->text.training - (size_t)r->set.context));
     batch_set(r);
     if (r->set.graph && steps_before == 3 && ignis_graph_begin() == IGNIS_OK) {
         step_on_device(r);
@@ -411,15 +431,17 @@ static void losses_fetch(run *r)
 static float validate(run *r)
 {
     size_t room = r->text.count - r->text.training - (size_t)r->set.context - 1;
-    int64_t batches = 4, k, i;
+    int64_t batches = 4, first = r->rank * r->part, k, i;
     double sum = 0;
     ignis_no_grad_begin();
     for (k = 0; k < batches; k++) {
         ignis_scope scope = ignis_scope_begin();
-        for (i = 0; i < r->set.batch; i++)
-            r->starts[i] = r->text.training + room * (size_t)(k * r->set.batch + i) / (size_t)(batches * r->set.batch);
+        for (i = 0; i < r->part; i++)
+            r->starts[i] = r->text.training + room * (size_t)(k * r->set.batch + first + i) / (size_t)(batches * r->set.batch);
         batch_set(r);
-        sum += ignis_item(batch_loss(r)) / (double)batches;
+        ignis_tensor loss = batch_loss(r);
+        average(r, ignis_tensor_data(loss));
+        sum += ignis_item(loss) / (double)batches;
         ignis_scope_end(scope);
     }
     ignis_no_grad_end();
@@ -658,6 +680,63 @@ static void run_load(run *r)
     r->step = r->fetched = r->set.done;
 }
 
+/* --- several GPUs -------------------------------------------------------------------------------------------------- */
+
+/*  Runs this program once for each GPU, as processes that meet in a folder of their own. Returns the exit code. */
+static int run_on_gpus(int gpus, char **argv)
+{
+    char folder[] = "/tmp/train_gpt_XXXXXX", text[16];
+    int i, status, result = 0;
+    if (!mkdtemp(folder))
+        give_up("cannot make the folder ", folder);
+    setenv("IGNIS_COMM_LAUNCHER", "ignis", 1); /* of the names that ignis_comm_init knows rank and size by, these */
+    setenv("IGNIS_COMM_DIR", folder, 1);
+    snprintf(text, sizeof text, "%d", gpus);
+    setenv("IGNIS_WORLD_SIZE", text, 1);
+    for (i = 0; i < gpus; i++) {
+        snprintf(text, sizeof text, "%d", i);
+        setenv("IGNIS_RANK", text, 1);
+        setenv("IGNIS_LOCAL_RANK", text, 1);
+        pid_t child = fork();
+        if (child == 0) {
+            execvp(argv[0], argv);
+            give_up("cannot start ", argv[0]);
+        }
+        if (child < 0)
+            give_up("cannot start another process", "");
+    }
+    signal(SIGINT, SIG_IGN); /* Ctrl-C is for the ranks, which end together and save */
+    while (wait(&status) > 0)
+        if (status != 0)
+            result = 1;
+    rmdir(folder);
+    return result;
+}
+
+/*  Meets the other ranks, and takes the GPU that is this one's. */
+static void run_meet(run *r)
+{
+    ignis_comm_desc desc = {.timeout_s = 300}; /* they wait for each other, as while the first one writes */
+    ignis_comm_info info = {.size = 1};
+    r->comm = ignis_comm_init(&desc);
+    ignis_comm_query(r->comm, &info);
+    ignis_device_use(info.device);
+    check();
+    r->rank = info.rank, r->ranks = info.size;
+}
+
+/*  Whether somebody has pressed Ctrl-C. All ranks have to stop after the same step, so they ask each other. */
+static bool stop_wanted(run *r)
+{
+    ignis_array stop = ignis_tensor_data(r->stop);
+    float flag = (float)interrupted;
+    ignis_array_from_host(stop, &flag, IGNIS_F32, 1);
+    ignis_comm_all_reduce(r->comm, stop, stop, IGNIS_OP_MAX);
+    ignis_array_to_host(stop, &flag, IGNIS_F32, 1);
+    check();
+    return flag > 0;
+}
+
 /* --- all together ------------------------------------------------------------------------------------------------ */
 
 static void run_begin(run *r)
@@ -666,20 +745,24 @@ static void run_begin(run *r)
     ignis_tensor_desc ids = {.dtype = IGNIS_I32};
     ignis_schedule_desc schedule = {.kind = IGNIS_SCHEDULE_COSINE, .warmup = s->steps / 20, .total = s->steps, .floor = 0.1};
     ignis_adamw_desc adamw = {.lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1, .schedule = schedule, .zero_grad = true};
-    size_t numbers = (size_t)(s->batch * s->context);
+    size_t numbers;
     int i;
+    r->part = s->batch / r->ranks;
+    numbers = (size_t)(r->part * s->context);
     r->text = text_read(s->text, (size_t)s->context);
     r->model = model_make(s);
+    r->parallel = ignis_parallel_create(r->comm, r->model->parameters, r->model->count, NULL);
     r->optimizer = ignis_adamw(&adamw);
     for (i = 0; i < r->model->count; i++) /* weight decay is for matrices; biases and norms stay as they want */
         ignis_optimizer_add(r->optimizer, r->model->parameters[i], r->model->is_matrix[i]);
-    r->tokens = ignis_tensor_zeros(IGNIS_SHAPE(s->batch, s->context), &ids);
-    r->targets = ignis_tensor_zeros(IGNIS_SHAPE(s->batch, s->context), &ids);
+    r->tokens = ignis_tensor_zeros(IGNIS_SHAPE(r->part, s->context), &ids);
+    r->targets = ignis_tensor_zeros(IGNIS_SHAPE(r->part, s->context), &ids);
     r->loss = ignis_tensor_zeros(IGNIS_SHAPE(1), NULL);
+    r->stop = ignis_tensor_zeros(IGNIS_SHAPE(1), NULL);
     r->losses = ignis_tensor_zeros(IGNIS_SHAPE(s->steps), NULL);
     r->host_tokens = (int32_t *)allocate(numbers, sizeof(int32_t));
     r->host_targets = (int32_t *)allocate(numbers, sizeof(int32_t));
-    r->starts = (size_t *)allocate((size_t)s->batch, sizeof(size_t));
+    r->starts = (size_t *)allocate((size_t)r->part, sizeof(size_t));
     r->host_losses = (float *)allocate((size_t)s->steps, sizeof(float));
     r->validation = (float *)allocate((size_t)s->steps + 1, sizeof(float));
     check();
@@ -691,11 +774,14 @@ static void run_end(run *r)
     if (r->graph.id)
         ignis_graph_free(r->graph);
     ignis_optimizer_free(r->optimizer);
+    ignis_parallel_free(r->parallel);
+    ignis_comm_destroy(r->comm);
     for (i = 0; i < r->model->count; i++)
         ignis_tensor_release(r->model->parameters[i]);
     ignis_tensor_release(r->tokens);
     ignis_tensor_release(r->targets);
     ignis_tensor_release(r->loss);
+    ignis_tensor_release(r->stop);
     ignis_tensor_release(r->losses);
     free(r->model);
     free(r->text.bytes);
@@ -714,21 +800,23 @@ static void train(run *r, int64_t look_every)
     float validation = 0;
     double since = seconds(), pace;
     for (;;) {
-        int is_last = interrupted || r->step >= steps;
+        bool is_last = r->stopped || r->step >= steps, is_first_rank = r->rank == 0;
         if (r->step % validate_every == 0 || is_last || steps_before == 0)
             r->validation[r->step] = validation = validate(r);
-        if (r->set.sample > 0 && !interrupted && (r->step % sample_every == 0 || is_last || steps_before == 0))
+        if (is_first_rank && r->set.sample > 0 && !r->stopped && (r->step % sample_every == 0 || is_last || steps_before == 0))
             sample_print(r);
         if (is_last)
             break;
         if (r->step == looked_at)
             since = seconds();
         train_step(r, steps_before++);
-        if (r->step % look_every == 0 || r->step == steps || interrupted) {
+        if (r->step % look_every == 0 || r->step == steps) {
             losses_fetch(r);
+            r->stopped = stop_wanted(r);
             pace = (seconds() - since) / (double)(r->step - looked_at);
             r->pace = steps_before <= 2 * look_every ? pace : 0.9 * r->pace + 0.1 * pace;
-            progress_print(r, validation);
+            if (is_first_rank)
+                progress_print(r, validation);
             looked_at = r->step;
             since = seconds();
         }
@@ -739,6 +827,7 @@ static void train(run *r, int64_t look_every)
 int main(int argc, char **argv)
 {
     static run r;
+    settings asked = {0};
     ignis_device_info device;
     int64_t i, parameters = 0;
 
@@ -748,8 +837,12 @@ int main(int argc, char **argv)
             return 0;
         }
     }
+    settings_read(&asked, argc, argv);
+    if (asked.gpus > 1 && !getenv("IGNIS_RANK"))
+        return run_on_gpus((int)asked.gpus, argv);
     ignis_setup(NULL);
-    ignis_device_query(0, &device);
+    run_meet(&r);
+    ignis_device_query(ignis_device_current(), &device);
     check();
     int is_simulator = strncmp(device.name, "Ignis Simulator", 15) == 0;
     r.set = settings_default(is_simulator);
@@ -758,7 +851,7 @@ int main(int argc, char **argv)
         settings_load(&r.set);
         settings_read(&r.set, argc, argv); /* once more: the command line is stronger than the file */
     }
-    settings_check(&r.set);
+    settings_check(&r.set, r.ranks);
     if (!r.set.text)
         r.set.text = text_find(argv[0]);
     run_begin(&r);
@@ -766,15 +859,20 @@ int main(int argc, char **argv)
         run_load(&r);
     for (i = 0; i < r.model->count; i++)
         parameters += ignis_array_numel(ignis_tensor_data(r.model->parameters[i]));
-    printf("%s: %zu bytes of text, %lld parameters, %lld x %lld bytes a step\n", device.name, r.text.count, (long long)parameters,
-           (long long)r.set.batch, (long long)r.set.context);
+    if (r.rank == 0)
+        printf("%d x %s: %zu bytes of text, %lld parameters, %lld x %lld bytes a step\n", r.ranks, device.name, r.text.count,
+               (long long)parameters, (long long)r.set.batch, (long long)r.set.context);
     signal(SIGINT, on_interrupt);
 
     train(&r, is_simulator ? 1 : 10);
 
+    if (r.rank > 0) { /* the first one does the rest for all */
+        run_end(&r);
+        return ignis_shutdown() != IGNIS_OK;
+    }
     run_save(&r);
     printf("\n");
-    if (interrupted)
+    if (r.stopped)
         printf("Interrupted after step %lld; this goes on: train_gpt %s --resume %s\n", (long long)r.step, r.set.text, r.set.save);
     if (r.step > 0) {
         picture_write(&r);

@@ -21,6 +21,34 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_add(T *dst, const T 
     ignis_map(n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, b);
 }
 
+/*  dst += src for many arrays in one launch. Each takes ceil(n / 4096) blocks, from its first_block on. The host has the same structs. */
+struct ignis_addend {
+    T *dst;
+    const T *src;
+    long long n, first_block;
+};
+
+struct ignis_addends {
+    ignis_addend at[100]; /* what fits a kernel's parameters */
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_add_each(ignis_addends addends, int count)
+{
+    typedef ignis_wide<T> Wide;
+    int low = 0, high = count; /* the array is the last one that begins at this block or before it */
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (addends.at[middle].first_block <= blockIdx.x)
+            low = middle;
+        else
+            high = middle;
+    }
+    const ignis_addend addend = addends.at[low];
+    ignis_map_tile(
+        blockIdx.x - addend.first_block, addend.n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, addend.dst, ignis_reader(addend.dst),
+        ignis_reader(addend.src));
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_mul(T *dst, const T *a, const T *b, long long n)
 {
     typedef ignis_wide<T> Wide;

@@ -637,10 +637,10 @@ __device__ inline void ignis_map_share(long long at, int left, Op op, D *dst, Re
 }
 
 template <typename Op, typename D, typename... Readers>
-__device__ inline void ignis_map_tile(long long n, Op op, D *dst, Readers... src)
+__device__ inline void ignis_map_tile(long long tile, long long n, Op op, D *dst, Readers... src)
 {
     constexpr int N = IGNIS_PACK_BYTES / ignis_largest<sizeof(D), Readers::element_bytes...>();
-    const long long first = (long long)blockIdx.x * IGNIS_TILE;
+    const long long first = tile * IGNIS_TILE;
     const bool whole = first + IGNIS_TILE <= n;
     const bool aligned = ignis_is_aligned(dst, N * sizeof(D)) && (src.template packs<N>() && ...);
 
@@ -652,7 +652,7 @@ __device__ inline void ignis_map_tile(long long n, Op op, D *dst, Readers... src
 
 template <typename Op, typename D, typename... S> __device__ inline void ignis_map(long long n, Op op, D *dst, S... src)
 {
-    ignis_map_tile(n, op, dst, ignis_reader(src)...);
+    ignis_map_tile(blockIdx.x, n, op, dst, ignis_reader(src)...);
 }
 
 /* >>rows -------------------------------------------------------------------------------------------------------- */

@@ -44,8 +44,7 @@ KERNEL ignis_spread_scaled(T *dst, const T *src, double factor, long long span, 
 /* >>dropout ----------------------------------------------------------------------------------------------------- */
 
 /*  dst = src * scale where the element's random word is threshold or more, else 0. With src = g this is the gradient: the mask is
-    made again from the same seed and first counter. step, if not null, points to a number in device memory that is part of the counter,
-    so that each replay of a CUDA graph gets a mask of its own. threshold = 2^32 * the share that is dropped. */
+    made again from the same seed and first counter, and step, as in random.cu, so that each replay of a CUDA graph has a mask of its own. threshold = 2^32 * the share that is dropped. */
 KERNEL ignis_dropout(T *dst, const T *src, long long threshold, double scale, unsigned long long seed, unsigned long long first,
                      const unsigned long long *step, long long n)
 {

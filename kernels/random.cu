@@ -9,7 +9,8 @@
     element type has the same numbers, but for that rounding.
 
     The random words of element i: word i % 4 of Philox with the key seed at the counter first + i / 4; and at the same counter with its top
-    bit set the lower halves of 64-bit numbers.
+    bit set the lower halves of 64-bit numbers. step, if not null, points to a number in device memory that is part of the counter too: how
+    often the CUDA graph that this is a part of was launched.
 */
 #include "ignis.cuh"
 
@@ -19,6 +20,8 @@ typedef ignis_wide<T> Wide;
 #define KERNEL extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)
 
 static constexpr unsigned long long lower_half = 1ULL << 63;
+
+extern "C" __global__ void ignis_random_advance(unsigned long long *step) { *step += 1; }
 
 /* >>uniform ----------------------------------------------------------------------------------------------------- */
 
@@ -36,10 +39,12 @@ __device__ inline Wide uniform(uint32_t upper, uint32_t lower)
 }
 
 /*  dst = low + (high - low) * u, u uniform in [0, 1) */
-KERNEL ignis_rand(T *dst, double low, double high, unsigned long long seed, unsigned long long first, long long n)
+KERNEL ignis_rand(T *dst, double low, double high, unsigned long long seed, unsigned long long first,
+                  const unsigned long long *step, long long n)
 {
     const Wide start = Wide(low), width = Wide(high - low);
-    const ignis_random_words upper(seed, first, 0), lower(seed, first, lower_half);
+    const uint64_t stream = step ? *step : 0;
+    const ignis_random_words upper(seed, first, stream), lower(seed, first, stream | lower_half);
     if constexpr (ignis_is_same<T, double>)
         ignis_map(n, [=](uint32_t a, uint32_t b) { return fma(uniform(a, b), width, start); }, dst, upper, lower);
     else
@@ -88,7 +93,10 @@ struct normals {
     static constexpr int element_bytes = 0;
     ignis_random_words upper, lower;
 
-    __device__ normals(uint64_t seed, uint64_t first) : upper(seed, first, 0), lower(seed, first, lower_half) {}
+    __device__ normals(uint64_t seed, uint64_t first, uint64_t stream)
+        : upper(seed, first, stream), lower(seed, first, stream | lower_half)
+    {
+    }
     template <int N> __device__ bool packs() const { return true; }
     template <int step> __device__ void start(long long at)
     {
@@ -132,7 +140,8 @@ struct normals {
 };
 
 /*  dst = mean + deviation * z, z standard normal */
-KERNEL ignis_randn(T *dst, double mean, double deviation, unsigned long long seed, unsigned long long first, long long n)
+KERNEL ignis_randn(T *dst, double mean, double deviation, unsigned long long seed, unsigned long long first,
+                   const unsigned long long *step, long long n)
 {
-    ignis_map(n, [=](double z) { return ignis_convert<T>(fma(z, deviation, mean)); }, dst, normals(seed, first));
+    ignis_map(n, [=](double z) { return ignis_convert<T>(fma(z, deviation, mean)); }, dst, normals(seed, first, step ? *step : 0));
 }

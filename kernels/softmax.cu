@@ -178,19 +178,14 @@ struct logit_rows {
     const void *targets;
     int target_bytes;
     long long rows, n, stride, ignore_index;
-};
 
-/*  What becomes of a row. */
-struct target_of {
-    bool ignored, valid;
-    int column; /* -1 unless it is a class */
+    __device__ long long target(long long r) const { return ignis_index(targets, target_bytes, r); }
 
-    __device__ target_of(const logit_rows &all, long long r)
+    /*  The class that is the target of a row; -1: it is none, -2: the row is to be ignored. */
+    __device__ int class_of(long long r) const
     {
-        const long long target = ignis_index(all.targets, all.target_bytes, r);
-        ignored = target == all.ignore_index;
-        valid = target >= 0 && target < all.n;
-        column = valid ? (int)target : -1;
+        const long long it = target(r);
+        return it == ignore_index ? -2 : it >= 0 && it < n ? (int)it : -1;
     }
 };
 
@@ -211,35 +206,50 @@ template <int N> __device__ inline void subtract_at(int at, Wide factor, Wide (&
 
 __device__ inline Wide not_a_number() { return Wide(__int_as_float(0x7fffffff)); }
 
-/*  losses[r] and log_sums[r], and unless null gradient, of the same layout as the logits: that of the sum of losses times scale.
+/*  Of the rows of a team; its first thread keeps it. */
+struct tally {
+    Wide loss;
+    int counted; /* rows that are not ignored */
+};
+
+/*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits: that of the sum of losses times scale.
     An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. */
 template <typename Team, int N>
-__device__ void cross_entropy(Wide *losses, Wide *log_sums, T *gradient, const logit_rows &all, const Wide *scale, int kept)
+__device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const logit_rows &all, Wide scale, int kept)
 {
-    for (long long turn = Team::first(); turn < all.rows; turn += Team::count()) {
-        const long long r = all.rows - 1 - turn; /* the last rows are likely to be in the cache still */
+    const auto row_of = [&](long long turn) { return all.rows - 1 - turn; }; /* the last rows are likely to be in the cache still */
+    if (Team::thread() == 0)
+        mine = {0, 0};
+    long long turn = Team::first();
+    int next = turn < all.rows ? all.class_of(row_of(turn)) : 0;
+    for (; turn < all.rows; turn += Team::count()) {
+        const long long r = row_of(turn);
         const T *from = all.logits + r * all.stride;
         T *to = gradient + r * all.stride;
-        const target_of target(all, r);
-        if (target.ignored) {
+        const int target = next;
+        if (turn + Team::count() < all.rows) /* asked for a row ahead, as nothing of a row starts without its target */
+            next = all.class_of(row_of(turn + Team::count()));
+        if (target == -2) {
             if (Team::thread() == 0)
-                losses[r] = log_sums[r] = 0;
+                log_sums[r] = 0;
             if (gradient)
                 clear<Team>(to, 0, all.stride);
             continue;
         }
+        const Wide at_target = target >= 0 ? Wide(from[target]) : not_a_number();
         const ignis_row<T, Team, N> row(from, all.n, kept);
         ignis_batch<T, N> xs;
         int last;
         const exponentials sums = sum_up(row, xs, from, last);
         if (Team::thread() == 0) {
             const Wide log_sum = sums.shift + log(sums.sum);
-            losses[r] = target.valid ? log_sum - Wide(from[target.column]) : not_a_number();
+            mine.loss += log_sum - at_target;
+            mine.counted++;
             log_sums[r] = log_sum;
         }
         if (!gradient)
             continue;
-        const Wide factor = target.valid ? scale[0] : not_a_number(), scaled = factor / sums.sum;
+        const Wide factor = target >= 0 ? scale : not_a_number(), scaled = factor / sums.sum;
         for (int round = last; round >= 0; round--) {
             if (round != last)
                 row.recall(xs, from, round);
@@ -250,7 +260,7 @@ __device__ void cross_entropy(Wide *losses, Wide *log_sums, T *gradient, const l
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
                         values[i] = ignis_exp<T>(Wide(x[i]) - sums.shift) * scaled;
-                    subtract_at(target.column - column, factor, values);
+                    subtract_at(target - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 xs);
@@ -266,13 +276,13 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
     for (long long r = Team::first(); r < all.rows; r += Team::count()) {
         const T *from = all.logits + r * all.stride;
         T *to = gradient + r * all.stride;
-        const target_of target(all, r);
-        if (target.ignored) {
+        const int target = all.class_of(r);
+        if (target == -2) {
             clear<Team>(to, 0, all.stride);
             continue;
         }
         const ignis_row<T, Team, N> row(from, all.n);
-        const Wide log_sum = log_sums[r], factor = target.valid ? grad[0] * scale[0] : not_a_number();
+        const Wide log_sum = log_sums[r], factor = target >= 0 ? grad[0] * scale[0] : not_a_number();
         ignis_batch<T, N> xs;
         for (int round = 0; row.has(round); round++) {
             row.load(xs, from, round);
@@ -283,7 +293,7 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
                         values[i] = ignis_exp<T>(Wide(x[i]) - log_sum) * factor;
-                    subtract_at(target.column - column, factor, values);
+                    subtract_at(target - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 xs);
@@ -292,23 +302,64 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
     }
 }
 
+/*  What the sum of losses is multiplied by: 1, or for the mean 1 / (number of rows that are not ignored): infinite if all are, and the mean NaN. */
+__device__ inline Wide scale_of(int mean, long long counted) { return mean ? Wide(1) / Wide(counted) : Wide(1); }
+
+/*  The same from what the blocks of ignis_cross_entropy_count have counted, for each thread of a warp. */
+__device__ inline Wide scale_from(const long long *counts, int blocks)
+{
+    long long counted = 0;
+    for (int i = threadIdx.x % 32; i < blocks; i += 32)
+        counted += counts[i];
+    return scale_of(blocks > 0, ignis_warp_reduce<ignis_sum>(counted));
+}
+
+/*  counts[block] = the rows that are not ignored, of this block. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_cross_entropy_count(long long *counts, const void *targets, int target_bytes, long long rows, long long ignore_index)
+{
+    long long count = 0;
+#pragma unroll 4
+    for (long long r = blockIdx.x * blockDim.x + threadIdx.x; r < rows; r += gridDim.x * blockDim.x)
+        count += ignis_index(targets, target_bytes, r) != ignore_index;
+    count = ignis_block_sum(count);
+    if (threadIdx.x == 0)
+        counts[blockIdx.x] = count;
+}
+
+/*  losses and counted of each block. counts and count_blocks: for the gradient of a mean; else count_blocks is 0. */
 extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
-    ignis_cross_entropy_warp(Wide *losses, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
-                             long long rows, long long n, long long stride, long long ignore_index, const Wide *scale)
+    ignis_cross_entropy_warp(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
+                             int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
+                             const long long *counts, int count_blocks)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    cross_entropy<ignis_warp_team, PACK>(losses, log_sums, gradient, all, scale, 0);
+    tally mine = {0, 0};
+    cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, scale_from(counts, count_blocks), 0);
+    const Wide loss = ignis_block_sum(mine.loss);
+    const int count = ignis_block_sum(mine.counted);
+    if (threadIdx.x == 0) {
+        losses[blockIdx.x] = loss;
+        counted[blockIdx.x] = count;
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
-    ignis_cross_entropy_block(Wide *losses, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
-                              long long rows, long long n, long long stride, long long ignore_index, const Wide *scale, int packed, int kept)
+    ignis_cross_entropy_block(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
+                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
+                              const long long *counts, int count_blocks, int packed, int kept)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    __shared__ tally mine; /* not in registers, which are scarce here */
+    const Wide scale = scale_from(counts, count_blocks);
     if (packed)
-        cross_entropy<ignis_block_team, PACK>(losses, log_sums, gradient, all, scale, kept);
+        cross_entropy<ignis_block_team, PACK>(mine, log_sums, gradient, all, scale, kept);
     else
-        cross_entropy<ignis_block_team, 1>(losses, log_sums, gradient, all, scale, 0);
+        cross_entropy<ignis_block_team, 1>(mine, log_sums, gradient, all, scale, 0);
+    if (threadIdx.x == 0) {
+        losses[blockIdx.x] = mine.loss;
+        counted[blockIdx.x] = mine.counted;
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
@@ -324,29 +375,41 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 
 #define SINGLE_THREADS 1024 /* of a kernel that is one block */
 
-/*  One block: scale = 1, or for the mean 1 / (number of rows that are not ignored): infinite if all are, and the mean NaN. */
-extern "C" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_scale(Wide *scale, const void *targets, int target_bytes,
-                                                                                      long long rows, long long ignore_index, int mean)
-{
-    int64_t count = 0;
-    if (mean)
-        for (long long r = threadIdx.x; r < rows; r += blockDim.x)
-            count += ignis_index(targets, target_bytes, r) != ignore_index;
-    count = ignis_block_sum(count);
-    if (threadIdx.x == 0)
-        scale[0] = mean ? Wide(1) / Wide(count) : Wide(1);
-}
-
-/*  One block: loss = scale * the sum of losses. */
-extern "C" __global__ void __launch_bounds__(SINGLE_THREADS) ignis_cross_entropy_loss(Wide *loss, const Wide *losses, const Wide *scale, long long rows)
+/*  loss = scale * the sum of losses, and that scale, from what all blocks have handed over. */
+extern "C" __global__ void __launch_bounds__(SINGLE_THREADS)
+    ignis_cross_entropy_loss(Wide *loss, Wide *scale, const Wide *losses, const long long *counted, int blocks, int mean)
 {
     Wide sum = 0;
-#pragma unroll 4
-    for (long long r = threadIdx.x; r < rows; r += blockDim.x)
-        sum += losses[r];
+    long long count = 0;
+    for (int i = threadIdx.x; i < blocks; i += blockDim.x) {
+        sum += losses[i];
+        count += counted[i];
+    }
     sum = ignis_block_sum(sum);
-    if (threadIdx.x == 0)
+    count = ignis_block_sum(count);
+    if (threadIdx.x == 0) {
+        scale[0] = scale_of(mean, count);
         loss[0] = sum * scale[0];
+    }
+}
+
+/*  The same for a few short rows, in one block. */
+extern "C" __global__ void __launch_bounds__(512, 1)
+    ignis_cross_entropy_few(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+                            long long rows, long long n, long long stride, long long ignore_index, int mean)
+{
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    long long counted = 0;
+    for (long long r = threadIdx.x; r < rows; r += blockDim.x)
+        counted += all.target(r) != ignore_index;
+    const Wide factor = scale_of(mean, ignis_block_sum(counted));
+    tally mine = {0, 0};
+    cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, factor, 0);
+    const Wide sum = ignis_block_sum(mine.loss);
+    if (threadIdx.x == 0) {
+        scale[0] = factor;
+        loss[0] = sum * factor;
+    }
 }
 
 /*  gradient *= grad[0], which is 1 where the loss is what backward starts from: then nothing is read. Launched as ignis_map. */

@@ -10,6 +10,12 @@
 #include <cublasLt.h>
 #include <cuda.h>
 #include <nvrtc.h>
+#ifdef __has_include /* NCCL is no part of the toolkit */
+#if __has_include(<nccl.h>)
+#define HAS_NCCL
+#include <nccl.h>
+#endif
+#endif
 
 #include <type_traits>
 
@@ -47,6 +53,9 @@ template <typename A, typename B, typename A1, typename B1, typename... As, type
 IGNIS__CUDA_API(CHECK)
 IGNIS__NVRTC_API(CHECK)
 IGNIS__CUBLASLT_API(CHECK)
+#ifdef HAS_NCCL
+IGNIS__NCCL_API(CHECK)
+#endif
 
 #define SAME(own, theirs) static_assert(int(own) == int(theirs), #own " is not " #theirs);
 
@@ -96,6 +105,7 @@ SAME(IGNIS__LT_REDUCTION_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
 SAME(IGNIS__LT_PREFERENCE_ALIGNMENT_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
 SAME(IGNIS__LT_EPILOGUE_NONE, CUBLASLT_EPILOGUE_DEFAULT)
 SAME(IGNIS__LT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BIAS)
+SAME(IGNIS__LT_EPILOGUE_BGRADB, CUBLASLT_EPILOGUE_BGRADB)
 SAME(IGNIS__LT_NOT_SUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED)
 SAME(IGNIS__CU_ATTRIBUTE_VMM, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
 SAME(IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
@@ -118,6 +128,28 @@ static_assert(offsetof(ignis_vmm_prop, win32_security) == offsetof(CUmemAllocati
 static_assert(offsetof(ignis_vmm_prop, flags) == offsetof(CUmemAllocationProp, allocFlags), "CUmemAllocationProp.allocFlags");
 static_assert(sizeof(ignis_vmm_access_desc) == sizeof(CUmemAccessDesc), "CUmemAccessDesc");
 static_assert(offsetof(ignis_vmm_access_desc, access) == offsetof(CUmemAccessDesc, flags), "CUmemAccessDesc.flags");
+
+#ifdef HAS_NCCL
+SAME(IGNIS__NCCL_SUCCESS, ncclSuccess)
+SAME(IGNIS__NCCL_IN_PROGRESS, ncclInProgress)
+SAME(IGNIS__NCCL_VERSION_LEAST, NCCL_VERSION(2, 19, 0))
+SAME(IGNIS__NCCL_UINT8, ncclUint8)
+SAME(IGNIS__NCCL_INT32, ncclInt32)
+SAME(IGNIS__NCCL_INT64, ncclInt64)
+SAME(IGNIS__NCCL_FLOAT16, ncclFloat16)
+SAME(IGNIS__NCCL_FLOAT32, ncclFloat32)
+SAME(IGNIS__NCCL_FLOAT64, ncclFloat64)
+SAME(IGNIS__NCCL_BFLOAT16, ncclBfloat16)
+SAME(IGNIS__NCCL_SUM, ncclSum)
+SAME(IGNIS__NCCL_PROD, ncclProd)
+SAME(IGNIS__NCCL_MAX, ncclMax)
+SAME(IGNIS__NCCL_MIN, ncclMin)
+SAME(IGNIS__NCCL_AVG, ncclAvg)
+SAME(offsetof(ignis__nccl_config, magic), offsetof(ncclConfig_t, magic))
+SAME(offsetof(ignis__nccl_config, blocking), offsetof(ncclConfig_t, blocking))
+SAME(offsetof(ignis__nccl_config, most_blocks), offsetof(ncclConfig_t, maxCTAs))
+SAME(offsetof(ignis__nccl_config, split_share), offsetof(ncclConfig_t, splitShare))
+#endif
 
 #ifdef PLANTED_SIZE
 CHECK(int, cuMemFree_v2, (int), 0, 1)

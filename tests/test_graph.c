@@ -204,6 +204,117 @@ TEST(a_training_step_replays_bit_for_bit)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  What becomes a node of a graph: of a network of three layers, each kernel once, and one for all gradients, one for all parameters. */
+static int launches(void)
+{
+    return fault_count("cuLaunchKernel") + fault_count("cublasLtMatmul") + fault_count("cuMemsetD8Async") +
+           fault_count("cuMemcpyDtoDAsync_v2");
+}
+
+static void small_step(ignis_tensor x, ignis_tensor targets, ignis_tensor (*layers)[2], ignis_optimizer optimizer)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor h = ignis_relu(ignis_linear(x, layers[0][0], layers[0][1]));
+    h = ignis_relu(ignis_linear(h, layers[1][0], layers[1][1]));
+    h = ignis_linear(h, layers[2][0], layers[2][1]);
+    CHECK_OK(ignis_backward(ignis_cross_entropy(h, targets, NULL), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_optimizer_step(optimizer));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(a_training_step_takes_few_launches)
+{
+    static const double classes[6] = {0, 1, 2, 3, 1, 0};
+    ignis_tensor x, targets, layers[3][2];
+    ignis_optimizer optimizer;
+    ignis_adamw_desc desc;
+    ignis_graph graph;
+    int i, k;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.zero_grad = true;
+    optimizer = ignis_adamw(&desc);
+    x = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F32, 1, false);
+    targets = tensor_of(classes, IGNIS_SHAPE(6), IGNIS_I32, false);
+    for (i = 0; i < 3; i++) {
+        layers[i][0] = tensor_noise(IGNIS_SHAPE(8, 8), IGNIS_F32, (uint64_t)i, true);
+        layers[i][1] = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, (uint64_t)i + 9, true);
+        for (k = 0; k < 2; k++)
+            CHECK_OK(ignis_optimizer_add(optimizer, layers[i][k], true));
+    }
+    for (i = 0; i < 2; i++) { /* the first makes gradients */
+        fault_reset_counts();
+        small_step(x, targets, layers, optimizer);
+    }
+    fault_reset_counts();
+    small_step(x, targets, layers, optimizer);
+    CHECK(launches() <= 16);
+    CHECK_OK(ignis_graph_begin());
+    fault_reset_counts();
+    small_step(x, targets, layers, optimizer);
+    CHECK(launches() <= 16 + 1); /* the table is written beside the capture */
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    for (i = 0; i < 6; i++)
+        let_go(layers[i / 2][i % 2]);
+    let_go(x);
+    let_go(targets);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  One step of a sum of parameters, whose gradients are 1, 2 and so on. */
+static void add_up(ignis_optimizer optimizer, const ignis_tensor *parameters, int count)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        ignis_scope scope = ignis_scope_begin();
+        CHECK_OK(ignis_backward(ignis_sum(ignis_scale(parameters[i], i + 1)), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    CHECK_OK(ignis_optimizer_step(optimizer));
+    CHECK_OK(ignis_optimizer_zero_grad(optimizer));
+}
+
+/*  A graph has the parameters of its capture, whatever joins the optimizer later, also where those come first in its table. */
+TEST(a_graph_and_steps_beside_it_with_other_parameters)
+{
+    ignis_tensor parameters[2];
+    ignis_sgd_desc desc;
+    ignis_optimizer optimizer;
+    ignis_graph graph;
+    int i;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.lr = 1;
+    optimizer = ignis_sgd(&desc);
+    parameters[0] = vector4(0, true);
+    parameters[1] = tensor_counting(IGNIS_SHAPE(4), IGNIS_F16, 0, true); /* of an element type that comes first */
+    CHECK_OK(ignis_optimizer_add(optimizer, parameters[0], false));
+    add_up(optimizer, parameters, 1);
+    CHECK_OK(ignis_graph_begin());
+    add_up(optimizer, parameters, 1);
+    graph = ignis_graph_end();
+    REQUIRE(graph.id != 0);
+    CHECK_NUMBER(value_at(parameters[0], 3), 2);
+    CHECK_OK(ignis_optimizer_add(optimizer, parameters[1], false));
+    for (i = 0; i < 3; i++) {
+        add_up(optimizer, parameters, 2);
+        CHECK_OK(ignis_graph_launch(graph));
+        CHECK_NUMBER(value_at(parameters[0], 3), 3 - 1 - 2 * (i + 1));
+        CHECK_NUMBER(value_at(parameters[1], 3), -2 * (i + 1));
+    }
+    CHECK_OK(ignis_graph_free(graph));
+    add_up(optimizer, parameters, 2);
+    CHECK_NUMBER(value_at(parameters[0], 3), -5);
+    CHECK_NUMBER(value_at(parameters[1], 3), -8);
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    let_go(parameters[0]);
+    let_go(parameters[1]);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 /*  New data comes in by writing into the inputs' arrays. */
 TEST(inputs_are_read_at_each_launch)
 {
@@ -254,6 +365,188 @@ TEST(gradients_made_in_a_capture)
     CHECK_OK(ignis_scope_end(scope));
     CHECK_NUMBER(grad_at(x, 3), 16);
     let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/* --- random numbers ------------------------------------------------------------------------------------------------------ */
+
+enum { MANY = 4096 };
+
+static int differences(const double *a, const double *b)
+{
+    int i, count = 0;
+    for (i = 0; i < MANY; i++)
+        count += a[i] != b[i];
+    return count;
+}
+
+static ignis_tensor dropout_twice(const ignis_tensor *in, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_dropout(ignis_dropout(in[0], 0.25), 0.5);
+}
+
+/*  What dropout makes of ones at each of three launches, and its gradient. in_checkpoint: computed again for the gradient. */
+static void dropped(double values[3][MANY], bool in_checkpoint)
+{
+    ignis_tensor_desc desc = tensor_desc(IGNIS_F32, true);
+    ignis_tensor x, y = {0};
+    ignis_graph graph;
+    int turn, i;
+    CHECK_OK(ignis_seed(5));
+    x = ignis_tensor_ones(IGNIS_SHAPE(MANY), &desc);
+    CHECK_OK(ignis_zero_grad(x));
+    for (turn = 0; turn < 2; turn++) { /* eager, then captured */
+        if (turn == 1)
+            CHECK_OK(ignis_graph_begin());
+        y = in_checkpoint ? ignis_checkpoint(dropout_twice, NULL, &x, 1) : dropout_twice(&x, 1, NULL);
+        CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
+        if (turn == 0)
+            let_go(y);
+    }
+    graph = ignis_graph_end();
+    for (turn = 0; turn < 3; turn++) {
+        double *made, *gradient, sum = 0;
+        int wrong = 0;
+        CHECK_OK(ignis_zero_grad(x));
+        CHECK_OK(ignis_graph_launch(graph));
+        made = tensor_values(y);
+        gradient = array_values(ignis_tensor_grad(x));
+        for (i = 0; i < MANY; i++) {
+            wrong += made[i] != gradient[i]; /* as x is 1 */
+            sum += values[turn][i] = made[i];
+        }
+        CHECK_INT(wrong, 0);
+        CHECK_CLOSE(sum / MANY, 1, 0.1);
+        free(made), free(gradient);
+    }
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(y);
+    let_go(x);
+}
+
+/*  The masks differ from launch to launch, and are the same for a seed. */
+static void check_masks(bool in_checkpoint)
+{
+    static double first[3][MANY], again[3][MANY];
+    int turn;
+    ignis_scope scope = ignis_scope_begin();
+    dropped(first, in_checkpoint);
+    dropped(again, in_checkpoint);
+    for (turn = 0; turn < 3; turn++) {
+        CHECK(differences(first[turn], first[(turn + 1) % 3]) > MANY / 4);
+        CHECK_INT(differences(first[turn], again[turn]), 0); /* the seed decides */
+    }
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+TEST(dropout_has_a_new_mask_at_each_launch)
+{
+    SETUP(NULL);
+    check_masks(false);
+}
+
+TEST(a_checkpoint_in_a_graph_sees_the_same_mask)
+{
+    SETUP(NULL);
+    check_masks(true);
+}
+
+/*  A checkpoint of before the capture has a mask of before the capture. */
+TEST(a_checkpoint_whose_gradient_is_captured)
+{
+    ignis_tensor_desc desc = tensor_desc(IGNIS_F32, true);
+    ignis_tensor x, y, warm;
+    ignis_graph graph;
+    ignis_scope scope;
+    double *made, *gradient;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = ignis_tensor_ones(IGNIS_SHAPE(MANY), &desc);
+    warm = ignis_checkpoint(dropout_twice, NULL, &x, 1);
+    CHECK_OK(ignis_backward(ignis_sum(warm), IGNIS_NO_ARRAY));
+    y = ignis_checkpoint(dropout_twice, NULL, &x, 1);
+    CHECK_OK(ignis_zero_grad(x));
+    CHECK_OK(ignis_graph_begin());
+    (void)ignis_dropout(x, 0.5);
+    CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_launch(graph));
+    made = tensor_values(y);
+    gradient = array_values(ignis_tensor_grad(x));
+    CHECK_INT(differences(made, gradient), 0);
+    free(made), free(gradient);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  The gradient may come later, or in a graph of its own: its mask is that of the last launch. */
+TEST(a_gradient_outside_of_the_graph)
+{
+    ignis_tensor_desc desc = tensor_desc(IGNIS_F32, true);
+    ignis_tensor x, y;
+    ignis_graph graph;
+    ignis_scope scope;
+    double *made, *gradient;
+    int i;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = ignis_tensor_ones(IGNIS_SHAPE(MANY), &desc);
+    CHECK_OK(ignis_backward(ignis_sum(ignis_dropout(x, 0.5)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_zero_grad(x));
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_dropout(x, 0.5);
+    graph = ignis_graph_end();
+    for (i = 0; i < 3; i++)
+        CHECK_OK(ignis_graph_launch(graph));
+    made = tensor_values(y);
+    CHECK_OK(ignis_graph_free(graph)); /* the tape has what it needs */
+    CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
+    gradient = array_values(ignis_tensor_grad(x));
+    CHECK_INT(differences(made, gradient), 0);
+    free(made), free(gradient);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+TEST(random_tensors_are_new_at_each_launch)
+{
+    ignis_graph graph;
+    ignis_scope scope;
+    int d;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++) {
+        ignis_tensor_desc desc = tensor_desc(float_dtypes[d], false);
+        ignis_tensor uniform, normal;
+        double *values[4], sum = 0, squares = 0;
+        int i;
+        scope = ignis_scope_begin();
+        ignis_tensor_rand(IGNIS_SHAPE(MANY), &desc);
+        CHECK_OK(ignis_graph_begin());
+        uniform = ignis_tensor_rand(IGNIS_SHAPE(MANY), &desc);
+        normal = ignis_tensor_randn(IGNIS_SHAPE(MANY), &desc);
+        graph = ignis_graph_end();
+        for (i = 0; i < 4; i += 2) {
+            CHECK_OK(ignis_graph_launch(graph));
+            values[i] = tensor_values(uniform);
+            values[i + 1] = tensor_values(normal);
+        }
+        CHECK(differences(values[0], values[2]) > MANY / 2);
+        CHECK(differences(values[1], values[3]) > MANY / 2);
+        for (i = 0; i < MANY; i++) {
+            CHECK(values[2][i] >= 0 && values[2][i] < 1);
+            sum += values[2][i];
+            squares += values[3][i] * values[3][i];
+        }
+        CHECK_CLOSE(sum / MANY, 0.5, 0.05);
+        CHECK_CLOSE(squares / MANY, 1, 0.1);
+        for (i = 0; i < 4; i++)
+            free(values[i]);
+        CHECK_OK(ignis_graph_free(graph));
+        CHECK_OK(ignis_scope_end(scope));
+    }
     CHECK_INT(memory().live_blocks, 0);
 }
 
@@ -595,11 +888,12 @@ static int sweep_capture(ignis_tensor x, const char *prefix)
     int at;
     for (at = 1; at < 200 && test__state.failures < 10; at++) {
         ignis_graph graph = {0};
-        ignis_tensor y = {0}, z = {0};
+        ignis_tensor y = {0}, z = {0}, dropped_out = {0};
         bool hit;
         fault_arm(prefix, at, OUT_OF_MEMORY);
         if (ignis_graph_begin() == IGNIS_OK) {
             y = ignis_scale(x, 2);
+            dropped_out = ignis_dropout(x, 0.5);
             z = ignis_add(x, x);
             graph = ignis_graph_end();
         }
@@ -620,6 +914,8 @@ static int sweep_capture(ignis_tensor x, const char *prefix)
             let_go(y);
         if (z.id)
             let_go(z);
+        if (dropped_out.id)
+            let_go(dropped_out);
         y = ignis_scale(x, 3);
         CHECK_NUMBER(value_at(y, 3), 12);
         let_go(y);
@@ -632,12 +928,14 @@ static int sweep_capture(ignis_tensor x, const char *prefix)
 
 TEST(each_driver_call_of_a_capture_fails_once)
 {
-    static const char *const prefixes[] = {"cuCtx", "cuGraph", "cuStreamBegin", "cuStreamW", "cuStreamI", "cuEvent", "cuMem", "cuLaunch"};
+    static const char *const prefixes[] = {"cuCtx",     "cuGraph", "cuStreamBegin", "cuStreamW", "cuStreamI",
+                                           "cuStreamS", "cuEvent", "cuMem",         "cuLaunch"};
     ignis_tensor x;
     int i, calls = 0;
     SETUP(NULL);
     warm_up();
     x = vector4(1, false);
+    let_go(ignis_dropout(x, 0.5));
     for (i = 0; i < COUNT_OF(prefixes); i++)
         calls += sweep_capture(x, prefixes[i]);
     printf("    %d driver calls\n", calls);

@@ -502,7 +502,7 @@ static void check_cross_entropy(const entropy_case *e)
     }
     CHECK_CLOSE(ignis_item(loss), sum * scale, wide == IGNIS_F64 ? 1e-12 : 4e-6);
     grad = tensor_of(&e->upstream, IGNIS_SHAPE(1), wide, false);
-    CHECK_OK(ignis_backward(loss, ignis_tensor_data(grad)));
+    CHECK_OK(ignis_backward(loss, e->upstream == 1 ? IGNIS_NO_ARRAY : ignis_tensor_data(grad)));
     got = array_values(ignis_tensor_grad(logits));
     CHECK_ALL("gradient of cross_entropy", e->dtype, e->columns, got, expected, e->rows * e->columns, 2 * rounding_of(e->dtype),
               e->dtype == IGNIS_F16 ? 1e-4 : scale * e->upstream * 0.01);
@@ -519,7 +519,7 @@ TEST(cross_entropy_and_its_gradient)
     memset(&e, 0, sizeof e);
     EACH_FLOAT(e.dtype)
     for (i = 0; i < COUNT_OF(columns); i++) {
-        e.rows = columns[i] > 2000 ? 3 : 11;
+        e.rows = columns[i] > 2000 ? 3 : i % 3 == 0 ? 11 : i % 3 == 1 ? 67 : 130; /* one block has up to 128 */
         e.columns = columns[i];
         e.classes = i % 3 == 1 && columns[i] > 3 ? columns[i] - 3 : columns[i];
         e.target_dtype = i % 2 ? IGNIS_I32 : IGNIS_I64;
@@ -529,6 +529,32 @@ TEST(cross_entropy_and_its_gradient)
         e.skip = i % 5 == 4;
         check_cross_entropy(&e);
     }
+}
+
+/*  The gradient that a backward begins with need not be there, but what the rules behind it get is. */
+TEST(cross_entropy_behind_and_before_others)
+{
+    static const double targets[3] = {1, 0, 2}, one = 1;
+    double *values[3];
+    int i, k;
+    SETUP(NULL);
+    for (i = 0; i < 3; i++) { /* from the loss; from the loss with a 1; from a sum of it */
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(3, 4), IGNIS_F32, 7, true),
+                     indices = tensor_of(targets, IGNIS_SHAPE(3), IGNIS_I32, false);
+        ignis_tensor gradient = tensor_of(&one, IGNIS_SHAPE(1), IGNIS_F32, false);
+        ignis_tensor loss = ignis_cross_entropy(ignis_gelu(ignis_scale(x, 3)), indices, NULL);
+        if (i == 2)
+            loss = ignis_sum(loss);
+        CHECK_OK(ignis_backward(loss, i == 1 ? ignis_tensor_data(gradient) : IGNIS_NO_ARRAY));
+        values[i] = array_values(ignis_tensor_grad(x));
+        CHECK_OK(ignis_scope_end(scope));
+        for (k = 0; k < 12; k++)
+            CHECK_NUMBER(values[i][k], values[0][k]);
+    }
+    for (i = 0; i < 3; i++)
+        free(values[i]);
+    CHECK_INT(memory().live_blocks, 0);
 }
 
 TEST(cross_entropy_of_a_vocabulary)

@@ -532,6 +532,44 @@ TEST(gradients_add_up_over_backwards_in_one_buffer)
     let_go(x);
 }
 
+/*  The gradients of many leaves of all types and sizes are added in few launches, and each to its own. */
+TEST(gradients_of_many_leaves_add_up)
+{
+    enum { LEAVES = 250 };
+    static const int64_t sizes[] = {3, 0, 4096, 1, 4097, 0, 9000};
+    ignis_tensor leaves[LEAVES], sum;
+    ignis_array before[LEAVES];
+    int i, k, turn, adds = 0;
+    SETUP(NULL);
+    for (i = 0; i < LEAVES; i++) {
+        leaves[i] = tensor_counting(IGNIS_SHAPE(sizes[i % 7]), float_dtypes[i / 7 % 4], 0, true);
+        CHECK_OK(ignis_zero_grad(leaves[i]));
+        before[i] = ignis_tensor_grad(leaves[i]);
+    }
+    for (turn = 1; turn <= 2; turn++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor_desc desc = tensor_desc(IGNIS_F64, false);
+        sum = ignis_tensor_zeros(IGNIS_SHAPE(1), &desc);
+        for (i = 0; i < LEAVES; i++)
+            sum = ignis_add(sum, ignis_cast(ignis_scale(ignis_sum(leaves[i]), i % 5 + 1), IGNIS_F64));
+        fault_reset_counts();
+        CHECK_OK(ignis_backward(ignis_reshape(sum, IGNIS_SHAPE(1)), IGNIS_NO_ARRAY));
+        adds = fault_count("cuLaunchKernel");
+        CHECK_OK(ignis_scope_end(scope));
+        for (i = 0; i < LEAVES; i++) {
+            CHECK(ignis_tensor_grad(leaves[i]).id == before[i].id);
+            if (!sizes[i % 7])
+                continue;
+            for (k = 0; k < 3; k++)
+                CHECK_NUMBER(grad_at(leaves[i], k * (sizes[i % 7] - 1) / 2), turn * (i % 5 + 1));
+        }
+    }
+    CHECK(adds < 3 * LEAVES + 10); /* three for the operations on each leaf; fewer where that is empty */
+    for (i = 0; i < LEAVES; i++)
+        let_go(leaves[i]);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 static ignis_status probe_backward(const ignis_backward_args *args)
 {
     ignis_tensor *leaf = (ignis_tensor *)args->user_data;

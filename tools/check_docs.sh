@@ -4,7 +4,7 @@
 #     (adjacent declarations share one; _suffix is enough of a name there);
 #   - the README's program is examples/hello.c, compiles by the README's command lines, and prints the README's output;
 #   - the examples in the headers' manuals, between "---- begin example NAME" and "---- end example", compile and run: each is
-#     a whole program, or what stands between ignis_setup and ignis_shutdown in one.
+#     a whole program, or what stands between ignis_setup and ignis_shutdown in one; X_a and X_b run at the same time.
 # The programs run where the environment says: on the GPU, or on the simulator.
 
 out=build/docs
@@ -61,17 +61,21 @@ done
 
 # ---- the manuals
 awk -v out=$out '
-    /^ *---- begin example / { file = out "/manual_" $NF ".c"; next }
+    /^ *---- begin example / { file = out "/manual_" $NF ".c"; print "/* of " FILENAME " */" >file; next }
     /^ *---- end example/ { close(file); file = ""; next }
     file { sub(/^    /, ""); print >file }
 ' $headers
-examples=0
+# Example NAME runs, with its output in a file.
+run_example() { "$out/manual_$1" >"$out/manual_$1.log" 2>&1 || { cat "$out/manual_$1.log" && return 1; }; }
+examples=
 for program in "$out"/manual_*.c; do
     if ! [ -e "$program" ]; then continue; fi
-    examples=$((examples + 1))
+    header=$(sed -n '1s/.* of \(.*\) .*/\1/p' "$program")
+    name=${program##*/manual_}
+    examples="$examples ${name%.c}"
     if ! grep -q 'int main(' "$program"; then
         {
-            printf '#define IGNIS_IMPLEMENTATION\n#include "ignis.h"\n#include <stdio.h>\n'
+            printf '#define IGNIS_IMPLEMENTATION\n#include "%s"\n#include <stdio.h>\n' "$header"
             printf 'int main(void)\n{\n    ignis_setup(NULL);\n'
             cat "$program"
             printf '    return ignis_status_last() != IGNIS_OK || ignis_shutdown() != IGNIS_OK;\n}\n'
@@ -79,7 +83,17 @@ for program in "$out"/manual_*.c; do
         mv "$out/whole.c" "$program"
     fi
     ${CC:-cc} -Wall -Wextra -Werror -I. "$program" -o "${program%.c}" -lm -ldl -lpthread || fail "$program does not compile"
-    "${program%.c}" >"${program%.c}.log" 2>&1 || { cat "${program%.c}.log" && fail "$program: status $?"; }
 done
-echo "$examples examples of the manuals compile and run"
+for name in $examples; do
+    case $name in
+    *_a) continue ;;
+    *_b)
+        run_example "${name%_b}_a" &
+        run_example "$name" || fail "example $name fails"
+        wait $! || fail "example ${name%_b}_a fails"
+        ;;
+    *) run_example "$name" || fail "example $name fails" ;;
+    esac
+done
+echo "the examples of the manuals compile and run:$examples"
 exit $failed

@@ -1,0 +1,118 @@
+/*  bench_parallel.c - data-parallel training of GPT-2 124M: what more GPUs give
+
+    Each rank trains on 32 sequences of 1024 tokens, in bf16. Figures are tokens a second of all ranks together, each the median of five
+    stretches of steps from all ranks idle to all ranks idle: steps called one by one, the same as a CUDA graph, and with gradients that are
+    not averaged, which is what N single GPUs would do.
+
+        cc -O2 -I. bench/bench_parallel.c -o bench_parallel -lm -ldl -lpthread && torchrun --no-python --nproc-per-node 4 ./bench_parallel
+
+    Any launcher will do that ignis_comm_init knows; without one it is one GPU. An argument is the size of buckets in MiB (25). The other
+    side: python3 bench/peer_parallel.py
+*/
+#define _GNU_SOURCE
+#define IGNIS_IMPLEMENTATION
+#include "ignis_collective.h"
+
+#include "gpt2.h"
+
+#include <time.h>
+
+typedef struct job {
+    gpt gpt;
+    ignis_comm comm;
+    ignis_comm_info ranks;
+    ignis_parallel parallel;
+} job;
+
+static double now(void) /* seconds */
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void wait_for_all(const job *j)
+{
+    REQUIRE(ignis_comm_barrier(j->comm));
+    REQUIRE(ignis_comm_synchronize(j->comm));
+}
+
+/*  Measures a step, and prints the row. */
+static void measure(job *j, const char *name, void (*step)(job *j))
+{
+    enum { REPEATS = 5 };
+    double times[REPEATS], tokens;
+    int steps = simulated ? 1 : 10, repeats = simulated ? 1 : REPEATS, i, k;
+    for (i = 0; i < (simulated ? 1 : 3); i++)
+        step(j);
+    for (i = 0; i < repeats; i++) {
+        wait_for_all(j);
+        times[i] = now();
+        for (k = 0; k < steps; k++)
+            step(j);
+        wait_for_all(j);
+        times[i] = (now() - times[i]) / steps;
+    }
+    require(ignis_status_last() == IGNIS_OK, name);
+    qsort(times, (size_t)repeats, sizeof times[0], compare);
+    tokens = (double)(j->ranks.size * j->gpt.sequences * j->gpt.context) / times[repeats / 2];
+    if (j->ranks.rank == 0)
+        printf("GPT-2 124M on %d: %-28s %10.1f ktokens/s\n", j->ranks.size, name, tokens / 1e3);
+    fflush(stdout);
+}
+
+static void step_eager(job *j) { gpt_step(&j->gpt); }
+static void step_replay(job *j) { REQUIRE(ignis_graph_launch(j->gpt.graph)); }
+static void step_alone(job *j)
+{
+    REQUIRE(ignis_parallel_no_sync_begin(j->parallel));
+    gpt_step(&j->gpt);
+    REQUIRE(ignis_parallel_no_sync_end(j->parallel));
+}
+
+int main(int argc, char **argv)
+{
+    static job j;
+    ignis_parallel_desc desc;
+    ignis_parallel_info info;
+    ignis_device_info device;
+    REQUIRE(ignis_setup(NULL));
+    j.comm = ignis_comm_init(NULL);
+    REQUIRE(ignis_comm_query(j.comm, &j.ranks));
+    REQUIRE(ignis_device_use(j.ranks.device));
+    REQUIRE(ignis_device_query(j.ranks.device, &device));
+    simulated = strstr(device.name, "Simulator") != NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.bucket_bytes = argc > 1 ? atoll(argv[1]) << 20 : 0;
+    gpt_open(&j.gpt);
+    j.parallel = ignis_parallel_create(j.comm, j.gpt.all, j.gpt.count, &desc);
+    REQUIRE(ignis_parallel_query(j.parallel, &info));
+    gpt_optimize(&j.gpt);
+    if (j.ranks.rank == 0) {
+        printf("%d x %s, %s; gradients: %.1f MiB in %d buckets\n", j.ranks.size, device.name, j.ranks.reason,
+               (double)info.bytes / (1 << 20), info.buckets);
+        if (simulated)
+            printf("THIS IS THE SIMULATOR: the sizes are tiny, and the figures mean nothing.\n");
+    }
+    measure(&j, "called one by one", step_eager);
+    if (j.ranks.size > 1)
+        measure(&j, "gradients not averaged", step_alone);
+    wait_for_all(&j);
+    REQUIRE(ignis_graph_begin());
+    gpt_step(&j.gpt);
+    j.gpt.graph = ignis_graph_end();
+    require(j.gpt.graph.id != 0, "the capture");
+    measure(&j, "CUDA graph", step_replay);
+    REQUIRE(ignis_graph_free(j.gpt.graph));
+    REQUIRE(ignis_parallel_free(j.parallel));
+    gpt_close(&j.gpt);
+    REQUIRE(ignis_comm_destroy(j.comm));
+    REQUIRE(ignis_shutdown());
+    return 0;
+}

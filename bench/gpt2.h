@@ -1,0 +1,187 @@
+/*  gpt2.h - GPT-2 124M, bf16, as bench_training.c and bench_parallel.c train it; and what benchmarks make tensors by
+
+    Include it after Ignis. On the simulator the sizes are tiny. */
+#ifndef GPT2_H
+#define GPT2_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool simulated;
+
+static void require(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "bench: %s failed: %s\n", what, ignis_status_message());
+    exit(1);
+}
+#define REQUIRE(call) require((call) == 0, #call)
+
+/* --- tensors ------------------------------------------------------------------------------------------------------------ */
+
+static ignis_tensor parameter(ignis_shape shape, ignis_dtype dtype, double deviation, bool requires_grad)
+{
+    ignis_tensor_desc desc;
+    ignis_tensor tensor;
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = dtype;
+    desc.requires_grad = requires_grad;
+    tensor = deviation == 0   ? ignis_tensor_zeros(shape, &desc)
+             : deviation == 1 ? ignis_tensor_randn(shape, &desc)
+                              : ignis_tensor_ones(shape, &desc);
+    if (deviation != 0 && deviation != 1 && deviation > 0) {
+        ignis_tensor_release(tensor);
+        tensor = ignis_tensor_randn(shape, &desc);
+        REQUIRE(ignis_array_scale(ignis_tensor_data(tensor), ignis_tensor_data(tensor), deviation));
+    }
+    require(tensor.id != 0, "making a tensor");
+    return tensor;
+}
+
+enum { ONES = -1 }; /* as a deviation */
+
+static ignis_tensor random_ids(ignis_shape shape, int64_t below)
+{
+    int64_t numel = 1, i;
+    uint64_t state = 88172645463325252u;
+    ignis_tensor_desc desc;
+    ignis_tensor tensor;
+    int32_t *ids;
+    for (i = 0; i < shape.ndim; i++)
+        numel *= shape.dim[i];
+    ids = (int32_t *)malloc(sizeof *ids * (size_t)numel);
+    for (i = 0; i < numel; i++) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        ids[i] = (int32_t)((state >> 20) % (uint64_t)below);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = IGNIS_I32;
+    tensor = ignis_tensor_from_host(ids, shape, &desc);
+    free(ids);
+    require(tensor.id != 0, "making ids");
+    return tensor;
+}
+
+/* --- GPT-2 ----------------------------------------------------------------------------------------------------------------------------- */
+
+enum { MAX_LAYERS = 12 };
+
+typedef struct gpt {
+    int64_t layers, width, heads, context, sequences, vocab, classes;
+    ignis_tensor tokens, targets, table, positions, norm_weight, norm_bias;
+    struct {
+        ignis_tensor norm1_weight, norm1_bias, qkv_weight, qkv_bias, out_weight, out_bias;
+        ignis_tensor norm2_weight, norm2_bias, up_weight, up_bias, down_weight, down_bias;
+    } layer[MAX_LAYERS];
+    ignis_tensor all[4 + 12 * MAX_LAYERS];
+    bool decays[4 + 12 * MAX_LAYERS];
+    int count;
+    ignis_optimizer optimizer;
+    ignis_graph graph;
+} gpt;
+
+static void gpt_size(gpt *g)
+{
+    g->layers = simulated ? 2 : 12;
+    g->width = simulated ? 32 : 768;
+    g->heads = simulated ? 2 : 12;
+    g->context = simulated ? 16 : 1024;
+    g->sequences = simulated ? 2 : 32;
+    g->classes = simulated ? 61 : 50257;
+    g->vocab = simulated ? 64 : 50304;
+}
+
+static ignis_tensor gpt_parameter(gpt *g, ignis_shape shape, double deviation)
+{
+    ignis_tensor tensor = parameter(shape, IGNIS_BF16, deviation, true);
+    g->decays[g->count] = shape.ndim > 1;
+    g->all[g->count++] = tensor;
+    return tensor;
+}
+
+static void gpt_open(gpt *g)
+{
+    int64_t c, i;
+    gpt_size(g);
+    c = g->width;
+    g->count = 0;
+    g->tokens = random_ids(IGNIS_SHAPE(g->sequences, g->context), g->classes);
+    g->targets = random_ids(IGNIS_SHAPE(g->sequences, g->context), g->classes);
+    g->table = gpt_parameter(g, IGNIS_SHAPE(g->vocab, c), 0.02);
+    g->positions = gpt_parameter(g, IGNIS_SHAPE(g->context, c), 0.02);
+    for (i = 0; i < g->layers; i++) {
+        g->layer[i].norm1_weight = gpt_parameter(g, IGNIS_SHAPE(c), ONES);
+        g->layer[i].norm1_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
+        g->layer[i].qkv_weight = gpt_parameter(g, IGNIS_SHAPE(3 * c, c), 0.02);
+        g->layer[i].qkv_bias = gpt_parameter(g, IGNIS_SHAPE(3 * c), 0);
+        g->layer[i].out_weight = gpt_parameter(g, IGNIS_SHAPE(c, c), 0.02);
+        g->layer[i].out_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
+        g->layer[i].norm2_weight = gpt_parameter(g, IGNIS_SHAPE(c), ONES);
+        g->layer[i].norm2_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
+        g->layer[i].up_weight = gpt_parameter(g, IGNIS_SHAPE(4 * c, c), 0.02);
+        g->layer[i].up_bias = gpt_parameter(g, IGNIS_SHAPE(4 * c), 0);
+        g->layer[i].down_weight = gpt_parameter(g, IGNIS_SHAPE(c, 4 * c), 0.02);
+        g->layer[i].down_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
+    }
+    g->norm_weight = gpt_parameter(g, IGNIS_SHAPE(c), ONES);
+    g->norm_bias = gpt_parameter(g, IGNIS_SHAPE(c), 0);
+}
+
+static void gpt_optimize(gpt *g)
+{
+    ignis_adamw_desc desc;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.lr = 3e-4;
+    desc.weight_decay = 0.1;
+    desc.zero_grad = true;
+    g->optimizer = ignis_adamw(&desc);
+    for (i = 0; i < g->count; i++)
+        REQUIRE(ignis_optimizer_add(g->optimizer, g->all[i], g->decays[i]));
+}
+
+static void gpt_close(gpt *g)
+{
+    int i;
+    REQUIRE(ignis_optimizer_free(g->optimizer));
+    for (i = 0; i < g->count; i++)
+        REQUIRE(ignis_tensor_release(g->all[i]));
+    REQUIRE(ignis_tensor_release(g->tokens));
+    REQUIRE(ignis_tensor_release(g->targets));
+}
+
+static void gpt_step(const gpt *g)
+{
+    ignis_scope scope = ignis_scope_begin(), inside;
+    ignis_cross_entropy_desc entropy;
+    ignis_sdpa_desc attention;
+    ignis_tensor x, h, qkv[3];
+    int64_t i;
+    memset(&entropy, 0, sizeof entropy);
+    memset(&attention, 0, sizeof attention);
+    entropy.classes = g->classes;
+    attention.num_heads = (int)g->heads;
+    x = ignis_add(ignis_embedding(g->table, g->tokens), g->positions);
+    for (i = 0; i < g->layers; i++) {
+        inside = ignis_scope_begin();
+        h = ignis_layer_norm(x, g->layer[i].norm1_weight, g->layer[i].norm1_bias, 1e-5);
+        h = ignis_linear(h, g->layer[i].qkv_weight, g->layer[i].qkv_bias);
+        ignis_split(h, -1, 3, NULL, qkv);
+        h = ignis_sdpa(qkv[0], qkv[1], qkv[2], &attention);
+        x = ignis_add(x, ignis_linear(h, g->layer[i].out_weight, g->layer[i].out_bias));
+        h = ignis_layer_norm(x, g->layer[i].norm2_weight, g->layer[i].norm2_bias, 1e-5);
+        h = ignis_gelu(ignis_linear(h, g->layer[i].up_weight, g->layer[i].up_bias));
+        x = ignis_scope_return(inside, ignis_add(x, ignis_linear(h, g->layer[i].down_weight, g->layer[i].down_bias)));
+    }
+    inside = ignis_scope_begin();
+    x = ignis_layer_norm(x, g->norm_weight, g->norm_bias, 1e-5);
+    x = ignis_scope_return(inside, ignis_cross_entropy(ignis_matmul_t(x, g->table), g->targets, &entropy));
+    ignis_backward(x, IGNIS_NO_ARRAY);
+    ignis_optimizer_step(g->optimizer);
+    ignis_scope_end(scope);
+}
+
+#endif /* GPT2_H */

@@ -1,0 +1,576 @@
+/*  collective.cu - collective operations between the GPUs of one host; collective.cuh says how they wait for each other
+
+    One program for each number of ranks: compiled with -DIGNIS_RANKS=<2 to 8>, it moves bytes. With -DIGNIS_T=<ignis_dtype> and
+    -DIGNIS_OP=<ignis_op> too, it combines elements. What goes where, and with whom, is in the launch's arguments, so few kernels do all operations:
+
+        ignis_comm_packets       LL: parts are pushed as packets, taken, and combined or put side by side
+        ignis_comm_packets_two   LL: each rank combines its slice of what the others push, and pushes the result to all
+        ignis_comm_parts         the first one with flags: for more data
+        ignis_comm_slices        the second one with flags; when it moves bytes, a rank passes on the slice that it gets from the root
+        ignis_comm_pair          send, receive or both
+
+    All kernels but the last run with one more warp than their work needs: in block 0 it meets the other ranks meanwhile.
+*/
+#include "ignis.cuh"
+#include "collective.cuh"
+
+#ifdef IGNIS_OP
+typedef ignis_type<IGNIS_T> T;
+#else
+typedef uint8_t T;
+#endif
+
+#ifndef IGNIS_COMM_UNROLL
+#define IGNIS_COMM_UNROLL 4
+#endif
+
+/* >>elements ---------------------------------------------------------------------------------------------------- */
+
+/*  A word of 8 or 16 bytes from an array of count elements, from its element `first` on; zeros behind the end. */
+template <int bytes> struct words {
+    static constexpr int count = bytes / sizeof(T);
+    typedef ignis_pack<T, count> Pack;
+    typedef typename ignis_word_of<bytes>::type Word;
+
+    static __device__ Word load(const char *array, long long first, long long end, bool aligned)
+    {
+        const T *const from = (const T *)array + first;
+        if (aligned && first + count <= end)
+            return ignis_word(ignis_load<count>(from));
+        Pack pack;
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            pack[i] = first + i < end ? from[i] : T(0);
+        return ignis_word(pack);
+    }
+
+    static __device__ void store(char *array, long long first, long long end, bool aligned, Word word)
+    {
+        T *const to = (T *)array + first;
+        const Pack pack = ignis_pack_of<Pack>(word);
+        if (aligned && first + count <= end) {
+            ignis_store(to, pack);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            if (first + i < end)
+                to[i] = pack[i];
+    }
+
+#ifdef IGNIS_OP
+    enum { SUM, PROD, MIN, MAX, AVG };
+    static constexpr bool selects = IGNIS_OP == MIN || IGNIS_OP == MAX;
+    typedef typename ignis_comm_choose<selects && ignis_is_integer<T>, T, ignis_wide<T>>::type Wide;
+
+    static __device__ Wide both(Wide a, Wide b)
+    {
+        if constexpr (IGNIS_OP == PROD)
+            return a * b;
+        else if constexpr (IGNIS_OP == MIN)
+            return a < b || a != a ? a : b;
+        else if constexpr (IGNIS_OP == MAX)
+            return a > b || a != a ? a : b;
+        else
+            return a + b;
+    }
+
+    /*  The ranks' words, combined in the order of the ranks. */
+    static __device__ Word combine(const Word (&word)[N])
+    {
+        Wide result[count] = {};
+#pragma unroll
+        for (int r = 0; r < N; r++) {
+            const Pack pack = ignis_pack_of<Pack>(word[r]);
+#pragma unroll
+            for (int i = 0; i < count; i++) {
+                const Wide x = Wide(pack[i]);
+                result[i] = r == 0 ? x : both(result[i], x);
+            }
+        }
+        if constexpr (IGNIS_OP == AVG)
+#pragma unroll
+            for (int i = 0; i < count; i++)
+                result[i] *= Wide(1) / Wide(N);
+        return ignis_word(ignis_pack_round<T>(result));
+    }
+#endif
+};
+
+/*  The k-th other rank, so that not all push to the same one first. */
+__device__ inline int other(int rank, int k) { return rank + k < N ? rank + k : rank + k - N; }
+__device__ inline bool has(uint32_t ranks, int rank) { return ranks >> rank & 1; }
+
+/* >>packets ----------------------------------------------------------------------------------------------------- */
+
+typedef words<8> Eight;
+
+__device__ inline void push_packet(char *slots, long long i, uint2 data, uint32_t op)
+{
+    ignis_ptx_st_relaxed_v2(slots + i * 16, (unsigned long long)op << 32 | data.x, (unsigned long long)op << 32 | data.y);
+}
+
+/*  Packet i of each of the ranks, where slots(r) are. False: in vain. */
+template <typename Slots> __device__ inline bool take_packets(ignis_comm_turn &turn, uint32_t ranks, Slots slots, long long i, uint2 (&data)[N])
+{
+    uint32_t missing = ranks;
+    return turn.wait(
+        [&] {
+            ignis_two_words packet[N];
+#pragma unroll
+            for (int r = 0; r < N; r++)
+                if (has(ranks, r))
+                    packet[r] = ignis_ptx_ld_relaxed_v2(slots(r) + i * 16);
+            missing = 0;
+#pragma unroll
+            for (int r = 0; r < N; r++)
+                if (has(ranks, r)) {
+                    if (packet[r].x >> 32 != turn.op || packet[r].y >> 32 != turn.op)
+                        missing |= 1u << r;
+                    data[r] = make_uint2((uint32_t)packet[r].x, (uint32_t)packet[r].y);
+                }
+            return missing == 0;
+        },
+        [&] { return __ffs(missing) - 1; });
+}
+
+#define PACKET_THREADS 544
+
+extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets(const ignis_comm_call call)
+{
+    const int workers = blockDim.x - 32, rank = call.rank;
+    const long long packets = (call.count + Eight::count - 1) / Eight::count;
+    const long long start = (long long)blockIdx.x * workers + threadIdx.x, stride = (long long)gridDim.x * workers;
+    const auto load = [&](int part, long long i) {
+        return Eight::load(call.in + part * call.in_stride, i * Eight::count, call.count, call.in_aligned);
+    };
+    uint2 ahead = make_uint2(0, 0); /* this thread's first packet is under way while it learns the operation's number */
+    if (threadIdx.x < workers && start < packets && (call.keep || (call.push && call.in_stride == 0)))
+        ahead = load(rank, start);
+    ignis_comm_turn turn(call);
+    if (threadIdx.x < workers) {
+        for (long long i = start; i < packets && call.push && !turn.over; i += stride) {
+            uint2 data[N];
+            if (call.in_stride == 0)
+                data[0] = i == start ? ahead : load(rank, i);
+#pragma unroll
+            for (int k = 1; k < N; k++)
+                if (call.in_stride == 0)
+                    data[k] = data[0];
+                else if (has(call.push, other(rank, k)))
+                    data[k] = load(other(rank, k), i);
+#pragma unroll
+            for (int k = 1; k < N; k++)
+                if (has(call.push, other(rank, k)))
+                    push_packet(ignis_comm_packets_at(call.region[other(rank, k)], turn.set, 0, rank), i, data[k], turn.op);
+        }
+        turn.delay();
+        char *const slots = ignis_comm_packets_at(call.region[rank], turn.set, 0, 0);
+        const size_t apart = ignis_comm_packets_at(call.region[rank], turn.set, 0, 1) - slots;
+        for (long long i = start; i < packets && (call.take || call.keep); i += stride) {
+            uint2 data[N], mine = make_uint2(0, 0);
+            const long long at = i * Eight::count;
+            if (call.keep)
+                mine = i == start ? ahead : load(rank, i);
+            if (!take_packets(turn, call.take, [&](int r) { return slots + r * apart; }, i, data))
+                break;
+#ifdef IGNIS_OP
+#pragma unroll
+            for (int r = 0; r < N; r++)
+                if (r == rank)
+                    data[r] = mine;
+            Eight::store(call.out, at, call.count, call.out_aligned, Eight::combine(data));
+#else
+#pragma unroll
+            for (int r = 0; r < N; r++) {
+                const bool own = r == rank && call.keep;
+                if (own || has(call.take, r))
+                    Eight::store(call.out + r * call.out_stride, at, call.count, call.out_aligned, own ? mine : data[r]);
+            }
+#endif
+        }
+    } else if (blockIdx.x == 0) {
+        turn.greet(threadIdx.x - workers);
+        turn.meet(threadIdx.x - workers);
+    }
+    turn.end();
+}
+
+#ifdef IGNIS_OP
+/*  Slice r is elements r * chunk packets on. */
+extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets_two(const ignis_comm_call call)
+{
+    ignis_comm_turn turn(call);
+    const int workers = blockDim.x - 32, rank = call.rank;
+    if (threadIdx.x < workers) {
+        const int start = blockIdx.x * workers + threadIdx.x, stride = gridDim.x * workers;
+        const auto at = [&](int slice, int i) { return ((long long)slice * call.chunk + i) * Eight::count; };
+        char *const first = ignis_comm_packets_at(call.region[rank], turn.set, 0, 0), *const second = ignis_comm_packets_at(call.region[rank], turn.set, 1, 0);
+        const size_t apart = ignis_comm_packets_at(call.region[rank], turn.set, 0, 1) - first;
+        for (int i = start; i < call.chunk && !turn.over; i += stride) {
+            uint2 data[N];
+#pragma unroll
+            for (int k = 1; k < N; k++)
+                data[k] = Eight::load(call.in, at(other(rank, k), i), call.count, call.in_aligned);
+#pragma unroll
+            for (int k = 1; k < N; k++)
+                push_packet(ignis_comm_packets_at(call.region[other(rank, k)], turn.set, 0, rank), i, data[k], turn.op);
+        }
+        turn.delay();
+        for (int i = start; i < call.chunk; i += stride) {
+            uint2 data[N];
+            const uint2 mine = Eight::load(call.in, at(rank, i), call.count, call.in_aligned);
+            if (!take_packets(turn, call.take, [&](int r) { return first + r * apart; }, i, data))
+                break;
+#pragma unroll
+            for (int r = 0; r < N; r++)
+                if (r == rank)
+                    data[r] = mine;
+            const uint2 result = Eight::combine(data);
+#pragma unroll
+            for (int k = 1; k < N; k++)
+                push_packet(ignis_comm_packets_at(call.region[other(rank, k)], turn.set, 1, rank), i, result, turn.op);
+            Eight::store(call.out, at(rank, i), call.count, call.out_aligned, result);
+        }
+        turn.delay();
+        for (int i = start; i < call.chunk; i += stride) {
+            uint2 data[N];
+            if (!take_packets(turn, call.take, [&](int r) { return second + r * apart; }, i, data))
+                break;
+#pragma unroll
+            for (int r = 0; r < N; r++)
+                if (r != rank)
+                    Eight::store(call.out, at(r, i), call.count, call.out_aligned, data[r]);
+        }
+    } else if (blockIdx.x == 0) {
+        turn.greet(threadIdx.x - workers);
+        turn.meet(threadIdx.x - workers);
+    }
+    turn.end();
+}
+#endif
+
+/* >>flags ------------------------------------------------------------------------------------------------------- */
+
+typedef words<16> Sixteen;
+
+#define FLAG_THREADS 512
+
+/*  With all threads of the block: what they have stored can be seen by all ranks, which are told that this block has done `steps` steps. */
+__device__ inline void post(const ignis_comm_turn &turn, int phase, int steps)
+{
+    const ignis_comm_call &call = turn.call;
+    __syncthreads();
+    if (threadIdx.x < N && threadIdx.x != call.rank && !turn.over)
+        ignis_ptx_st_release_u64(ignis_comm_flag_at(call.region[threadIdx.x], turn.set, phase, blockIdx.x, call.rank),
+                                 (unsigned long long)turn.op << 32 | (uint32_t)steps);
+}
+
+/*  With all threads of the block: waits for this block of all other ranks. False: in vain, for all threads. */
+__device__ inline bool await(ignis_comm_turn &turn, int phase, int steps)
+{
+    const ignis_comm_call &call = turn.call;
+    if (threadIdx.x < N && threadIdx.x != call.rank) {
+        const char *const flag = ignis_comm_flag_at(call.region[call.rank], turn.set, phase, blockIdx.x, threadIdx.x);
+        turn.wait(
+            [&] {
+                const unsigned long long word = ignis_ptx_ld_acquire_u64(flag);
+                return word >> 32 == turn.op && (uint32_t)word >= (uint32_t)steps;
+            },
+            [&] { return (int)threadIdx.x; });
+    } else if (blockIdx.x == 0 && phase == 0 && steps == 1 && threadIdx.x >= 32 && threadIdx.x < 64) {
+        turn.meet(threadIdx.x - 32);
+    }
+    turn.over = __syncthreads_or(turn.over);
+    return !turn.over;
+}
+
+/*  Moves the packs of a chunk: load(word, k) and store(word, k) for k below `packs`, several of a thread on their way at a time. */
+template <int unroll, typename Word, typename Load, typename Store> __device__ inline void move(int packs, Load load, Store store)
+{
+    for (int k = threadIdx.x; k < packs; k += unroll * blockDim.x) {
+        Word word[unroll];
+#pragma unroll
+        for (int u = 0; u < unroll; u++)
+            if (k + u * (int)blockDim.x < packs)
+                load(word[u], k + u * (int)blockDim.x);
+#pragma unroll
+        for (int u = 0; u < unroll; u++)
+            if (k + u * (int)blockDim.x < packs)
+                store(word[u], k + u * (int)blockDim.x);
+    }
+}
+
+/* Of words of all ranks, so many are on their way. */
+#define RANKS_UNROLL ((2 * IGNIS_COMM_UNROLL + N - 1) / N)
+
+/*  One word of each rank. */
+struct ranks_words {
+    uint4 at[N];
+};
+
+/*  In iteration i a block pushes its share of step i, and then takes that of step i - 1, which has had time to arrive. It has
+    then seen all others post step i - 1, before which they took step i - 3. So step i + 1 may use the slot of step i - 3: four slots. */
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_parts(const ignis_comm_call call)
+{
+    ignis_comm_turn turn(call);
+    const int rank = call.rank, chunk = call.chunk;
+    const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;
+    const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * chunk; };
+    const auto packs = [&](int step) { return (int)max(min(all - first(step), (long long)chunk), 0LL); };
+    const auto slot = [&](int owner, int step, int from) {
+        return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, 0) +
+               (((size_t)(step % IGNIS_COMM_ONE_PHASE_SLOTS) * gridDim.x + blockIdx.x) * N + from) * chunk;
+    };
+    if (blockIdx.x == 0 && threadIdx.x >= 32 && threadIdx.x < 64)
+        turn.greet(threadIdx.x - 32);
+    for (int i = 0; i <= call.steps; i++) {
+        if (i < call.steps) {
+            if (call.push && !turn.over) {
+                const long long begin = first(i);
+                if (call.in_stride == 0) {
+                    move<IGNIS_COMM_UNROLL, uint4>(
+                        packs(i),
+                        [&](uint4 &word, int k) {
+                            word = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned);
+                        },
+                        [&](const uint4 &word, int k) {
+#pragma unroll
+                            for (int o = 1; o < N; o++)
+                                if (has(call.push, other(rank, o)))
+                                    slot(other(rank, o), i, rank)[k] = word;
+                        });
+                } else {
+                    move<RANKS_UNROLL, ranks_words>(
+                        packs(i),
+                        [&](ranks_words &word, int k) {
+#pragma unroll
+                            for (int o = 1; o < N; o++)
+                                if (has(call.push, other(rank, o)))
+                                    word.at[o] = Sixteen::load(call.in + other(rank, o) * call.in_stride, (begin + k) * Sixteen::count, call.count,
+                                                               call.in_aligned);
+                        },
+                        [&](const ranks_words &word, int k) {
+#pragma unroll
+                            for (int o = 1; o < N; o++)
+                                if (has(call.push, other(rank, o)))
+                                    slot(other(rank, o), i, rank)[k] = word.at[o];
+                        });
+                }
+            }
+            turn.delay();
+            post(turn, 0, i + 1);
+        }
+        if (i == 0)
+            continue;
+        const int step = i - 1;
+        const long long begin = first(step);
+        if (!await(turn, 0, step + 1))
+            break;
+#ifdef IGNIS_OP
+        if (call.keep)
+            move<RANKS_UNROLL, ranks_words>(
+                packs(step),
+                [&](ranks_words &word, int k) {
+                    const uint4 mine = Sixteen::load(call.in + rank * call.in_stride, (begin + k) * Sixteen::count, call.count, call.in_aligned);
+#pragma unroll
+                    for (int r = 0; r < N; r++)
+                        word.at[r] = r == rank ? mine : slot(rank, step, r)[k];
+                },
+                [&](const ranks_words &word, int k) {
+                    Sixteen::store(call.out, (begin + k) * Sixteen::count, call.count, call.out_aligned, Sixteen::combine(word.at));
+                });
+#else
+        for (int r = 0; r < N; r++) {
+            const bool own = r == rank;
+            if (own ? !call.keep : !has(call.take, r))
+                continue;
+            const uint4 *const from = slot(rank, step, r);
+            move<IGNIS_COMM_UNROLL, uint4>(
+                packs(step),
+                [&](uint4 &word, int k) {
+                    word = own ? Sixteen::load(call.in + rank * call.in_stride, (begin + k) * Sixteen::count, call.count, call.in_aligned) : from[k];
+                },
+                [&](const uint4 &word, int k) {
+                    Sixteen::store(call.out + r * call.out_stride, (begin + k) * Sixteen::count, call.count, call.out_aligned, word);
+                });
+        }
+#endif
+    }
+    turn.end();
+}
+
+/*  A step of a block is a tile of N slices, of which rank r combines (or passes on) slice r. In iteration i it pushes the slices of tile i to their
+    ranks, takes the results of tile i - 2, and works on its slice of tile i - 1. Three slots do in each phase:
+    before a block pushes slices of tile i it has seen the others' results of tile i - 3, which they posted when they had taken those slices;
+    before it pushes the result of tile i - 1 it has seen their slices of tile i - 1, which they posted when they had taken the results of tile i - 4. */
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_slices(const ignis_comm_call call)
+{
+    ignis_comm_turn turn(call);
+    const int rank = call.rank, chunk = call.chunk;
+    const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;
+    const auto first = [&](int step, int slice) { return (((long long)step * gridDim.x + blockIdx.x) * N + slice) * chunk; };
+    const auto packs = [&](int step, int slice) { return (int)max(min(all - first(step, slice), (long long)chunk), 0LL); };
+    const auto slot = [&](int owner, int phase, int step, int from) {
+        return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, phase) +
+               (((size_t)(step % IGNIS_COMM_TWO_PHASE_SLOTS) * gridDim.x + blockIdx.x) * N + from) * chunk;
+    };
+    if (blockIdx.x == 0 && threadIdx.x >= 32 && threadIdx.x < 64)
+        turn.greet(threadIdx.x - 32);
+    for (int i = 0; i <= call.steps + 1; i++) {
+        if (i < call.steps) {
+            if (call.push && !turn.over)
+                move<RANKS_UNROLL, ranks_words>(
+                    chunk,
+                    [&](ranks_words &word, int k) {
+#pragma unroll
+                        for (int o = 1; o < N; o++)
+                            if (k < packs(i, other(rank, o)))
+                                word.at[o] = Sixteen::load(call.in, (first(i, other(rank, o)) + k) * Sixteen::count, call.count, call.in_aligned);
+                    },
+                    [&](const ranks_words &word, int k) {
+#pragma unroll
+                        for (int o = 1; o < N; o++)
+                            if (k < packs(i, other(rank, o)))
+                                slot(other(rank, o), 0, i, rank)[k] = word.at[o];
+                    });
+            turn.delay();
+            post(turn, 0, i + 1);
+        }
+        if (i >= 2) {
+            const int step = i - 2;
+            if (!await(turn, 1, step + 1))
+                break;
+            if (call.take_two)
+                move<RANKS_UNROLL, ranks_words>(
+                    chunk,
+                    [&](ranks_words &word, int k) {
+#pragma unroll
+                        for (int r = 0; r < N; r++)
+                            if (has(call.take_two, r) && k < packs(step, r))
+                                word.at[r] = slot(rank, 1, step, r)[k];
+                    },
+                    [&](const ranks_words &word, int k) {
+#pragma unroll
+                        for (int r = 0; r < N; r++)
+                            if (has(call.take_two, r) && k < packs(step, r))
+                                Sixteen::store(call.out, (first(step, r) + k) * Sixteen::count, call.count, call.out_aligned, word.at[r]);
+                    });
+        }
+        if (i >= 1 && i <= call.steps) {
+            const int step = i - 1;
+            const long long begin = first(step, rank);
+            if (!await(turn, 0, step + 1))
+                break;
+#ifdef IGNIS_OP
+            move<RANKS_UNROLL, ranks_words>(
+                packs(step, rank),
+                [&](ranks_words &word, int k) {
+                    const uint4 mine = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned);
+#pragma unroll
+                    for (int r = 0; r < N; r++)
+                        word.at[r] = r == rank ? mine : slot(rank, 0, step, r)[k];
+                },
+                [&](const ranks_words &words, int k) {
+                    const uint4 word = Sixteen::combine(words.at);
+#else
+            const uint4 *const from = slot(rank, 0, step, call.root);
+            move<IGNIS_COMM_UNROLL, uint4>(
+                packs(step, rank),
+                [&](uint4 &word, int k) {
+                    word = rank == call.root ? Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned) : from[k];
+                },
+                [&](const uint4 &word, int k) {
+#endif
+#pragma unroll
+                    for (int o = 1; o < N; o++)
+                        if (has(call.push_two, other(rank, o)))
+                            slot(other(rank, o), 1, step, rank)[k] = word;
+                    if (call.keep)
+                        Sixteen::store(call.out, (begin + k) * Sixteen::count, call.count, call.out_aligned, word);
+                });
+            turn.delay();
+            post(turn, 1, step + 1);
+        }
+    }
+    turn.end();
+}
+
+/* >>pairs ------------------------------------------------------------------------------------------------------- */
+
+#ifndef IGNIS_OP
+/* The receiver has, for each sender and lane, a line of flags: the number of a step and the fingerprint, one for each slot; and for each rank
+   that it sends to and lane a line with the number of the last step that was taken. */
+__device__ inline char *pair_flag(char *region, int from, int lane, uint32_t number)
+{
+    return region + IGNIS_COMM_PAIRS + (from * IGNIS_COMM_LANES + lane) * 128 + number % IGNIS_COMM_PAIR_SLOTS * 8;
+}
+__device__ inline char *pair_taken(char *region, int to, int lane) { return region + IGNIS_COMM_PAIRS + (to * IGNIS_COMM_LANES + lane) * 128 + 64; }
+__device__ inline uint4 *pair_slot(char *region, int from, int lane, uint32_t number)
+{
+    return (uint4 *)(region + IGNIS_COMM_PAIR_DATA +
+                     ((size_t)(from * IGNIS_COMM_LANES + lane) * IGNIS_COMM_PAIR_SLOTS + number % IGNIS_COMM_PAIR_SLOTS) * IGNIS_COMM_PAIR_SLOT);
+}
+
+/*  A launch for both directions has the blocks of the sending lanes first. in_stride is the count of bytes to send, out_stride that to
+    receive; push is whom to send to and take from whom to receive, as masks; chunk the lanes to send with, steps those to receive with;
+    root the fingerprint of what is received. */
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_pair(const ignis_comm_call call)
+{
+    constexpr int packs_a_slot = IGNIS_COMM_PAIR_SLOT / 16;
+    const int sending = call.push ? call.chunk : 0;
+    const bool sends = blockIdx.x < sending;
+    const int lane = sends ? blockIdx.x : blockIdx.x - sending, lanes = sends ? call.chunk : call.steps;
+    const int peer = __ffs(sends ? call.push : call.take) - 1, rank = call.rank;
+    const uint32_t print = sends ? call.fingerprint : (uint32_t)call.root;
+    const long long bytes = sends ? call.in_stride : call.out_stride, all = (bytes + 15) / 16;
+    const int steps = (int)max((all + (long long)lanes * packs_a_slot - 1) / ((long long)lanes * packs_a_slot), 1LL);
+    ignis_comm_state *const state = call.state;
+    uint32_t *const counter = sends ? &state->sent[peer][lane] : &state->received[peer][lane];
+    const uint32_t begun = *(volatile uint32_t *)counter;
+    ignis_comm_turn turn(call);
+    turn.op = begun;
+    for (int i = 0; i < steps; i++) {
+        const uint32_t number = begun + 1 + i;
+        const long long first = ((long long)i * lanes + lane) * packs_a_slot;
+        const int packs = (int)max(min(all - first, (long long)packs_a_slot), 0LL);
+        if (threadIdx.x == 0) {
+            turn.wait(
+                [&] {
+                    if (sends) /* the slot is free when the step that had it before is taken */
+                        return (int32_t)((uint32_t)ignis_ptx_ld_acquire_u64(pair_taken(call.region[rank], peer, lane)) + IGNIS_COMM_PAIR_SLOTS -
+                                         number) >= 0;
+                    const unsigned long long word = ignis_ptx_ld_acquire_u64(pair_flag(call.region[rank], peer, lane, number));
+                    if (word >> 32 == number && (uint32_t)word != print) {
+                        ignis_comm_report(state, IGNIS_COMM_MISMATCH, peer, rank, number, print, (uint32_t)word);
+                        turn.over = true;
+                        return true;
+                    }
+                    return word >> 32 == number;
+                },
+                [&] { return peer; });
+        }
+        turn.over = __syncthreads_or(turn.over);
+        if (turn.over)
+            break;
+        uint4 *const slot = pair_slot(call.region[sends ? peer : rank], sends ? rank : peer, lane, number);
+        if (sends)
+            move<IGNIS_COMM_UNROLL, uint4>(
+                packs, [&](uint4 &word, int k) { word = Sixteen::load(call.in, (first + k) * 16, bytes, call.in_aligned); },
+                [&](const uint4 &word, int k) { slot[k] = word; });
+        else
+            move<IGNIS_COMM_UNROLL, uint4>(
+                packs, [&](uint4 &word, int k) { word = slot[k]; },
+                [&](const uint4 &word, int k) { Sixteen::store(call.out, (first + k) * 16, bytes, call.out_aligned, word); });
+        turn.delay();
+        __syncthreads();
+        if (threadIdx.x == 0 && sends)
+            ignis_ptx_st_release_u64(pair_flag(call.region[peer], rank, lane, number), (unsigned long long)number << 32 | print);
+        else if (threadIdx.x == 0)
+            ignis_ptx_st_release_u64(pair_taken(call.region[peer], rank, lane), number);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *counter = begun + steps;
+}
+#endif

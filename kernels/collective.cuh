@@ -1,0 +1,316 @@
+/*  collective.cuh - how the GPUs of a communicator wait for each other: region, flags, packets, deadlines
+
+    Every rank has a region, memory of one layout that all ranks write. A rank pushes data into the regions of others, and waits for
+    theirs in its own, so nobody ever reads over a link.
+
+        control     poison: another rank has given up, and says why
+                    headers: which operation each rank is at, and its fingerprint
+        flags       for the flags protocol: how far each block of each rank has come with its data
+        packets     for the LL protocol: each 8-byte word is 4 bytes of data and the operation's number, so data say themselves that they are here
+        data        for the flags protocol
+        pairs       the same once more for send and receive, which have numbers of their own
+
+    Operations are numbered. All ranks do the same ones in the same order, so they agree on the numbers without asking. A number is read
+    from the rank's own state at the start of a kernel and moved on at its end: a CUDA graph can be replayed. No operation has number 0.
+
+    When may memory of a region be written again? Everything but pairs exists twice, for odd and even operations. Every rank waits in
+    every operation for the header of every other. So a rank that is at operation k has seen all others begin k - 1, when they had ended k - 2, which
+    last used what k uses. Inside an operation, steps have slots of their own; see the kernels.
+
+    Numbers come back after 2^32 operations. So every 2^31 operations packets and flags of both sets are wiped, each set by the operation
+    after the one that used it, before the header that lets others go on.
+
+    A wait ends early when the deadline passes, the host asks for it, or another rank has poisoned the region. The first thread to see it
+    writes a record for the host and poisons all other ranks; all others, and all later kernels, leave as soon as they see that.
+*/
+#ifndef IGNIS_COLLECTIVE_CUH
+#define IGNIS_COLLECTIVE_CUH
+
+#define N IGNIS_RANKS
+
+/* >>ptx --------------------------------------------------------------------------------------------------------- */
+
+__device__ inline uint32_t ignis_ptx_ld_relaxed_u32(const void *from)
+{
+    uint32_t value;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+__device__ inline unsigned long long ignis_ptx_ld_acquire_u64(const void *from)
+{
+    unsigned long long value;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+}
+
+__device__ inline void ignis_ptx_st_release_u64(void *to, unsigned long long value)
+{
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
+__device__ inline void ignis_ptx_st_relaxed_u64(void *to, unsigned long long value)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
+/*  Two words that are each loaded and stored at once, but not both. */
+struct alignas(16) ignis_two_words {
+    unsigned long long x, y;
+};
+
+__device__ inline ignis_two_words ignis_ptx_ld_relaxed_v2(const void *from)
+{
+    ignis_two_words pair;
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(pair.x), "=l"(pair.y) : "l"(from) : "memory");
+    return pair;
+}
+
+__device__ inline void ignis_ptx_st_relaxed_v2(void *to, unsigned long long x, unsigned long long y)
+{
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(x), "l"(y) : "memory");
+}
+
+__device__ inline void ignis_ptx_fence_acq_rel_sys() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+__device__ inline unsigned long long ignis_ptx_globaltimer() /* nanoseconds */
+{
+    unsigned long long time;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+    return time;
+}
+
+/* >>layout ------------------------------------------------------------------------------------------------------ */
+
+/* The host has the same numbers and structs. */
+#define IGNIS_COMM_BLOCKS 256     /* of a kernel, at most */
+#define IGNIS_COMM_LANES 32       /* blocks of one direction of a pair, at most */
+#define IGNIS_COMM_FLAGS 4096     /* offsets into the region, and sizes of its parts; control is at 0 */
+#define IGNIS_COMM_PAIRS (IGNIS_COMM_FLAGS + 4 * IGNIS_COMM_BLOCKS * 128)
+#define IGNIS_COMM_PACKETS (1 << 18)
+#define IGNIS_COMM_PACKETS_SIZE (4 << 20) /* of one set and phase */
+#define IGNIS_COMM_DATA (IGNIS_COMM_PACKETS + 4 * IGNIS_COMM_PACKETS_SIZE)
+#define IGNIS_COMM_DATA_SIZE (12 << 20) /* of one set and phase */
+#define IGNIS_COMM_PAIR_DATA (IGNIS_COMM_DATA + 4 * IGNIS_COMM_DATA_SIZE)
+#define IGNIS_COMM_PAIR_SLOT (16 << 10)
+#define IGNIS_COMM_PAIR_SLOTS 4
+#define IGNIS_COMM_ONE_PHASE_SLOTS 4 /* steps that an operation may be ahead; see the kernels */
+#define IGNIS_COMM_TWO_PHASE_SLOTS 3
+
+enum { IGNIS_COMM_FINE, IGNIS_COMM_TIMEOUT, IGNIS_COMM_MISMATCH, IGNIS_COMM_PEER, IGNIS_COMM_TWICE };
+
+/* In pinned host memory. */
+struct ignis_comm_record {
+    uint32_t abort; /* the host asks to leave: code, and peer << 8 */
+    uint32_t code;  /* written last */
+    uint32_t peer;
+    uint32_t reporter;
+    uint32_t op;
+    uint32_t block;
+    uint32_t mine, theirs; /* fingerprints */
+};
+
+/* In memory of this rank alone. */
+struct ignis_comm_state {
+    uint32_t op[IGNIS_COMM_BLOCKS]; /* the last one, as each block has counted */
+    uint32_t broken;                /* a code */
+    uint32_t running;               /* kernels, but for pairs */
+    uint32_t rank, size;
+    ignis_comm_record *record;
+    char *region[8];
+    uint32_t sent[8][IGNIS_COMM_LANES], received[8][IGNIS_COMM_LANES]; /* steps of pairs */
+};
+
+/* What a launch gets. A part is what one rank gives to or takes from another. */
+struct ignis_comm_call {
+    char *region[8];
+    ignis_comm_state *state;
+    const char *in;
+    char *out;
+    long long count;                 /* elements of a part; of all slices together in operations of two phases */
+    long long in_stride, out_stride; /* bytes from part to part */
+    long long timeout_ns;
+    uint32_t fingerprint;
+    int rank;
+    int chunk; /* packs of 16 bytes that a block moves of each part at a step; packets of a slice for LL in two phases */
+    int steps;
+    uint32_t push, take;       /* ranks to which this one pushes its parts, and from which it takes some */
+    uint32_t push_two;         /* the same of the second phase */
+    uint32_t take_two;
+    int root;                  /* whose data are copied */
+    int in_aligned, out_aligned; /* every part begins at a multiple of 16 bytes */
+    int keep;                  /* this rank's own part goes into its output too */
+};
+
+__device__ inline char *ignis_comm_header_at(char *region, uint32_t set, int from) { return region + 256 + set * 128 + from * 8; }
+__device__ inline char *ignis_comm_flag_at(char *region, uint32_t set, int phase, int block, int from)
+{
+    return region + IGNIS_COMM_FLAGS + ((set * 2 + phase) * IGNIS_COMM_BLOCKS + block) * 128 + from * 16;
+}
+__device__ inline char *ignis_comm_packets_at(char *region, uint32_t set, int phase, int from)
+{
+    constexpr int each = IGNIS_COMM_PACKETS_SIZE / (N > 4 ? 8 : N > 2 ? 4 : 2);
+    return region + IGNIS_COMM_PACKETS + (size_t)(set * 2 + phase) * IGNIS_COMM_PACKETS_SIZE + (size_t)from * each;
+}
+__device__ inline char *ignis_comm_data_at(char *region, uint32_t set, int phase)
+{
+    return region + IGNIS_COMM_DATA + (size_t)(set * 2 + phase) * IGNIS_COMM_DATA_SIZE;
+}
+
+template <bool condition, typename A, typename B> struct ignis_comm_choose { typedef A type; };
+template <typename A, typename B> struct ignis_comm_choose<false, A, B> { typedef B type; };
+
+__device__ inline uint32_t ignis_comm_next(uint32_t op) { return op == 0xFFFFFFFF ? 2 : op + 1; }
+
+/* >>deadlines --------------------------------------------------------------------------------------------------- */
+
+/*  Writes the record and tells the others, once. */
+__device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code, uint32_t peer, uint32_t reporter, uint32_t op, uint32_t mine,
+                                         uint32_t theirs)
+{
+    ignis_comm_record *record = state->record;
+    if (atomicCAS(&state->broken, 0, code) != 0)
+        return;
+    record->peer = peer;
+    record->reporter = reporter;
+    record->op = op;
+    record->block = blockIdx.x;
+    record->mine = mine;
+    record->theirs = theirs;
+    ignis_ptx_fence_acq_rel_sys();
+    *(volatile uint32_t *)&record->code = code;
+    for (uint32_t r = 0; r < state->size; r++) {
+        const bool differs = code == IGNIS_COMM_MISMATCH && r == peer; /* for whom it is this rank that differs */
+        const unsigned long long about = differs ? state->rank : peer, print = differs ? mine : theirs;
+        if (r != state->rank)
+            ignis_ptx_st_relaxed_u64(state->region[r], print << 32 | (unsigned long long)reporter << 16 | about << 8 | code);
+    }
+    ignis_ptx_fence_acq_rel_sys();
+}
+
+/*  Called by a thread that has waited for a while: whether to give up. begun is 0 at first, and then when the wait began. */
+__device__ inline bool ignis_comm_give_up(ignis_comm_state *state, unsigned long long *begun, long long timeout_ns, uint32_t op, int peer,
+                                                uint32_t mine)
+{
+    const unsigned long long now = ignis_ptx_globaltimer(), poison = ignis_ptx_ld_acquire_u64(state->region[state->rank]);
+    const uint32_t abort = ignis_ptx_ld_relaxed_u32(&state->record->abort);
+    if (*begun == 0)
+        *begun = now;
+    if (poison)
+        ignis_comm_report(state, poison & 0xFF, poison >> 8 & 0xFF, poison >> 16 & 0xFF, op, mine, (uint32_t)(poison >> 32));
+    else if (abort)
+        ignis_comm_report(state, abort & 0xFF, abort >> 8 & 0xFF, state->rank, op, mine, 0);
+    else if ((long long)(now - *begun) > timeout_ns)
+        ignis_comm_report(state, IGNIS_COMM_TIMEOUT, peer, state->rank, op, mine, 0);
+    return ignis_ptx_ld_relaxed_u32(&state->broken) != 0;
+}
+
+/*  What a thread knows of the operation under way. */
+struct ignis_comm_turn {
+    const ignis_comm_call &call;
+    uint32_t op, set;
+    bool over; /* this thread has given up: it stores no more results */
+
+    /*  With every thread of the block. */
+    __device__ ignis_comm_turn(const ignis_comm_call &call) : call(call)
+    {
+        ignis_comm_state *state = call.state;
+        const uint32_t last = ignis_ptx_ld_relaxed_u32(&state->op[blockIdx.x]), broken = ignis_ptx_ld_relaxed_u32(&state->broken);
+        const uint32_t poison = ignis_ptx_ld_relaxed_u32(call.region[call.rank]); /* three loads, one wait */
+        op = ignis_comm_next(last);
+        set = op & 1;
+        over = (broken | poison) != 0;
+        if (over) {
+            unsigned long long begun = 0;
+            over = ignis_comm_give_up(state, &begun, call.timeout_ns, op, call.rank, call.fingerprint);
+        }
+        delay();
+    }
+
+    /*  With every thread of the block, last of all. */
+    __device__ void end() const
+    {
+        uint32_t *counts = call.state->op;
+        __syncthreads();
+        if (threadIdx.x == 0)
+            counts[blockIdx.x] = op;
+        if (threadIdx.x == 0 && blockIdx.x == 0)
+            call.state->running = 0;
+        if (blockIdx.x == 0) /* for the blocks that this launch does not have */
+            for (int b = gridDim.x + threadIdx.x; b < IGNIS_COMM_BLOCKS; b += blockDim.x)
+                counts[b] = op;
+    }
+
+    /*  Waits until ready() is true; false: in vain. peer() is whom it waits for. */
+    template <typename Ready, typename Peer> __device__ bool wait(Ready ready, Peer peer)
+    {
+        unsigned long long begun = 0;
+        for (uint32_t spins = 1; !over; spins++) {
+            if (ready())
+                return true;
+            if (spins % 1024 == 0)
+                over = ignis_comm_give_up(call.state, &begun, call.timeout_ns, op, peer(), call.fingerprint);
+        }
+        return false;
+    }
+
+    /*  With one warp of block 0, in this order: tell all ranks what this one is about to do, and look whether they do the same. */
+    __device__ void greet(int lane)
+    {
+        if (lane == 31 && atomicExch(&call.state->running, 1) != 0) {
+            ignis_comm_report(call.state, IGNIS_COMM_TWICE, call.rank, call.rank, op, call.fingerprint, 0);
+            over = true;
+        }
+        if ((op & 0x7FFFFFFF) == 3 || (op & 0x7FFFFFFF) == 4)
+            wipe(lane);
+        delay();
+        if (lane < N && lane != call.rank && !over)
+            ignis_ptx_st_release_u64(ignis_comm_header_at(call.region[lane], set, call.rank), (unsigned long long)op << 32 | call.fingerprint);
+    }
+
+    __device__ void meet(int lane)
+    {
+        if (lane >= N || lane == call.rank)
+            return;
+        const char *const theirs = ignis_comm_header_at(call.region[call.rank], set, lane);
+        unsigned long long header = 0;
+        const bool came = wait(
+            [&] {
+                header = ignis_ptx_ld_acquire_u64(theirs);
+                return header >> 32 == op;
+            },
+            [&] { return lane; });
+        if (came && (uint32_t)header != call.fingerprint) {
+            ignis_comm_report(call.state, IGNIS_COMM_MISMATCH, lane, call.rank, op, call.fingerprint, (uint32_t)header);
+            over = true;
+        }
+    }
+
+    /*  Tests make blocks late by this. */
+    __device__ void delay() const
+    {
+#ifdef IGNIS_COMM_DELAY
+        const uint32_t hash = (op * 2654435761u ^ blockIdx.x * 40503u ^ call.rank * 2246822519u ^ (uint32_t)ignis_ptx_globaltimer()) * 3266489917u;
+        if (hash >> 30 == 0)
+            __nanosleep(hash >> 14 & 0x3FFF);
+#endif
+    }
+
+  private:
+    /*  Packets and flags of the set that the last operation used. */
+    __device__ void wipe(int lane) const
+    {
+        char *const region = call.region[call.rank];
+        const uint32_t last = set ^ 1;
+        uint4 *const packets = (uint4 *)(region + IGNIS_COMM_PACKETS + (size_t)last * 2 * IGNIS_COMM_PACKETS_SIZE);
+        uint4 *const flags = (uint4 *)(region + IGNIS_COMM_FLAGS + last * 2 * IGNIS_COMM_BLOCKS * 128);
+        for (int i = lane; i < 2 * IGNIS_COMM_PACKETS_SIZE / 16; i += 32)
+            packets[i] = make_uint4(0, 0, 0, 0);
+        for (int i = lane; i < 2 * IGNIS_COMM_BLOCKS * 128 / 16; i += 32)
+            flags[i] = make_uint4(0, 0, 0, 0);
+        ignis_ptx_fence_acq_rel_sys();
+        __syncwarp();
+    }
+};
+
+#endif /* IGNIS_COLLECTIVE_CUH */

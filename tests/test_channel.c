@@ -1,0 +1,1021 @@
+/*  test_channel.c - messages and descriptors between processes, by socket, FIFO and shared memory: what arrives, who is let in, who is
+    turned away, what happens when the other side lies, is slow, or dies */
+#include "array.h"
+
+#include "../ignis_collective.h"
+
+#include "processes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+
+static const ignis_channel_method methods[] = {IGNIS_CHANNEL_SOCKET, IGNIS_CHANNEL_PIPE, IGNIS_CHANNEL_SHM};
+static const char *const method_names[] = {"", "socket", "pipe", "shm"};
+#define EACH_METHOD(m) for (m = IGNIS_CHANNEL_SOCKET; m <= IGNIS_CHANNEL_SHM; m = (ignis_channel_method)(m + 1))
+
+static char folder[256]; /* of all channels here; $IGNIS_COMM_DIR, also of the children */
+
+static void sleep_ms(int ms)
+{
+    struct timespec time = {ms / 1000, (ms % 1000) * 1000000L};
+    nanosleep(&time, NULL);
+}
+
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static ignis_channel_desc desc_of_channel(const char *name, ignis_channel_method method, double timeout_s)
+{
+    ignis_channel_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.name = name;
+    desc.method = method;
+    desc.timeout_s = timeout_s;
+    return desc;
+}
+
+static ignis_channel serve(const char *name, ignis_channel_method method, double timeout_s)
+{
+    ignis_channel_desc desc = desc_of_channel(name, method, timeout_s);
+    return ignis_channel_serve(&desc);
+}
+
+static ignis_channel dial(const char *name, ignis_channel_method method, double timeout_s)
+{
+    ignis_channel_desc desc = desc_of_channel(name, method, timeout_s);
+    return ignis_channel_connect(&desc);
+}
+
+/*  make, ignis_channel_serve or _connect, fails with a desc. */
+#define CHECK_NO_CHANNEL(make, desc, status, diagnostic) check_no_channel(__LINE__, make, #make "(", desc, status, diagnostic)
+static void check_no_channel(int line, ignis_channel (*make_it)(const ignis_channel_desc *), const char *call, ignis_channel_desc desc,
+                             ignis_status status, ignis_diagnostic diagnostic)
+{
+    CHECK_INT(make_it(&desc).id, 0);
+    test__check_failure(__FILE__, line, call, status, diagnostic);
+}
+
+static ignis_channel_info info_of_channel(ignis_channel channel)
+{
+    ignis_channel_info info;
+    memset(&info, 0, sizeof info);
+    CHECK_OK(ignis_channel_query(channel, &info));
+    return info;
+}
+
+static int files_in(const char *path)
+{
+    DIR *listed = opendir(path);
+    struct dirent *entry;
+    int count = 0;
+    while (listed && (entry = readdir(listed)) != NULL)
+        count += *entry->d_name != '.';
+    if (listed)
+        closedir(listed);
+    return count;
+}
+
+/*  Both ends of a channel in this process. */
+typedef struct pair {
+    ignis_channel_desc desc;
+    ignis_channel server, a, b;
+} pair;
+
+static void *pair_connect(void *data)
+{
+    pair *both = (pair *)data;
+    both->b = ignis_channel_connect(&both->desc);
+    CHECK_OK(ignis_status_last());
+    return NULL;
+}
+
+static pair make_pair(ignis_channel_method method, double timeout_s)
+{
+    pair both;
+    pthread_t thread;
+    memset(&both, 0, sizeof both);
+    both.desc = desc_of_channel("pair", method, timeout_s);
+    both.server = ignis_channel_serve(&both.desc);
+    pthread_create(&thread, NULL, pair_connect, &both);
+    both.a = ignis_channel_accept(both.server);
+    pthread_join(thread, NULL);
+    CHECK(both.a.id != 0 && both.b.id != 0);
+    return both;
+}
+
+/*  Makes a channel that was met in peace impatient. */
+static void set_timeout(ignis_channel channel, double timeout_s)
+{
+    ignis__channel *item = (ignis__channel *)ignis__pool_hold(&ignis__channels, channel.id);
+    item->wire->timeout_ns = (int64_t)(timeout_s * 1e9);
+    ignis__channel_drop(item);
+}
+
+static void drop_pair(pair *both)
+{
+    CHECK_OK(ignis_channel_close(both->a));
+    CHECK_OK(ignis_channel_close(both->b));
+    CHECK_OK(ignis_channel_close(both->server));
+}
+
+static int receive_size(ignis_channel channel, void *data, int64_t capacity)
+{
+    int64_t size = -1;
+    return ignis_channel_receive(channel, data, capacity, &size, NULL, 0, NULL) == IGNIS_OK ? (int)size : -1;
+}
+
+/* two processes -------------------------------------------------------------------------------------------------------- */
+
+static unsigned char big[IGNIS_CHANNEL_MAX_BYTES], back[IGNIS_CHANNEL_MAX_BYTES];
+
+/*  Sends back what comes, until a message "stop"; for each descriptor that comes, writes "through" into it. */
+static int role_echo(ignis_channel_method method)
+{
+    ignis_channel channel;
+    ignis_desc setup = test_desc(NULL);
+    if (ignis_setup(&setup) != IGNIS_OK)
+        return 2;
+    channel = dial("echo", method, 20);
+    for (;;) {
+        int64_t size = 0;
+        int fds[IGNIS_CHANNEL_MAX_FDS], count = 0, i;
+        if (ignis_channel_receive(channel, big, sizeof big, &size, fds, IGNIS_CHANNEL_MAX_FDS, &count) != IGNIS_OK)
+            return 3;
+        for (i = 0; i < count; i++)
+            if (write(fds[i], "through", 7) != 7 || !(fcntl(fds[i], F_GETFD) & FD_CLOEXEC) || close(fds[i]) != 0)
+                return 4;
+        if (ignis_channel_send(channel, big, size, NULL, 0) != IGNIS_OK)
+            return 5;
+        if (size == 4 && memcmp(big, "stop", 4) == 0)
+            break;
+    }
+    return ignis_shutdown() == IGNIS_OK ? 0 : 6;
+}
+
+static void echo_with(ignis_channel_method method)
+{
+    static const int sizes[] = {0, 1, 2, 4095, 4096, 4097, 40000, IGNIS_CHANNEL_MAX_BYTES - 1, IGNIS_CHANNEL_MAX_BYTES};
+    process child = process_start(method_names[method]);
+    ignis_channel server, channel;
+    ignis_channel_info info;
+    struct stat file;
+    size_t k, i;
+    SETUP(NULL);
+    server = serve("echo", method, 20);
+    CHECK(info_of_channel(server).server);
+    channel = ignis_channel_accept(server);
+    REQUIRE(channel.id != 0);
+    info = info_of_channel(channel);
+    CHECK_INT(info.method, method);
+    CHECK_INT(info.peer_pid, child.pid);
+    CHECK_INT(info.peer_uid, geteuid());
+    CHECK(info.alive && !info.server);
+    CHECK_HAS(info.path, folder);
+    if (method == IGNIS_CHANNEL_SOCKET) {
+        CHECK(stat(info.path, &file) == 0);
+        CHECK_INT(file.st_mode & 0777, 0600);
+    } else {
+        CHECK(stat(info.path, &file) != 0); /* it lost its name when the client was there */
+    }
+    for (k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        for (i = 0; i < (size_t)sizes[k]; i++)
+            big[i] = (unsigned char)(i * 7 + k);
+        CHECK_OK(ignis_channel_send(channel, big, sizes[k], NULL, 0));
+        CHECK_INT(receive_size(channel, back, sizeof back), sizes[k]);
+        CHECK(memcmp(big, back, (size_t)sizes[k]) == 0);
+    }
+    if (method == IGNIS_CHANNEL_SOCKET) {
+        int ends[2], fds[IGNIS_CHANNEL_MAX_FDS], before;
+        char text[8 * IGNIS_CHANNEL_MAX_FDS] = "";
+        REQUIRE(pipe(ends) == 0);
+        before = process_descriptors();
+        fds[0] = ends[1];
+        CHECK_OK(ignis_channel_send(channel, NULL, 0, fds, 1));
+        CHECK_INT(receive_size(channel, back, sizeof back), 0);
+        CHECK_INT(read(ends[0], text, sizeof text), 7);
+        for (i = 0; i < IGNIS_CHANNEL_MAX_FDS; i++)
+            fds[i] = ends[1];
+        CHECK_OK(ignis_channel_send(channel, "many", 4, fds, IGNIS_CHANNEL_MAX_FDS));
+        CHECK_INT(receive_size(channel, back, sizeof back), 4);
+        CHECK_INT(read(ends[0], text, sizeof text), 7 * IGNIS_CHANNEL_MAX_FDS);
+        CHECK_INT(process_descriptors(), before);
+        close(ends[0]);
+        close(ends[1]);
+    }
+    CHECK_OK(ignis_channel_send(channel, "stop", 4, NULL, 0));
+    CHECK_INT(receive_size(channel, back, sizeof back), 4); /* what it said before it went still arrives */
+    CHECK_INT(process_end(&child), 0);
+    CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+    CHECK_STATUS(ignis_channel_send(channel, "x", 1, NULL, 0), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+    CHECK(!info_of_channel(channel).alive);
+    CHECK_INT(info_of_channel(server).refused, 0);
+    CHECK_OK(ignis_channel_close(server));
+    CHECK_OK(ignis_channel_close(channel));
+    CHECK_INT(files_in(folder), 0);
+}
+
+TEST(messages_and_descriptors_through_a_socket) { echo_with(IGNIS_CHANNEL_SOCKET); }
+TEST(messages_through_pipes) { echo_with(IGNIS_CHANNEL_PIPE); }
+TEST(messages_through_shared_memory) { echo_with(IGNIS_CHANNEL_SHM); }
+
+/*  A peer that is killed is noticed at once: by who waits for it, by who sends to it, by who asks. */
+static int role_dies(ignis_channel_method method)
+{
+    ignis_desc setup = test_desc(NULL);
+    ignis_channel channel;
+    if (ignis_setup(&setup) != IGNIS_OK)
+        return 2;
+    channel = dial("dies", method, 20);
+    if (ignis_channel_send(channel, "here", 4, NULL, 0) != IGNIS_OK)
+        return 3;
+    for (;;)
+        pause();
+}
+
+static void *kill_soon(void *data)
+{
+    sleep_ms(50);
+    kill(((process *)data)->pid, SIGKILL);
+    return NULL;
+}
+
+TEST(a_killed_peer_is_noticed)
+{
+    process child[3];
+    ignis_channel_method m;
+    EACH_METHOD(m)
+    {
+        char role[32];
+        snprintf(role, sizeof role, "dies %s", method_names[m]);
+        child[m - 1] = process_start(role);
+    }
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        ignis_channel server = serve("dies", m, 20), channel = ignis_channel_accept(server);
+        pthread_t killer;
+        double begin;
+        int i;
+        CHECK_INT(receive_size(channel, back, sizeof back), 4);
+        CHECK(info_of_channel(channel).alive);
+        begin = now_s();
+        pthread_create(&killer, NULL, kill_soon, &child[m - 1]);
+        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        CHECK(now_s() - begin < 15);
+        pthread_join(killer, NULL);
+        for (i = 0; i < 3; i++)
+            CHECK_STATUS(ignis_channel_send(channel, big, 100, NULL, 0), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        CHECK(!info_of_channel(channel).alive);
+        CHECK_OK(ignis_channel_close(channel));
+        CHECK_OK(ignis_channel_close(server));
+        CHECK_INT(process_end(&child[m - 1]), -1);
+    }
+    CHECK_INT(files_in(folder), 0);
+}
+
+/*  A killed server leaves its files; the next one of that name replaces them. */
+static int role_server(ignis_channel_method method)
+{
+    ignis_desc setup = test_desc(NULL);
+    if (ignis_setup(&setup) != IGNIS_OK || serve("stale", method, 20).id == 0 || !process_meet(PROCESS_SOCKET))
+        return 2;
+    for (;;)
+        pause();
+}
+
+TEST(what_a_dead_server_left_is_replaced)
+{
+    process child[3];
+    ignis_channel_method m;
+    EACH_METHOD(m)
+    {
+        char role[32];
+        snprintf(role, sizeof role, "server %s", method_names[m]);
+        child[m - 1] = process_start(role);
+        CHECK(process_meet(child[m - 1].socket));
+    }
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        ignis_channel server;
+        CHECK_NO_CHANNEL(ignis_channel_serve, desc_of_channel("stale", m, 20), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+        CHECK_MESSAGE_HAS("a live server has the name");
+        process_kill(&child[m - 1]);
+        CHECK(files_in(folder) >= 2);
+        CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("stale", m, 0.1), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        server = serve("stale", m, 1);
+        CHECK(server.id != 0);
+        CHECK_OK(ignis_channel_close(server));
+    }
+    CHECK_INT(files_in(folder), 0);
+}
+
+/* in one process ------------------------------------------------------------------------------------------------------- */
+
+TEST(a_message_that_does_not_fit_stays)
+{
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        pair both = make_pair(m, 20);
+        int64_t size = 0;
+        int count = -1;
+        CHECK_OK(ignis_channel_send(both.a, "0123456789", 10, NULL, 0));
+        CHECK_OK(ignis_channel_send(both.a, "next", 4, NULL, 0));
+        CHECK_STATUS(ignis_channel_receive(both.b, back, 9, &size, NULL, 0, &count), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+        CHECK_INT(size, 10);
+        CHECK_INT(count, 0);
+        CHECK_OK(ignis_channel_receive(both.b, back, 10, &size, NULL, 0, &count));
+        CHECK(memcmp(back, "0123456789", 10) == 0);
+        CHECK_INT(receive_size(both.b, back, 10), 4);
+        if (m == IGNIS_CHANNEL_SOCKET) {
+            int before = process_descriptors(), fds[2] = {0, 1};
+            CHECK_OK(ignis_channel_send(both.a, NULL, 0, fds, 2));
+            CHECK_STATUS(ignis_channel_receive(both.b, back, 10, &size, fds, 1, &count), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+            CHECK_INT(count, 2);
+            CHECK_OK(ignis_channel_receive(both.b, back, 10, &size, fds, 2, &count));
+            CHECK_INT(process_descriptors(), before + 2);
+            close(fds[0]);
+            close(fds[1]);
+            fds[0] = 0;
+            CHECK_OK(ignis_channel_send(both.a, NULL, 0, fds, 1)); /* nobody takes it */
+            CHECK_STATUS(ignis_channel_receive(both.b, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+            CHECK_INT(process_descriptors(), before + 1);
+            drop_pair(&both);
+            CHECK_INT(process_descriptors(), before - 4); /* its two ends, the server's socket and token */
+        } else {
+            drop_pair(&both);
+        }
+    }
+}
+
+TEST(nothing_waits_beyond_its_deadline)
+{
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        ignis_channel server;
+        double begin = now_s();
+        pair both;
+        int i;
+        CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("nobody", m, 0.2), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        CHECK(now_s() - begin >= 0.2 && now_s() - begin < 15);
+        server = serve("silent", m, 0.2);
+        begin = now_s();
+        CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        CHECK(now_s() - begin >= 0.2 && now_s() - begin < 15);
+        CHECK_OK(ignis_channel_close(server));
+        both = make_pair(m, 20);
+        set_timeout(both.a, 0.2);
+        begin = now_s();
+        CHECK_STATUS(ignis_channel_receive(both.a, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        CHECK(now_s() - begin >= 0.2 && now_s() - begin < 15);
+        CHECK_OK(ignis_channel_send(both.b, "late", 4, NULL, 0)); /* a deadline does no harm */
+        CHECK_INT(receive_size(both.a, back, 10), 4);
+        for (i = 0; i < 100 && ignis_channel_send(both.a, big, sizeof big, NULL, 0) == IGNIS_OK; i++)
+            ;
+        CHECK(i > 0 && i < 100);
+        CHECK_INT(ignis_status_last(), IGNIS_ERROR_TIMEOUT);
+        ignis_status_clear();
+        drop_pair(&both);
+    }
+    ignis_status_clear();
+}
+
+static void *close_soon(void *data)
+{
+    sleep_ms(100);
+    CHECK_OK(ignis_channel_close(*(ignis_channel *)data));
+    return NULL;
+}
+
+TEST(closing_wakes_who_waits)
+{
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        pair both = make_pair(m, 20);
+        double begin = now_s();
+        pthread_t closer;
+        pthread_create(&closer, NULL, close_soon, &both.a);
+        CHECK_STATUS(ignis_channel_receive(both.a, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
+        pthread_join(closer, NULL);
+        CHECK_STATUS(ignis_channel_receive(both.b, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        pthread_create(&closer, NULL, close_soon, &both.server);
+        CHECK_FAILS(ignis_channel_accept(both.server), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
+        pthread_join(closer, NULL);
+        CHECK(now_s() - begin < 15);
+        CHECK_OK(ignis_channel_close(both.b));
+    }
+    CHECK_INT(files_in(folder), 0);
+}
+
+TEST(arguments_are_checked)
+{
+    ignis_channel_desc desc = desc_of_channel("ok", IGNIS_CHANNEL_DEFAULT, 1);
+    ignis_channel none = {0};
+    ignis_channel_info info;
+    char long_name[80];
+    const char *bad_names[] = {"", ".", "../up", "a/b", "with space", long_name};
+    pair both;
+    int fd = 0, bad = 999, i;
+    memset(long_name, 'n', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = 0;
+    CHECK_STATUS(ignis_channel_close(none), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    SETUP(NULL);
+    CHECK_FAILS(ignis_channel_serve(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_channel_connect(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    for (i = 0; i < COUNT_OF(bad_names); i++) {
+        desc.name = bad_names[i];
+        CHECK_FAILS(ignis_channel_serve(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    }
+    desc.name = "ok";
+    desc.timeout_s = -1;
+    CHECK_FAILS(ignis_channel_serve(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.timeout_s = 1;
+    desc.method = IGNIS_CHANNEL_METHOD_COUNT;
+    CHECK_FAILS(ignis_channel_serve(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 20);
+    CHECK_STATUS(ignis_channel_send(both.a, big, -1, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_channel_send(both.a, big, IGNIS_CHANNEL_MAX_BYTES + 1, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_channel_send(both.a, NULL, 1, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_channel_send(both.a, big, 1, NULL, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_channel_send(both.a, big, 1, &fd, IGNIS_CHANNEL_MAX_FDS + 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_channel_send(both.a, big, 1, &bad, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_channel_receive(both.a, NULL, 1, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_channel_receive(both.a, back, -1, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_channel_send(both.server, big, 1, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_channel_accept(both.a), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_channel_query(both.a, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_channel_send(both.a, big, 1, NULL, 0)); /* none of it did harm */
+    CHECK_INT(receive_size(both.b, back, 1), 1);
+    drop_pair(&both);
+    CHECK_STATUS(ignis_channel_close(both.a), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
+    CHECK_STATUS(ignis_channel_query(both.b, &info), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
+    both = make_pair(IGNIS_CHANNEL_PIPE, 20);
+    CHECK_STATUS(ignis_channel_send(both.a, big, 1, &fd, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CHANNEL_DESCRIPTOR);
+    drop_pair(&both);
+    both = make_pair(IGNIS_CHANNEL_SHM, 20);
+    CHECK_STATUS(ignis_channel_send(both.b, big, 1, &fd, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CHANNEL_DESCRIPTOR);
+    drop_pair(&both);
+}
+
+/* who is let in ---------------------------------------------------------------------------------------------------------- */
+
+/*  The wire's head, as anybody can write it. */
+typedef struct raw_head {
+    uint32_t magic;
+    uint16_t version, type;
+    uint32_t size, fd_count;
+    uint64_t sequence;
+} raw_head;
+enum { RAW_MAGIC = 0x52494749, RAW_HELLO = 1, RAW_WELCOME, RAW_REFUSED, RAW_DATA };
+
+typedef struct raw_hello {
+    raw_head head;
+    unsigned char token[16];
+    uint64_t pid;
+} raw_hello;
+
+static raw_head raw_head_of(int type, uint32_t size, uint32_t fd_count, uint64_t sequence)
+{
+    raw_head head = {RAW_MAGIC, 1, 0, 0, 0, 0};
+    head.type = (uint16_t)type;
+    head.size = size;
+    head.fd_count = fd_count;
+    head.sequence = sequence;
+    return head;
+}
+
+static const unsigned char known_token[16] = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6};
+
+static raw_hello good_hello(void)
+{
+    raw_hello hello;
+    memset(&hello, 0, sizeof hello);
+    hello.head = raw_head_of(RAW_HELLO, 24, 0, 0);
+    memcpy(hello.token, known_token, sizeof known_token);
+    return hello;
+}
+
+static int raw_connect(ignis_channel server)
+{
+    ignis_channel_info info = info_of_channel(server);
+    struct sockaddr_un address;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    memset(&address, 0, sizeof address);
+    address.sun_family = AF_UNIX;
+    snprintf(address.sun_path, sizeof address.sun_path, "%.100s", info.path);
+    CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    return fd;
+}
+
+static void raw_send(int fd, const void *data, size_t size, int fd_to_send, int fd_count)
+{
+    struct iovec part = {(void *)(uintptr_t)data, size};
+    struct msghdr message;
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(128 * sizeof(int))];
+    } control;
+    int i;
+    memset(&message, 0, sizeof message);
+    memset(&control, 0, sizeof control);
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (fd_count > 0) {
+        message.msg_control = control.room;
+        message.msg_controllen = CMSG_SPACE((size_t)fd_count * sizeof(int));
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN((size_t)fd_count * sizeof(int));
+        for (i = 0; i < fd_count; i++)
+            memcpy(CMSG_DATA(&control.header) + (size_t)i * sizeof(int), &fd_to_send, sizeof(int));
+    }
+    CHECK(sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)size);
+}
+
+static void *connect_known(void *data)
+{
+    ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
+    desc.token = known_token;
+    sleep_ms(50);
+    *(ignis_channel *)data = ignis_channel_connect(&desc);
+    CHECK_OK(ignis_status_last());
+    return NULL;
+}
+
+TEST(strangers_are_turned_away_and_friends_let_in)
+{
+    enum { STRANGERS = 12 };
+    ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
+    ignis_channel server, a, b;
+    raw_hello hello;
+    raw_head head;
+    int stranger[STRANGERS], i = 0, before, silent, refusals = 0;
+    pthread_t thread;
+    SETUP(NULL);
+    desc.token = known_token;
+    server = ignis_channel_serve(&desc);
+    before = process_descriptors();
+    for (i = 0; i < STRANGERS; i++)
+        stranger[i] = raw_connect(server);
+    silent = raw_connect(server);
+    i = 0;
+    raw_send(stranger[i++], "x", 1, -1, 0);
+    raw_send(stranger[i++], "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", 35, -1, 0);
+    hello = good_hello(), hello.head.magic++;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), hello.head.version = 2;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), hello.head.type = RAW_DATA;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), hello.token[15] ^= 1;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), memset(hello.token, 0, sizeof hello.token);
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    head = raw_head_of(RAW_HELLO, 0, 0, 0);
+    raw_send(stranger[i++], &head, sizeof head, -1, 0);
+    hello = good_hello(), hello.head.size = 0xFFFFFFFFu;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), hello.head.sequence = 7;
+    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), hello.head.fd_count = 1;
+    raw_send(stranger[i++], &hello, sizeof hello, 0, 1); /* a good one, but with a descriptor */
+    close(stranger[i]);                                  /* and one that goes without a word */
+    stranger[i++] = -1;
+    CHECK_INT(i, STRANGERS);
+    pthread_create(&thread, NULL, connect_known, &b);
+    a = ignis_channel_accept(server);
+    pthread_join(thread, NULL);
+    CHECK(a.id != 0);
+    CHECK_OK(ignis_channel_send(a, "hello", 5, NULL, 0));
+    CHECK_INT(receive_size(b, back, 5), 5);
+    CHECK_INT(info_of_channel(server).refused, STRANGERS);
+    CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_MESSAGE), 1);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE), "turned away");
+    for (i = 0; i < STRANGERS; i++) {
+        refusals += stranger[i] >= 0 && recv(stranger[i], &head, sizeof head, 0) == sizeof head && head.type == RAW_REFUSED;
+        close(stranger[i]);
+    }
+    CHECK_INT(refusals, STRANGERS - 1);
+    CHECK(recv(silent, &head, sizeof head, MSG_DONTWAIT) < 0 && errno == EAGAIN); /* still has time to speak */
+    close(silent);
+    CHECK_OK(ignis_channel_close(a));
+    CHECK_OK(ignis_channel_close(b));
+    CHECK_INT(process_descriptors(), before + 1); /* the silent one's other end */
+    CHECK_OK(ignis_channel_close(server));
+    CHECK_INT(process_descriptors(), before - 2);
+}
+
+TEST(without_the_token_nobody_connects)
+{
+    static const unsigned char other_token[16] = {1};
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        ignis_channel_desc desc = desc_of_channel("token", m, 0.5);
+        ignis_channel server = ignis_channel_serve(&desc);
+        pair later;
+        pthread_t thread;
+        desc.token = other_token;
+        CHECK_NO_CHANNEL(ignis_channel_connect, desc, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT); /* nobody looks */
+        CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        CHECK_INT(info_of_channel(server).refused, 1);
+        memset(&later, 0, sizeof later);
+        later.desc = desc;
+        later.desc.token = NULL;
+        later.desc.timeout_s = 20;
+        set_timeout(server, 20);
+        pthread_create(&thread, NULL, pair_connect, &later); /* and nobody suffers from it */
+        later.a = ignis_channel_accept(server);
+        pthread_join(thread, NULL);
+        CHECK_OK(ignis_channel_send(later.b, "friend", 6, NULL, 0));
+        CHECK_INT(receive_size(later.a, back, 6), 6);
+        later.server = server;
+        drop_pair(&later);
+        desc.token = known_token;
+        server = ignis_channel_serve(&desc);
+        desc.token = NULL;
+        CHECK_NO_CHANNEL(ignis_channel_connect, desc, IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
+        CHECK_MESSAGE_HAS("token of its own");
+        CHECK_OK(ignis_channel_close(server));
+    }
+}
+
+/*  A friend that turns hostile after its greeting loses its channel, and nothing of what it sent stays open. */
+TEST(a_message_that_lies_ends_its_channel)
+{
+    enum { LIES = 11 };
+    ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
+    ignis_channel server;
+    int lie, before;
+    SETUP(NULL);
+    desc.token = known_token;
+    server = ignis_channel_serve(&desc);
+    before = process_descriptors();
+    for (lie = 0; lie < LIES; lie++) {
+        int fd = raw_connect(server), fds[IGNIS_CHANNEL_MAX_FDS];
+        raw_hello hello = good_hello();
+        raw_head head;
+        ignis_channel channel;
+        static char huge[sizeof(raw_head) + IGNIS_CHANNEL_MAX_BYTES + 1];
+        raw_send(fd, &hello, sizeof hello, -1, 0);
+        channel = ignis_channel_accept(server);
+        CHECK(recv(fd, &head, sizeof head, 0) == sizeof head && head.type == RAW_WELCOME);
+        head = raw_head_of(RAW_DATA, 0, 0, 1);
+        switch (lie) {
+        case 0: raw_send(fd, &head, sizeof head - 1, -1, 0); break;                             /* cut off */
+        case 1: head.size = 1, raw_send(fd, &head, sizeof head, -1, 0); break;                  /* less than it says */
+        case 2: raw_send(fd, &hello, sizeof hello, -1, 0); break;                               /* an old message again */
+        case 3: head.fd_count = 1, raw_send(fd, &head, sizeof head, -1, 0); break;              /* no descriptor */
+        case 4: raw_send(fd, &head, sizeof head, 0, 1); break;                                  /* one too many */
+        case 5: head.fd_count = 64, raw_send(fd, &head, sizeof head, 0, 65); break;             /* more than there is room for */
+        case 6: memcpy(huge, &head, sizeof head), raw_send(fd, huge, sizeof huge, 0, 3); break; /* longer than any message */
+        case 7: head.sequence = 2, raw_send(fd, &head, sizeof head, 0, 1); break;               /* one is missing */
+        case 8: head.type = RAW_WELCOME, raw_send(fd, &head, sizeof head, -1, 0); break;        /* not now */
+        case 9: head.size = 0x80000000u, raw_send(fd, &head, sizeof head, 0, 64); break;        /* too much, with 64 descriptors */
+        case 10: head.fd_count = 0xFFFFFFFFu, raw_send(fd, &head, sizeof head, 0, 64); break;
+        default: break;
+        }
+        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, fds, IGNIS_CHANNEL_MAX_FDS, NULL), IGNIS_ERROR_PEER,
+                     IGNIS_DIAG_CHANNEL_MESSAGE);
+        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        CHECK_STATUS(ignis_channel_send(channel, back, 1, NULL, 0), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        CHECK(!info_of_channel(channel).alive);
+        CHECK(recv(fd, &head, sizeof head, 0) <= 0); /* it learns of it */
+        CHECK_INT(process_descriptors(), before + 2);
+        CHECK_OK(ignis_channel_close(channel));
+        close(fd);
+    }
+    CHECK_INT(process_descriptors(), before);
+    CHECK_OK(ignis_channel_close(server));
+}
+
+/*  The same through FIFOs and shared memory: bytes that are no message. */
+TEST(bytes_that_lie_end_their_channel)
+{
+    char path[600];
+    pair both;
+    int fd, i;
+    ignis_channel server;
+    SETUP(NULL);
+    server = serve("bytes", IGNIS_CHANNEL_PIPE, 0.3);
+    for (i = 0; i < 3; i++) { /* who writes before greeting gets nowhere */
+        snprintf(path, sizeof path, "%s.up", info_of_channel(server).path);
+        fd = open(path, O_WRONLY | O_NONBLOCK);
+        CHECK(fd >= 0);
+        CHECK(write(fd, big, 4000) == 4000);
+        if (i == 1)
+            close(fd);
+        CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        if (i != 1)
+            close(fd);
+    }
+    CHECK_INT(info_of_channel(server).refused, 3);
+    CHECK_OK(ignis_channel_close(server));
+    server = serve("bytes", IGNIS_CHANNEL_SHM, 0.3);
+    fd = open(info_of_channel(server).path, O_RDWR);
+    CHECK(fd >= 0);
+    CHECK(pwrite(fd, big, 4000, 0) == 4000); /* over its words, and nobody holds the lock of a client */
+    CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+    close(fd);
+    CHECK_OK(ignis_channel_close(server));
+    memset(big, 0xA5, sizeof big);
+    both = make_pair(IGNIS_CHANNEL_SHM, 20);
+    {
+        ignis__channel *channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, both.a.id);
+        ignis__shared *shared = channel->wire->shared; /* what the other side can write as well */
+        shared->ring[1].written += ((uint64_t)1 << 62) + 5;
+        ignis__channel_drop(channel);
+    }
+    CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
+    CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+    drop_pair(&both);
+}
+
+/* places ------------------------------------------------------------------------------------------------------------------ */
+
+TEST(the_folder_must_be_private)
+{
+    ignis_channel_desc desc = desc_of_channel("place", IGNIS_CHANNEL_SOCKET, 1);
+    char path[400], other[400];
+    SETUP(NULL);
+    desc.directory = path;
+    snprintf(path, sizeof path, "%s/open", folder);
+    CHECK(mkdir(path, 0700) == 0 && chmod(path, 0755) == 0);
+    CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+    CHECK_MESSAGE_HAS("0755");
+    CHECK(chmod(path, 0700) == 0);
+    snprintf(other, sizeof other, "%s/link", folder);
+    CHECK(symlink(path, other) == 0);
+    desc.directory = other;
+    CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+    CHECK_MESSAGE_HAS("symbolic link");
+    unlink(other);
+    if (geteuid() == 0) {
+        CHECK(chown(path, 12345, 12345) == 0);
+        desc.directory = path;
+        CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+        CHECK_MESSAGE_HAS("belongs to user 12345");
+    }
+    rmdir(path);
+    snprintf(path, sizeof path, "%s/no/such", folder);
+    desc.directory = path;
+    CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+}
+
+/*  Without IGNIS_COMM_DIR the place is $XDG_RUNTIME_DIR/ignis, else a folder of the user's in $TMPDIR, however long that is. */
+TEST(long_and_usual_places)
+{
+    char path[900], wanted[1000];
+    int i, length;
+    pair both;
+    SETUP(NULL);
+    unsetenv("IGNIS_COMM_DIR");
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 20);
+    snprintf(wanted, sizeof wanted, "%s/ignis/pair.sock", folder);
+    CHECK_TEXT(info_of_channel(both.a).path, wanted);
+    drop_pair(&both);
+    snprintf(wanted, sizeof wanted, "%s/ignis", folder);
+    CHECK(rmdir(wanted) == 0);
+    setenv("XDG_RUNTIME_DIR", "/nowhere", 1);
+    length = snprintf(path, sizeof path, "%s", folder);
+    for (i = 0; i < 2; i++) {
+        length += snprintf(path + length, sizeof path - (size_t)length, "/%0100d", i);
+        CHECK(mkdir(path, 0700) == 0);
+    }
+    setenv("TMPDIR", path, 1);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 20);
+    CHECK(strlen(info_of_channel(both.a).path) > 200);
+    CHECK_OK(ignis_channel_send(both.a, "far", 3, NULL, 0));
+    CHECK_INT(receive_size(both.b, back, 3), 3);
+    drop_pair(&both);
+    snprintf(wanted, sizeof wanted, "%s/ignis-%lu", path, (unsigned long)geteuid());
+    CHECK(rmdir(wanted) == 0);
+    for (; i > 0; i--) {
+        CHECK(rmdir(path) == 0);
+        path[strlen(path) - 101] = 0;
+    }
+    memset(path, 'x', sizeof path - 1);
+    path[0] = '/';
+    path[sizeof path - 1] = 0;
+    setenv("TMPDIR", path, 1);
+    CHECK_NO_CHANNEL(ignis_channel_serve, desc_of_channel("far", IGNIS_CHANNEL_SOCKET, 1), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+    CHECK_MESSAGE_HAS("longer than");
+    unsetenv("TMPDIR");
+    unsetenv("XDG_RUNTIME_DIR");
+    setenv("IGNIS_COMM_DIR", folder, 1);
+}
+
+TEST(names_and_folders_keep_jobs_apart)
+{
+    ignis_channel_method m;
+    char other[400];
+    SETUP(NULL);
+    snprintf(other, sizeof other, "%s/other", folder);
+    EACH_METHOD(m)
+    {
+        ignis_channel_desc desc = desc_of_channel("pair", m, 20);
+        pair first = make_pair(m, 20), second;
+        pthread_t thread;
+        CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+        memset(&second, 0, sizeof second);
+        desc.directory = other;
+        second.desc = desc;
+        second.server = ignis_channel_serve(&desc);
+        pthread_create(&thread, NULL, pair_connect, &second);
+        second.a = ignis_channel_accept(second.server);
+        pthread_join(thread, NULL);
+        CHECK_OK(ignis_channel_send(first.a, "first", 5, NULL, 0));
+        CHECK_OK(ignis_channel_send(second.a, "second", 6, NULL, 0));
+        CHECK_INT(receive_size(first.b, back, 10), 5);
+        CHECK_INT(receive_size(second.b, back, 10), 6);
+        drop_pair(&first);
+        drop_pair(&second);
+    }
+    CHECK(rmdir(other) == 0);
+}
+
+/*  Several clients of one server, one after the other, as threads. */
+TEST(a_server_accepts_many)
+{
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        enum { MANY = 6 };
+        ignis_channel server = serve("many", m, 20), at_server[MANY];
+        pair client[MANY];
+        pthread_t thread[MANY];
+        int i, sum = 0;
+        for (i = 0; i < MANY; i++) {
+            memset(&client[i], 0, sizeof client[i]);
+            client[i].desc = desc_of_channel("many", m, 20);
+            pthread_create(&thread[i], NULL, pair_connect, &client[i]);
+        }
+        for (i = 0; i < MANY; i++)
+            at_server[i] = ignis_channel_accept(server);
+        for (i = 0; i < MANY; i++) {
+            unsigned char number = (unsigned char)(i + 1);
+            pthread_join(thread[i], NULL);
+            CHECK_OK(ignis_channel_send(client[i].b, &number, 1, NULL, 0));
+        }
+        for (i = 0; i < MANY; i++) {
+            unsigned char number = 0;
+            CHECK_INT(receive_size(at_server[i], &number, 1), 1);
+            sum += number;
+            CHECK_OK(ignis_channel_close(at_server[i]));
+        }
+        CHECK_INT(sum, MANY * (MANY + 1) / 2);
+        for (i = 0; i < MANY; i++)
+            CHECK_OK(ignis_channel_close(client[i].b));
+        CHECK_INT(info_of_channel(server).refused, 0);
+        CHECK_OK(ignis_channel_close(server));
+    }
+    CHECK_INT(files_in(folder), 0);
+}
+
+/* what is left behind ------------------------------------------------------------------------------------------------------ */
+
+TEST(descriptors_stay_flat_within_a_limit_of_32)
+{
+    struct rlimit before, tight;
+    ignis_channel_method m;
+    int i, open_before, fds[30], count = -1;
+    pair both;
+    SETUP(NULL);
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    tight = before;
+    tight.rlim_cur = 32;
+    open_before = process_descriptors();
+    REQUIRE(open_before < 16 && setrlimit(RLIMIT_NOFILE, &tight) == 0);
+    EACH_METHOD(m)
+    {
+        for (i = 0; i < 100; i++) {
+            both = make_pair(m, 20);
+            drop_pair(&both);
+        }
+    }
+    CHECK_INT(process_descriptors(), open_before);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 20);
+    for (i = 0; i < 30; i++)
+        fds[i] = 0;
+    CHECK_OK(ignis_channel_send(both.a, "many", 4, fds, 30)); /* more than fit the limit */
+    CHECK_STATUS(ignis_channel_receive(both.b, back, 4, NULL, fds, 30, &count), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
+    CHECK_MESSAGE_HAS("may not open so many");
+    drop_pair(&both);
+    CHECK_INT(process_descriptors(), open_before);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
+
+/*  A child gets NOT_SETUP, and what it execs inherits nothing. Its copies do not keep the other side waiting when we die. */
+static int role_forks(void)
+{
+    ignis_desc setup = test_desc(NULL);
+    ignis_channel channel;
+    pid_t child;
+    int status = 0;
+    if (ignis_setup(&setup) != IGNIS_OK)
+        return 2;
+    fcntl(PROCESS_SOCKET, F_SETFD, FD_CLOEXEC);
+    channel = dial("forks", IGNIS_CHANNEL_SOCKET, 20);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        if (ignis_channel_send(channel, "x", 1, NULL, 0) != IGNIS_ERROR_NOT_SETUP || ignis_channel_close(channel) != IGNIS_ERROR_NOT_SETUP)
+            _exit(7);
+        execl("/bin/sh", "sh", "-c", "for fd in /proc/self/fd/*; do case $(readlink $fd) in socket:*) exit 8;; esac; done; exit 0",
+              (char *)NULL);
+        _exit(9);
+    }
+    close(PROCESS_SOCKET);
+    if (waitpid(child, &status, 0) != child || !WIFEXITED(status))
+        return 3;
+    if (WEXITSTATUS(status) != 0)
+        return WEXITSTATUS(status);
+    child = fork();
+    if (child == 0) { /* lives on */
+        sleep(60);
+        _exit(0);
+    }
+    return ignis_channel_send(channel, &child, sizeof child, NULL, 0) == IGNIS_OK ? pause() : 4;
+}
+
+TEST(a_forked_child_has_no_channel)
+{
+    process child = process_start("forks");
+    ignis_channel server, channel;
+    pid_t grandchild = 0;
+    double begin;
+    SETUP(NULL);
+    server = serve("forks", IGNIS_CHANNEL_SOCKET, 20);
+    channel = ignis_channel_accept(server);
+    CHECK_INT(receive_size(channel, &grandchild, sizeof grandchild), sizeof grandchild);
+    begin = now_s();
+    kill(child.pid, SIGKILL);
+    CHECK_STATUS(ignis_channel_receive(channel, back, 4, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+    CHECK(now_s() - begin < 15); /* the grandchild lives longer */
+    CHECK_INT(process_end(&child), -1);
+    if (grandchild > 0)
+        kill(grandchild, SIGKILL);
+    CHECK_OK(ignis_channel_close(channel));
+    CHECK_OK(ignis_channel_close(server));
+}
+
+TEST(shutdown_closes_what_was_left_open)
+{
+    ignis_channel_method m;
+    int before = process_descriptors();
+    EACH_METHOD(m)
+    {
+        pair both;
+        SETUP(NULL);
+        both = make_pair(m, 20);
+        CHECK_OK(ignis_shutdown());
+        CHECK_INT(files_in(folder), 0);
+        SETUP(NULL);
+        CHECK_STATUS(ignis_channel_close(both.a), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
+        CHECK_OK(ignis_shutdown());
+        CHECK(process_descriptors() <= before + 1); /* the simulator may keep one */
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *role = process_role(argc, argv);
+    int code, i;
+    if (role && strcmp(role, "forks") == 0)
+        return role_forks();
+    if (role) {
+        for (i = 1; i <= 3; i++) {
+            if (strcmp(role, method_names[i]) == 0)
+                return role_echo(methods[i - 1]);
+            if (strncmp(role, "dies ", 5) == 0 && strcmp(role + 5, method_names[i]) == 0)
+                return role_dies(methods[i - 1]);
+            if (strncmp(role, "server ", 7) == 0 && strcmp(role + 7, method_names[i]) == 0)
+                return role_server(methods[i - 1]);
+        }
+        return 98;
+    }
+    snprintf(folder, sizeof folder, "/tmp/ignis_test_channel_XXXXXX");
+    if (!mkdtemp(folder))
+        return 1;
+    setenv("IGNIS_COMM_DIR", folder, 1);
+    code = test_run(argc, argv);
+    rmdir(folder);
+    return code;
+}

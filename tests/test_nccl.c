@@ -1,0 +1,517 @@
+/*  test_nccl.c - NCCL, opened at run time: what is missing is told, and what is there works */
+#include "test.h"
+
+#include "../ignis_collective.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *program;
+
+enum { RANKS_MAX = 4, PATIENCE_MS = 20000 };
+
+/* --- libraries that are not what they should be ------------------------------------------------------------------ */
+
+TEST(a_missing_nccl_is_told_and_the_rest_works)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_array array;
+    ignis__nccl_id id;
+    desc.nccl_library = "missing/libnccl.so.2";
+    SETUP(&desc);
+    CHECK(!ignis__nccl_make_id("ignis_comm_init", &id));
+    test__check_failure(__FILE__, __LINE__, "ignis_comm_init(", IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+    CHECK_MESSAGE_HAS("missing/libnccl.so.2");
+    CHECK_MESSAGE_HAS("IGNIS_NCCL_LIBRARY");
+    array = test_array(2, 3);
+    CHECK_OK(ignis_array_free(array));
+}
+
+TEST(a_library_that_is_not_nccl_is_told)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis__nccl_id id;
+    desc.nccl_library = "libm.so.6";
+    SETUP(&desc);
+    CHECK(!ignis__nccl_make_id("ignis_comm_init", &id));
+    test__check_failure(__FILE__, __LINE__, "ignis_comm_init(", IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_SYMBOL);
+    CHECK_MESSAGE_HAS("libm.so.6");
+    CHECK_MESSAGE_HAS("older than NCCL 2.19");
+}
+
+/*  Compiles a library that has all functions of the table and says that it is of this version. */
+static bool fake_make(const char *path, int version, const char *without)
+{
+    char source[64], command[512];
+    FILE *file;
+    int i;
+    bool ok;
+    snprintf(source, sizeof source, "%s.c", path);
+    file = fopen(source, "w");
+    if (!file)
+        return false;
+    fprintf(file, "int ncclGetVersion(int *version) { *version = %d; return 0; }\n", version);
+    for (i = 0; i < IGNIS__COUNT(ignis__nccl_symbols); i++)
+        if (strcmp(ignis__nccl_symbols[i].name, "ncclGetVersion") != 0 && strcmp(ignis__nccl_symbols[i].name, without) != 0)
+            fprintf(file, "int %s(void) { return 0; }\n", ignis__nccl_symbols[i].name);
+    fclose(file);
+    snprintf(command, sizeof command, "cc -shared -fPIC -w -o %s %s", path, source);
+    ok = system(command) == 0;
+    unlink(source);
+    return ok;
+}
+
+TEST(an_nccl_that_is_too_old_is_told)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis__nccl_id id;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/ignis_test_nccl_old_%d.so", (int)getpid());
+    if (!fake_make(path, 21803, ""))
+        SKIP("there is no compiler");
+    desc.nccl_library = path;
+    SETUP(&desc);
+    CHECK(!ignis__nccl_make_id("ignis_comm_init", &id));
+    test__check_failure(__FILE__, __LINE__, "ignis_comm_init(", IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_SYMBOL);
+    CHECK_MESSAGE_HAS("version 2.18.3; 2.19.0 or newer is needed");
+    unlink(path);
+}
+
+TEST(an_nccl_without_a_function_is_told)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis__nccl_id id;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/ignis_test_nccl_part_%d.so", (int)getpid());
+    if (!fake_make(path, 22809, "ncclCommGetAsyncError"))
+        SKIP("there is no compiler");
+    desc.nccl_library = path;
+    SETUP(&desc);
+    CHECK(!ignis__nccl_make_id("ignis_comm_init", &id));
+    test__check_failure(__FILE__, __LINE__, "ignis_comm_init(", IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_SYMBOL);
+    CHECK_MESSAGE_HAS("ncclCommGetAsyncError");
+    unlink(path);
+}
+
+/* --- ranks -------------------------------------------------------------------------------------------------------- */
+
+typedef struct rank {
+    int rank, size;
+    const ignis__nccl_id *id;
+    ignis__nccl_comm *nccl;
+    ignis_dtype dtype;
+    ignis_op op;
+} rank;
+
+/*  Sets up, and makes an id; a sentence where the tests of this file cannot run. */
+static const char *why_not(int ranks, ignis__nccl_id *id)
+{
+    if (ignis_device_count() < ranks)
+        return "there are not enough devices";
+    if (!ignis__nccl_make_id("test", id)) {
+        ignis_status_clear();
+        return "there is no NCCL";
+    }
+    return NULL;
+}
+#define NEEDS_NCCL(ranks, id)                     \
+    do {                                          \
+        const char *why = why_not((ranks), (id)); \
+        if (why)                                  \
+            SKIP(why);                            \
+    } while (0)
+
+static bool rank_join(rank *r)
+{
+    CHECK_OK(ignis_device_use(r->rank));
+    r->nccl =
+        ignis__nccl_join("join", &ignis__devices[r->rank], r->id, r->rank, r->size, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
+    CHECK(r->nccl);
+    return r->nccl != NULL;
+}
+
+static void ranks_run(int ranks, const ignis__nccl_id *id, ignis_dtype dtype, ignis_op op, void *(*run)(void *))
+{
+    pthread_t threads[RANKS_MAX];
+    rank r[RANKS_MAX];
+    int i;
+    for (i = 0; i < ranks; i++) {
+        memset(&r[i], 0, sizeof r[i]);
+        r[i].rank = i, r[i].size = ranks, r[i].id = id, r[i].dtype = dtype, r[i].op = op;
+        pthread_create(&threads[i], NULL, run, &r[i]);
+    }
+    for (i = 0; i < ranks; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/*  A small number that depends on rank and place, the same for all kinds of element. */
+static double value_of(int rank_number, int64_t i) { return (double)(1 + (rank_number + i) % 3); }
+
+static ignis_array array_make(const rank *r, int64_t count, double nothing)
+{
+    ignis_array_desc desc;
+    ignis_array array;
+    double *values = (double *)malloc(sizeof(double) * (size_t)(count + 1));
+    int64_t i;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(count);
+    desc.dtype = r->dtype;
+    array = ignis_array_create(&desc);
+    for (i = 0; values && i < count; i++)
+        values[i] = nothing != 0 ? nothing : value_of(r->rank, i);
+    CHECK_OK(ignis_array_from_host(array, values, IGNIS_F64, count));
+    free(values);
+    return array;
+}
+
+static bool run_one(const rank *r, ignis__nccl_kind kind, ignis_array in, ignis_array out, int64_t count, int root)
+{
+    return ignis__nccl_run("run", r->nccl, kind, in.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(in) : 0,
+                           out.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(out) : 0, count, r->dtype, r->op, root, r->size,
+                           ignis_stream_current());
+}
+
+static void expect(const rank *r, const char *what, ignis_array out, int64_t count, double (*wanted)(const rank *r, int64_t i, int64_t n),
+                   int64_t n)
+{
+    double *values = (double *)malloc(sizeof(double) * (size_t)count);
+    int64_t i, wrong = 0;
+    CHECK_OK(ignis_array_to_host(out, values, IGNIS_F64, count));
+    for (i = 0; i < count; i++)
+        wrong += values[i] != wanted(r, i, n);
+    if (wrong)
+        printf("%s, %s, op %d, rank %d of %d: %lld of %lld are wrong\n", what, ignis__dtypes[r->dtype].name, (int)r->op, r->rank, r->size,
+               (long long)wrong, (long long)count);
+    CHECK_INT(wrong, 0);
+    free(values);
+}
+
+static double reduced(const rank *r, int64_t i, int64_t n)
+{
+    double result = value_of(0, i);
+    int k;
+    (void)n;
+    for (k = 1; k < r->size; k++) {
+        double other = value_of(k, i);
+        if (r->op == IGNIS_OP_PROD)
+            result *= other;
+        else if (r->op == IGNIS_OP_MIN)
+            result = other < result ? other : result;
+        else if (r->op == IGNIS_OP_MAX)
+            result = other > result ? other : result;
+        else
+            result += other;
+    }
+    if (r->op == IGNIS_OP_AVG) { /* as the element type has it */
+        if (r->dtype == IGNIS_I32 || r->dtype == IGNIS_I64 || r->dtype == IGNIS_U8)
+            return (double)((int64_t)result / r->size);
+        if (r->dtype == IGNIS_F16 || r->dtype == IGNIS_BF16 || r->dtype == IGNIS_F32) {
+            float f = (float)result / (float)r->size;
+            unsigned char bytes[8];
+            ignis__convert(bytes, r->dtype, &f, IGNIS_F32, 1);
+            ignis__convert(&result, IGNIS_F64, bytes, r->dtype, 1);
+            return result;
+        }
+        return result / r->size;
+    }
+    return result;
+}
+static double scattered(const rank *r, int64_t i, int64_t n) { return reduced(r, r->rank * n + i, n); }
+static double of_root(const rank *r, int64_t i, int64_t n) { return (void)n, value_of(r->size - 1, i); }
+static double gathered(const rank *r, int64_t i, int64_t n) { return (void)r, value_of((int)(i / n), i % n); }
+static double transposed(const rank *r, int64_t i, int64_t n) { return value_of((int)(i / n), r->rank * n + i % n); }
+static double of_neighbour(const rank *r, int64_t i, int64_t n) { return (void)n, value_of(r->rank ^ 1, i); }
+static double of_left(const rank *r, int64_t i, int64_t n) { return (void)n, value_of(r->rank - 1, i); }
+
+static void *run_reductions(void *context)
+{
+    rank *r = (rank *)context;
+    const int64_t n = 1000;
+    ignis_array in, out;
+    if (!rank_join(r))
+        return NULL;
+    in = array_make(r, r->size * n, 0);
+    out = array_make(r, r->size * n, 99);
+    CHECK(run_one(r, IGNIS__NCCL_ALL_REDUCE, in, out, r->size * n, 0));
+    expect(r, "all_reduce", out, r->size * n, reduced, n);
+    CHECK(run_one(r, IGNIS__NCCL_REDUCE_SCATTER, in, out, n, 0));
+    ignis_array part = ignis_array_slice(out, 0, 0, n);
+    expect(r, "reduce_scatter", part, n, scattered, n);
+    CHECK_OK(ignis_array_free(part));
+    CHECK(run_one(r, IGNIS__NCCL_REDUCE, in, out, r->size * n, r->size - 1));
+    if (r->rank == r->size - 1)
+        expect(r, "reduce", out, r->size * n, reduced, n);
+    CHECK(run_one(r, IGNIS__NCCL_ALL_REDUCE, in, in, r->size * n, 0));
+    expect(r, "all_reduce in place", in, r->size * n, reduced, n);
+    CHECK_OK(ignis_synchronize());
+    ignis__nccl_leave("leave", r->nccl);
+    CHECK_OK(ignis_array_free(in));
+    CHECK_OK(ignis_array_free(out));
+    return NULL;
+}
+
+TEST(reductions_of_every_element_type_and_operation)
+{
+    ignis__nccl_id id;
+    int dtype, op;
+    SETUP(NULL);
+    for (dtype = IGNIS_F16; dtype < IGNIS_DTYPE_COUNT; dtype++) {
+        for (op = 0; op < IGNIS_OP_COUNT; op++) {
+            if (op != IGNIS_OP_SUM && dtype % 2 == 0) /* each of both at least once */
+                continue;
+            NEEDS_NCCL(2, &id);
+            ranks_run(2, &id, (ignis_dtype)dtype, (ignis_op)op, run_reductions);
+        }
+    }
+}
+
+static void *run_moves(void *context)
+{
+    rank *r = (rank *)context;
+    const int64_t n = 100000; /* several pieces of what the stand-in exchanges */
+    ignis_array in, out, none = IGNIS__ZERO;
+    if (!rank_join(r))
+        return NULL;
+    in = array_make(r, r->size * n, 0);
+    out = array_make(r, r->size * n, 99);
+    CHECK(run_one(r, IGNIS__NCCL_BROADCAST, in, out, r->size * n, r->size - 1));
+    expect(r, "broadcast", out, r->size * n, of_root, n);
+    CHECK(run_one(r, IGNIS__NCCL_ALL_GATHER, in, out, n, 0));
+    expect(r, "all_gather", out, r->size * n, gathered, n);
+    CHECK(run_one(r, IGNIS__NCCL_ALL_TO_ALL, in, out, n, 0));
+    expect(r, "all_to_all", out, r->size * n, transposed, n);
+    ignis__nccl_group_begin();
+    CHECK(run_one(r, IGNIS__NCCL_SEND, in, none, n, r->rank ^ 1));
+    CHECK(run_one(r, IGNIS__NCCL_RECV, none, out, n, r->rank ^ 1));
+    CHECK(ignis__nccl_group_end("run", r->nccl));
+    ignis_array part = ignis_array_slice(out, 0, 0, n);
+    expect(r, "send and recv", part, n, of_neighbour, n);
+    if (r->rank > 0) {
+        CHECK(run_one(r, IGNIS__NCCL_RECV, none, out, n, r->rank - 1));
+        expect(r, "recv", part, n, of_left, n);
+    }
+    if (r->rank + 1 < r->size)
+        CHECK(run_one(r, IGNIS__NCCL_SEND, in, none, n, r->rank + 1));
+    CHECK_OK(ignis_array_free(part));
+    CHECK_OK(ignis_synchronize());
+    ignis__nccl_leave("leave", r->nccl);
+    CHECK_OK(ignis_array_free(in));
+    CHECK_OK(ignis_array_free(out));
+    return NULL;
+}
+
+TEST(data_goes_to_every_rank)
+{
+    ignis__nccl_id id;
+    SETUP(NULL);
+    NEEDS_NCCL(2, &id);
+    ranks_run(2, &id, IGNIS_F32, IGNIS_OP_SUM, run_moves);
+}
+
+TEST(four_ranks)
+{
+    ignis__nccl_id id;
+    SETUP(NULL);
+    NEEDS_NCCL(4, &id);
+    ranks_run(4, &id, IGNIS_BF16, IGNIS_OP_SUM, run_moves);
+    NEEDS_NCCL(4, &id);
+    ranks_run(4, &id, IGNIS_F32, IGNIS_OP_AVG, run_reductions);
+}
+
+static void *run_captured(void *context)
+{
+    rank *r = (rank *)context;
+    ignis_array in, out;
+    ignis_graph graph;
+    int i;
+    if (!rank_join(r))
+        return NULL;
+    in = array_make(r, 64, 0);
+    out = array_make(r, 64, 99);
+    CHECK(run_one(r, IGNIS__NCCL_ALL_REDUCE, in, out, 64, 0)); /* connections are made outside of the capture */
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_graph_begin());
+    CHECK(run_one(r, IGNIS__NCCL_ALL_REDUCE, in, out, 64, 0));
+    CHECK(run_one(r, IGNIS__NCCL_BROADCAST, out, out, 64, 0));
+    graph = ignis_graph_end();
+    CHECK(graph.id);
+    for (i = 0; i < 3; i++)
+        CHECK_OK(ignis_graph_launch(graph));
+    expect(r, "all_reduce of a graph", out, 64, reduced, 64);
+    CHECK_OK(ignis_graph_free(graph));
+    ignis__nccl_leave("leave", r->nccl);
+    CHECK_OK(ignis_array_free(in));
+    CHECK_OK(ignis_array_free(out));
+    return NULL;
+}
+
+TEST(operations_in_a_graph)
+{
+    ignis__nccl_id id;
+    SETUP(NULL);
+    NEEDS_NCCL(2, &id);
+    ranks_run(2, &id, IGNIS_F32, IGNIS_OP_SUM, run_captured);
+}
+
+TEST(a_rank_that_does_not_come_is_a_timeout)
+{
+    ignis__nccl_id id;
+    int64_t begin;
+    SETUP(NULL);
+    NEEDS_NCCL(2, &id);
+    begin = ignis__monotonic_ns();
+    CHECK(!ignis__nccl_join("join", &ignis__devices[0], &id, 0, 2, begin + 300000000));
+    test__check_failure(__FILE__, __LINE__, "join(", IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    CHECK_MESSAGE_HAS("other ranks did not come");
+    CHECK(ignis__monotonic_ns() - begin < (int64_t)10 * 1000000000);
+}
+
+TEST(what_nccl_refuses_is_told)
+{
+    ignis__nccl_id id;
+    ignis__nccl_comm *nccl;
+    SETUP(NULL);
+    NEEDS_NCCL(1, &id);
+    CHECK(!ignis__nccl_begin("join", &ignis__devices[0], &id, 5, 2, 1000000000));
+    test__check_failure(__FILE__, __LINE__, "join(", IGNIS_ERROR_CUDA, IGNIS_DIAG_NCCL_CALL);
+    CHECK_MESSAGE_HAS("ncclCommInitRankConfig failed with \"invalid argument\" (4)");
+    nccl = ignis__nccl_join("join", &ignis__devices[0], &id, 0, 1, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
+    REQUIRE(nccl);
+    CHECK(!ignis__nccl_run("run", nccl, IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 7, 1, ignis_stream_current()));
+    test__check_failure(__FILE__, __LINE__, "run(", IGNIS_ERROR_CUDA, IGNIS_DIAG_NCCL_CALL);
+    CHECK(!ignis__nccl_run("run", nccl, IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 0, 1, ignis_stream_current()));
+    test__check_failure(__FILE__, __LINE__, "run(", IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
+    ignis__nccl_leave("leave", nccl);
+}
+
+/* --- other processes ------------------------------------------------------------------------------------------------ */
+
+/*  Runs this program again in a role; the id goes along in hexadecimal digits. */
+static pid_t process_start(const char *role, const ignis__nccl_id *id, int number)
+{
+    char digits[2 * sizeof *id + 1], number_text[16];
+    size_t i;
+    pid_t child;
+    for (i = 0; i < sizeof *id; i++)
+        snprintf(digits + 2 * i, 3, "%02x", (unsigned)(unsigned char)id->bytes[i]);
+    snprintf(number_text, sizeof number_text, "%d", number);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        setenv("IGNIS_SIM_STREAMS", "thread", 1);
+        execl(program, program, role, digits, number_text, (char *)NULL);
+        _exit(99);
+    }
+    return child;
+}
+
+static int process_end(pid_t child)
+{
+    int status = -1;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void id_read(ignis__nccl_id *id, const char *digits)
+{
+    size_t i;
+    for (i = 0; i < sizeof *id; i++) {
+        unsigned byte = 0;
+        (void)sscanf(digits + 2 * i, "%2x", &byte);
+        id->bytes[i] = (char)byte;
+    }
+}
+
+static int role_moves(const ignis__nccl_id *id, int number)
+{
+    ignis_desc desc = test_desc(NULL);
+    rank r;
+    memset(&r, 0, sizeof r);
+    r.rank = number, r.size = 2, r.id = id, r.dtype = IGNIS_F32;
+    if (ignis_setup(&desc) != IGNIS_OK)
+        return 1;
+    run_moves(&r);
+    ignis_shutdown();
+    return test__state.failures != 0;
+}
+
+/*  Rank 0 waits in an operation to which rank 1 never comes, until another thread aborts it. */
+static void *abort_soon(void *context)
+{
+    struct timespec time = {0, 200000000};
+    nanosleep(&time, NULL);
+    ignis__nccl_abort((ignis__nccl_comm *)context);
+    return NULL;
+}
+
+static int role_abort(const ignis__nccl_id *id, int number)
+{
+    ignis_desc desc = test_desc(NULL);
+    pthread_t thread;
+    ignis_array in;
+    rank r;
+    memset(&r, 0, sizeof r);
+    r.rank = number, r.size = 2, r.id = id, r.dtype = IGNIS_F32;
+    if (ignis_setup(&desc) != IGNIS_OK || !rank_join(&r))
+        return 1;
+    in = array_make(&r, 100, 0);
+    CHECK_OK(ignis_synchronize());
+    if (number == 0) {
+        CHECK(run_one(&r, IGNIS__NCCL_ALL_REDUCE, in, in, 100, 0));
+        pthread_create(&thread, NULL, abort_soon, r.nccl);
+        CHECK_OK(ignis_synchronize());
+        pthread_join(thread, NULL);
+        CHECK(!run_one(&r, IGNIS__NCCL_ALL_REDUCE, in, in, 100, 0));
+        test__check_failure(__FILE__, __LINE__, "run(", IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
+        ignis__nccl_leave("leave", r.nccl);
+    } else {
+        sleep(1);
+        ignis__nccl_abort(r.nccl);
+        ignis__nccl_leave("leave", r.nccl);
+    }
+    CHECK_OK(ignis_array_free(in));
+    ignis_shutdown();
+    return test__state.failures != 0;
+}
+
+TEST(ranks_in_two_processes)
+{
+    ignis__nccl_id id;
+    pid_t children[2];
+    int i;
+    SETUP(NULL);
+    NEEDS_NCCL(2, &id);
+    if (!test_is_simulator())
+        SKIP("the process that makes an id of NCCL has to take part");
+    for (i = 0; i < 2; i++)
+        children[i] = process_start("moves", &id, i);
+    for (i = 0; i < 2; i++)
+        CHECK_INT(process_end(children[i]), 0);
+}
+
+TEST(an_operation_that_waits_can_be_aborted)
+{
+    ignis__nccl_id id;
+    pid_t children[2];
+    int i;
+    SETUP(NULL);
+    NEEDS_NCCL(2, &id);
+    if (!test_is_simulator())
+        SKIP("the process that makes an id of NCCL has to take part");
+    for (i = 0; i < 2; i++)
+        children[i] = process_start("abort", &id, i);
+    for (i = 0; i < 2; i++)
+        CHECK_INT(process_end(children[i]), 0);
+}
+
+int main(int argc, char **argv)
+{
+    ignis__nccl_id id;
+    program = argv[0];
+    setenv("IGNIS_SIM_DEVICES", "4", 0);
+    setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
+    if (argc == 4 && (strcmp(argv[1], "moves") == 0 || strcmp(argv[1], "abort") == 0)) {
+        id_read(&id, argv[2]);
+        return strcmp(argv[1], "moves") == 0 ? role_moves(&id, atoi(argv[3])) : role_abort(&id, atoi(argv[3]));
+    }
+    return test_run(argc, argv);
+}
