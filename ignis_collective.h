@@ -9072,8 +9072,8 @@ enum {
 enum { IGNIS__COMM_FINE, IGNIS__COMM_TIMEOUT, IGNIS__COMM_MISMATCH, IGNIS__COMM_PEER, IGNIS__COMM_TWICE };
 
 typedef struct ignis__comm_record {
-    uint32_t abort; /* what the host asks kernels to leave for: code, and rank << 8 */
-    uint32_t code;
+    uint64_t abort; /* what the host asks kernels to leave for: code, and rank << 8 */
+    uint64_t code;
     uint32_t peer;
     uint32_t reporter;
     uint32_t op;
@@ -9567,7 +9567,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
     int i;
     ignis__atomic_swap_if(&comm->broken, &none, value);
     if (comm->memory && comm->memory->record)
-        *(volatile uint32_t *)&comm->memory->record->abort = (uint32_t)value;
+        ignis__atomic_store(&comm->memory->record->abort, value);
     if (!comm->group)
         return;
     ignis__mutex_lock(&comm->group->lock);
@@ -9577,7 +9577,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
         if (!sibling || sibling == comm || !sibling->memory || !sibling->memory->record)
             continue;
         ignis__atomic_swap_if(&sibling->broken, &none, value);
-        *(volatile uint32_t *)&sibling->memory->record->abort = (uint32_t)value;
+        ignis__atomic_store(&sibling->memory->record->abort, value);
     }
     ignis__mutex_unlock(&comm->group->lock);
 }
@@ -9587,9 +9587,8 @@ static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
     static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE, IGNIS_DIAG_COMM_TIMEOUT, IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,
                                                    IGNIS_DIAG_COMM_MISMATCH};
-    const volatile ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
-    uint64_t broken = ignis__atomic_load(&comm->broken);
-    uint32_t code = record ? record->code : 0;
+    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
     *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFF) : -1;
     if (*peer >= comm->size)
         *peer = -1;
@@ -9743,8 +9742,8 @@ static void ignis__comm_fingerprint_write(ignis__text *text, uint32_t print)
 /*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
 static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
 {
-    const volatile ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
-    uint32_t code = record ? record->code : 0;
+    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
     char sentence[640];
     ignis__text text;
     int peer;
