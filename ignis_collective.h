@@ -845,7 +845,10 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices
     not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the earlier ones.
 
     Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm combines in the order of the ranks, so all
-    ranks get the same bits, on every run and in every transport. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times 1/size, for floating types. */
+    ranks get the same bits, on every run and in every transport. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times
+    1/size, for floating types.
+
+    For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
 
 /*  ignis_comm_all_reduce - out = op over the ranks of in, elementwise, on every rank
     Returns: IGNIS_OK when it is queued, or the reason.
@@ -9161,9 +9164,10 @@ typedef struct ignis__comm {
     void (*ended)(const char *call, struct ignis__comm *comm); /* null, or called after ignis__comm_stop */
 
     ignis__comm_tune tune;
-    int most_blocks; /* of a kernel, so that all run at the same time */
-    uint64_t broken; /* by the host: code, and rank << 8 */
-    void *stream;    /* that it was used on last, null: none that is known */
+    int most_blocks;                                                         /* of a kernel, so that all run at the same time */
+    uint64_t broken;                                                         /* by the host: code, and rank << 8 */
+    void *stream;                                                            /* that it was used on last, null: none that is known */
+    struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT]; /* that it has used; [0][0] moves bytes */
     ignis__comm_group *group;
     ignis__storage *storage; /* over memory; graphs hold it */
     ignis__comm_memory *memory;
@@ -9256,12 +9260,13 @@ static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__dev
     return program;
 }
 
-/*  The program for the communicator's device. Those of the devices of its group are made first: loading one may wait for its device, and that
-    for a kernel which is waiting for this one. */
+/*  The program for the communicator's device, which is entered; the caller has the communicator's lock. Those of the devices of its group are made
+    first: loading one may wait for its device, and that for a kernel which is waiting for this one. */
 static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
 {
+    ignis__comm_program **known = &comm->programs[op < 0 ? 0 : dtype][op < 0 ? 0 : op];
     int i;
-    for (i = 0; comm->group && i < comm->group->count; i++) {
+    for (i = 0; !*known && comm->group && i < comm->group->count; i++) {
         ignis__device *device = comm->group->block[i].device;
         ignis__binding binding;
         bool ok;
@@ -9274,7 +9279,9 @@ static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__com
         if (!ok)
             return NULL;
     }
-    return ignis__comm_program_get(call, comm->device, comm->size, dtype, op, comm->tune.delay != 0);
+    if (!*known)
+        *known = ignis__comm_program_get(call, comm->device, comm->size, dtype, op, comm->tune.delay != 0);
+    return *known;
 }
 
 static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
