@@ -7337,6 +7337,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                  \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
+    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                  \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
     X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                    \
     X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
@@ -9998,6 +9999,7 @@ enum { /* numbers of cuBLASLt's enumerations */
        IGNIS__LT_LAYOUT_BATCH_STRIDE = 6,
        IGNIS__LT_PREFERENCE_WORKSPACE = 1,
        IGNIS__LT_PREFERENCE_REDUCTION = 3,
+       IGNIS__LT_REDUCTION_NONE = 0,
        IGNIS__LT_REDUCTION_COMPUTE_TYPE = 2,
        IGNIS__LT_PREFERENCE_ALIGNMENT_A = 5, /* B, C and D follow */
        IGNIS__LT_EPILOGUE_NONE = 1,
@@ -10113,7 +10115,8 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
     int scale = p->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
     size_t workspace = IGNIS__LT_WORKSPACE;
     uint32_t alignment = (uint32_t)p->alignment,
-             reduction = IGNIS__LT_REDUCTION_COMPUTE_TYPE; /* parts of a sum are not rounded to 16 bits */
+             /* parts of a sum are not rounded to 16 bits; a short sum is not split, as adding its parts up takes longer */
+        reduction = p->k <= 512 ? IGNIS__LT_REDUCTION_NONE : IGNIS__LT_REDUCTION_COMPUTE_TYPE;
     void *preference = NULL;
     bool ok;
     *supported = true;
@@ -12491,11 +12494,13 @@ static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != I
 typedef struct ignis__cross_entropy_work {
     ignis__address loss, scale, losses, counted, log_sums, gradient, logits, targets, counts;
     int count_blocks, blocks;
+    bool one_round; /* a block of ROUND_THREADS has a row in registers */
     ignis__rows plan;
 } ignis__cross_entropy_work;
 
 #define IGNIS__FEW_ROWS 128 /* that one block, a warp a row, is through with sooner than three launches are made */
 #define IGNIS__COUNT_BLOCKS 64
+#define IGNIS__ROUND_THREADS 256
 
 static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
 {
@@ -12505,6 +12510,7 @@ static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, con
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     void *rows[15], *count[5], *loss[6], *few[12];
+    const unsigned single = dtype == IGNIS_F64 ? 512 : 1024; /* threads of the kernels that are one block */
     int i;
     rows[0] = &work->losses;
     rows[1] = &work->counted;
@@ -12527,7 +12533,7 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
         for (i = 2; i < 11; i++)
             few[i] = rows[i];
         few[11] = &entropy->mean;
-        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, 512, 1, 0, few);
+        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, single, 1, 0, few);
         return;
     }
     if (work->count_blocks) {
@@ -12538,14 +12544,15 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
         count[4] = &entropy->ignore_index;
         ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, work->count_blocks, 1, 1, 256, 1, 0, count);
     }
-    ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, rows);
+    ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP,
+                       work->one_round ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND : IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, rows);
     loss[0] = &work->loss;
     loss[1] = &work->scale;
     loss[2] = &work->losses;
     loss[3] = &work->counted;
     loss[4] = &work->blocks;
     loss[5] = &entropy->mean;
-    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, 1024, 1, 0, loss);
+    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, single, 1, 0, loss);
 }
 
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
@@ -12584,6 +12591,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     if (op.ok) { /* blocks stay for many rows, so that few have something to hand over */
         work.plan =
             ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || work.logits % 16 == work.gradient % 16, fused ? 1 : 0);
+        work.one_round = work.plan.packed && entropy.classes <= IGNIS__ROUND_THREADS * ignis__row_share(dtype, true);
         most = (int64_t)op.work.device->info.multiprocessors * (1024 / (int64_t)work.plan.threads);
         work.plan.blocks = work.plan.blocks < most ? work.plan.blocks : most;
         work.blocks = (int)work.plan.blocks;
@@ -13017,7 +13025,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
 /*  A row of the table that the kernels read; kernels/optim.cu has the same. */
 typedef struct ignis__optim_row {
     ignis__address data, grad, first, second, master;
-    int64_t count, first_block;
+    int64_t count, chunk, first_block;
     double decay;
 } ignis__optim_row;
 
@@ -13031,8 +13039,7 @@ enum { /* the state in device memory; kernels/optim.cu has the same */
        IGNIS__OPTIM_STATES = 8
 };
 
-#define IGNIS__OPTIM_CHUNK 8192 /* elements of a block */
-#define IGNIS__OPTIM_BATCH 60   /* rows that one launch carries to the table */
+#define IGNIS__OPTIM_BATCH 56 /* rows that one launch carries to the table */
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];
@@ -13492,8 +13499,9 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
         for (i = 0; ok && i < optimizer->count; i++) {
             if (optimizer->parameters[i].tensor->dtype != dtype || !ignis__parameter_row(work, &optimizer->parameters[i], &row, &ok))
                 continue;
+            row.chunk = row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
             row.first_block = optimizer->blocks_of[dtype];
-            optimizer->blocks_of[dtype] += (row.count + IGNIS__OPTIM_CHUNK - 1) / IGNIS__OPTIM_CHUNK;
+            optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
             optimizer->rows_of[dtype]++;
             changed = changed || count >= optimizer->row_count || memcmp(&row, &optimizer->rows[count], sizeof row) != 0;
             optimizer->rows[count++] = row;

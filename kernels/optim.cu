@@ -2,7 +2,7 @@
 
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double).
 
-    A table in device memory lists the parameters. Each takes ceil(count / CHUNK) blocks of a launch, from its first_block on; so a
+    A table in device memory lists the parameters. Each takes ceil(count / chunk) blocks of a launch, from its first_block on; so a
     launch has as many blocks as all parameters together. What changes from step to step (count of steps, learning
     rate, clipping) lies in device memory too, and the device itself moves it on, so that a CUDA graph of a step can be replayed.
 
@@ -19,7 +19,6 @@ typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
 #define THREADS 256
-#define CHUNK 8192 /* elements of a block */
 
 /* The host has the same struct, and the same order of the state. */
 struct ignis_parameter {
@@ -27,7 +26,8 @@ struct ignis_parameter {
     Wide *first;  /* first moment or momentum; null without */
     Wide *second; /* second moment; null without */
     Wide *master; /* the parameter in full precision; null without */
-    long long count, first_block;
+    long long count, chunk; /* elements, of which a block takes so many */
+    long long first_block;
     double decay; /* weight decay of this parameter */
 };
 
@@ -44,7 +44,7 @@ enum ignis_optim_state {
 
 /* >>state ------------------------------------------------------------------------------------------------------- */
 
-#define BATCH 60 /* rows that fit a kernel's parameters */
+#define BATCH 56 /* rows that fit a kernel's parameters */
 
 struct ignis_parameters {
     ignis_parameter at[BATCH];
@@ -82,7 +82,7 @@ extern "C" __global__ void ignis_optim_advance(double *state, double beta1, doub
 /*  A block's share of the table. */
 struct chunk {
     ignis_parameter parameter;
-    long long start;
+    long long start, end;
 
     __device__ chunk(const ignis_parameter *table, int count)
     {
@@ -95,7 +95,8 @@ struct chunk {
                 high = middle;
         }
         parameter = table[low];
-        start = (blockIdx.x - parameter.first_block) * CHUNK;
+        start = (blockIdx.x - parameter.first_block) * parameter.chunk;
+        end = min(start + parameter.chunk, parameter.count);
     }
 };
 
@@ -164,7 +165,7 @@ __device__ inline void step_chunk(const chunk &c, Wide clip, bool zero_grad, Upd
 {
     constexpr int N = 16 / sizeof(T);
     const ignis_parameter &p = c.parameter;
-    const long long end = min(c.start + CHUNK, p.count);
+    const long long end = c.end;
     const bool packs = ignis_is_aligned(p.data, 16) && ignis_is_aligned(p.grad, 16); /* the rest is the optimizer's own and is aligned */
     const long long body = packs ? c.start + (end - c.start) / N * N : c.start;
     step_share<N, has_second>(p, c.start + threadIdx.x * N, body, clip, zero_grad, update);
@@ -219,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_squares(double 
     constexpr int N = 16 / sizeof(T);
     const chunk c(table, count);
     const T *grad = c.parameter.grad;
-    const long long end = min(c.start + CHUNK, c.parameter.count);
+    const long long end = c.end;
     const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;
     Wide sum = sum_of_squares<N>(grad, c.start + threadIdx.x * N, body);
     sum += sum_of_squares<1>(grad, body + threadIdx.x, end);
@@ -248,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_zero(const igni
     const chunk c(table, count);
     T *grad = c.parameter.grad;
     const Wide zero[N] = {};
-    const long long end = min(c.start + CHUNK, c.parameter.count);
+    const long long end = c.end;
     const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;
     for (long long at = c.start + threadIdx.x * N; at < body; at += THREADS * N)
         store_all(grad + at, zero);
