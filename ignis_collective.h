@@ -416,6 +416,14 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     Threads: any. */
 IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle);
 
+/*  ignis_vmm_handle_duplicate - on Windows, where handles are numbers of one process: make a handle valid in another process of this user
+    Its number, in out->win32, can then be sent as 8 bytes. Elsewhere a descriptor travels through a socket: ignis_channel_send.
+    Returns: IGNIS_OK, and *out filled.
+    Errors: ARGUMENT, PEER (there is no such process, or it is not this user's), UNSUPPORTED (not on Windows).
+    Ownership: *out belongs to the other process, which closes it: do not close it here. *handle stays the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out);
+
 /*  ignis_vmm_array - an array in physical memory of its own, that other devices and processes can be let into
     It is an ordinary array with device memory from the start, whose content is undefined.
     Shape: as for ignis_array_create; memory is taken in whole granules (2 MiB), so make few and large ones.
@@ -559,7 +567,7 @@ typedef struct ignis_transport {
 #define IGNIS_TRANSPORT_TOKEN_BYTES 16
 
 typedef struct ignis_transport_desc {
-    ignis_transport_kind kind;     /* IGNIS_TRANSPORT_AUTO; the environment's IGNIS_TRANSPORT (vmm, peer, ipc, host) decides it, too */
+    ignis_transport_kind kind; /* IGNIS_TRANSPORT_AUTO: what IGNIS_TRANSPORT in the environment names (vmm, peer, ipc, host), or the best */
     int src_device, dst_device;    /* where arrays come from, and where they are used (0): ordinals of this process */
     ignis_channel_method exchange; /* how handles travel, where the caller sends them (that of the channel, else the default) */
     ignis_channel channel;         /* a connected channel that send and receive put handles into (none); it stays the caller's */
@@ -911,8 +919,8 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices
 
 /*  ignis_comm_all_reduce - out = op over the ranks of in, elementwise, on every rank
     Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out differ in size), DTYPE (types differ, or the average of
-    integers), DEVICE, ARGUMENT (they overlap, or op), PEER, TIMEOUT and MISMATCH (the communicator is broken), MEMORY, COMPILE, CUDA.
+    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out differ in size), DTYPE (types differ), UNSUPPORTED (the
+    average of integers), DEVICE, ARGUMENT (they overlap, or op), PEER (the communicator is broken), MEMORY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
@@ -971,7 +979,7 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
 
 /*  ignis_comm_barrier - no rank's stream goes on before all ranks' streams have come here
     Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: FREED, PEER, TIMEOUT and MISMATCH (the communicator is broken), COMPILE, CUDA.
+    Errors: FREED, PEER (the communicator is broken), COMPILE, CUDA.
     Ownership: nothing to free.
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device. */
 IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm);
@@ -1156,6 +1164,19 @@ static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 }
 static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
 
+static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
+{
+    HANDLE process = OpenProcess(PROCESS_DUP_HANDLE, FALSE, (DWORD)process_id), made = NULL;
+    bool ok = process && DuplicateHandle(GetCurrentProcess(), (HANDLE)handle->win32, process, &made, 0, FALSE, DUPLICATE_SAME_ACCESS);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_CHANNEL_LOST, call, "the handle cannot be given to process %lld: Windows error %lu", (long long)process_id,
+                    GetLastError());
+    if (process)
+        CloseHandle(process);
+    out->win32 = (void *)made;
+    return ok;
+}
+
 #else /* POSIX */
 
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
@@ -1178,6 +1199,13 @@ static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 }
 /*  A descriptor that a child process inherits would keep the device memory. */
 static bool ignis__vmm_handle_ready(ignis_vmm_handle *handle) { return fcntl(handle->fd, F_SETFD, FD_CLOEXEC) == 0; }
+
+static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
+{
+    (void)handle, (void)process_id, (void)out;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "a descriptor is not made for another process; send it through a socket: ignis_channel_send");
+    return false;
+}
 
 #endif
 
@@ -2263,6 +2291,20 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     }
     ignis__vmm_drop(call, &block);
     return result;
+}
+
+IGNIS_API ignis_status ignis_vmm_handle_duplicate(const ignis_vmm_handle *handle, int64_t process_id, ignis_vmm_handle *out)
+{
+    static const char call[] = "ignis_vmm_handle_duplicate";
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!handle || !out)
+        return ignis__fail_null(call, handle ? "out" : "handle");
+    memset(out, 0, sizeof *out);
+    if (!ignis__vmm_handle_check(call, handle) || !ignis__vmm_handle_duplicate(call, handle, process_id, out))
+        return ignis__failed();
+    out->type = handle->type;
+    return IGNIS_OK;
 }
 
 IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle)
@@ -6585,7 +6627,13 @@ static ignis_status ignis__transport_send(const char *call, ignis_transport tran
         *out = handle;
     } else if (ok && transport->channel.id) {
         count = ignis_transport_handle_fds(&handle, fds);
-        ok = ignis_channel_send(transport->channel, handle.record, (int64_t)sizeof handle.record, fds, count) == IGNIS_OK;
+        if (handle.memory.type == IGNIS_VMM_HANDLE_WIN32) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                        "NT handles do not travel through channels; send the number that "
+                        "ignis_vmm_handle_duplicate gives for the other process");
+            ok = false;
+        }
+        ok = ok && ignis_channel_send(transport->channel, handle.record, (int64_t)sizeof handle.record, fds, count) == IGNIS_OK;
         ignis__handle_close(&handle);
     } else if (ok) {
         waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);

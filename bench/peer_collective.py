@@ -96,7 +96,7 @@ def registered_memory(device):
         with torch.cuda.use_mem_pool(pool):
             buffers = [torch.zeros(LARGEST // 2, dtype=torch.bfloat16, device=device) for _ in range(2)]
         backend.register_mem_pool(pool, symm=True)
-        return (pool, buffers), ""
+        return (backend, pool, buffers), ""
     except Exception as error:  # which one depends on the version of PyTorch
         return None, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
@@ -124,7 +124,7 @@ def work(rank, n):
                     if state.item() > SECONDS:
                         skipped += 1
                         continue
-                    a, b = (x.view(dtype)[:size // dtype.itemsize] for x in (symmetric[1] if way == "symm" else plain))
+                    a, b = (x.view(dtype)[:size // dtype.itemsize] for x in (symmetric[2] if way == "symm" else plain))
                     state[0] = measure(call, a, b, size, way)
                     dist.all_reduce(state, op=dist.ReduceOp.MAX)
                     if rank == 0:
@@ -133,6 +133,9 @@ def work(rank, n):
     if rank == 0 and skipped:
         print(f"# {skipped} measurements left out: {SECONDS} seconds were over")
     torch.cuda.synchronize()
+    if symmetric:
+        backend, pool, _ = symmetric
+        backend.deregister_mem_pool(pool)
     dist.destroy_process_group()
 
 

@@ -1,4 +1,5 @@
 /*  test_parallel.c - data-parallel training: the same as on one GPU, on every rank, every time */
+#include "fault.h"
 #include "test.h"
 
 #include "../ignis_collective.h"
@@ -458,6 +459,46 @@ TEST(what_does_not_fit_is_refused)
     run_ranks(rank_refuses, 60);
 }
 
+/*  Every driver call that ignis_parallel_create makes fails once; what it had made is gone each time. */
+TEST(what_fails_halfway_leaves_nothing)
+{
+    ignis_memory_info before, after;
+    ignis_parallel_desc desc;
+    ignis_parallel parallel = {0};
+    ignis_comm comms[2];
+    model m;
+    int at, made;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    CHECK_OK(ignis_comm_init_all(comms, NULL, 2, NULL));
+    model_make(&m, 1);
+    memset(&desc, 0, sizeof desc);
+    desc.no_broadcast = true; /* so that it needs nobody else */
+    desc.bucket_bytes = desc.first_bucket_bytes = 2048;
+    CHECK_OK(ignis_memory_query(0, &before));
+    for (at = 1; !parallel.id && at < 1000; at++) {
+        made = fault_count("cuStreamCreate") - fault_count("cuStreamDestroy_v2");
+        fault_arm("cu", at, 2 /* CUDA_ERROR_OUT_OF_MEMORY */);
+        parallel = ignis_parallel_create(comms[0], m.all, m.count, &desc);
+        fault_disarm();
+        if (parallel.id)
+            break;
+        CHECK(ignis_status_last() != IGNIS_OK);
+        ignis_status_clear();
+        CHECK_OK(ignis_memory_query(0, &after));
+        CHECK_INT(after.live_bytes, before.live_bytes);
+        CHECK(!ignis_tensor_grad(m.table).id);
+        CHECK_INT(fault_count("cuStreamCreate") - fault_count("cuStreamDestroy_v2"), made);
+        CHECK_INT(ignis__grad_groups, 0);
+    }
+    CHECK(at > 3 && parallel.id);
+    CHECK_OK(ignis_parallel_free(parallel));
+    CHECK_INT(ignis__grad_groups, 0);
+    model_release(&m);
+    CHECK_OK(ignis_comm_destroy(comms[0]));
+    CHECK_OK(ignis_comm_destroy(comms[1]));
+}
+
 /*  A backward function that reaches a parameter by a backward of its own. */
 static ignis_status late_backward(const ignis_backward_args *args)
 {
@@ -603,10 +644,13 @@ TEST(a_rank_that_stays_away_is_a_timeout)
     run_ranks(rank_stays_away, 2);
 }
 
-/*  In processes: rank 1 dies in the middle of its backward. */
+/*  In processes: rank 1 dies in the middle of its backward, once rank 0 is in its own. */
 static ignis_status deadly_backward(const ignis_backward_args *args)
 {
-    (void)args;
+    const struct timespec moment = {0, 1000000};
+    int moments = 0;
+    while (access((const char *)args->user_data, F_OK) != 0 && moments++ < 60000)
+        nanosleep(&moment, NULL);
     fflush(stdout);
     _exit(0);
 }
@@ -620,7 +664,8 @@ static int role_dies(const char *folder, int number)
     ignis_tensor x, made;
     ignis_rule rule;
     ignis_status status;
-    char rendezvous[128];
+    char rendezvous[128], begun[128];
+    FILE *file;
     model m;
     if (ignis_setup(&setup) != IGNIS_OK)
         return 1;
@@ -641,22 +686,30 @@ static int role_dies(const char *folder, int number)
     memset(&rule, 0, sizeof rule);
     rule.name = "deadly";
     rule.backward_fn = deadly_backward;
-    if (number == 1)
+    rule.user_data = begun;
+    snprintf(begun, sizeof begun, "%s.begun", folder);
+    if (number == 1) {
         CHECK_OK(ignis_tape_record(made, &x, 1, &rule));
-    else
+    } else {
         made = x;
+        file = fopen(begun, "w");
+        CHECK(file);
+        if (file)
+            fclose(file);
+    }
     status = ignis_backward(ignis_sum(ignis_mul(made, m.final_weight)), IGNIS_NO_ARRAY);
     if (status == IGNIS_OK)
         status = ignis_comm_synchronize(comm);
     CHECK(status == IGNIS_ERROR_PEER || status == IGNIS_ERROR_TIMEOUT);
     printf("%s\n", ignis_status_message());
     ignis_status_clear();
+    unlink(begun);
     return test__state.failures != 0;
 }
 
 TEST(a_rank_that_dies_in_backward_is_an_error)
 {
-    char folder[] = "/tmp/ignis_test_parallel_XXXXXX", number[8];
+    char folder[] = "/tmp/ignis_test_parallel_XXXXXX", number[16];
     pid_t children[2];
     int i, status;
     SETUP(NULL);

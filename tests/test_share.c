@@ -487,6 +487,7 @@ TEST(many_shares_leave_nothing)
 int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);
+    char token[300];
     int code;
     if (role) {
         code = strcmp(role, "user") == 0 ? role_user() : strcmp(role, "waiter") == 0 ? role_waiter() : role_giver();
@@ -499,6 +500,8 @@ int main(int argc, char **argv)
         return 1;
     setenv("IGNIS_COMM_DIR", folder, 1);
     code = test_run(argc, argv);
+    snprintf(token, sizeof token, "%s/transport.token", folder);
+    remove(token);
     rmdir(folder);
     return code;
 }

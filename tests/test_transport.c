@@ -374,6 +374,57 @@ TEST(what_cannot_be_shared_is_refused)
     CHECK_OK(ignis_transport_destroy(ipc));
 }
 
+/* threads ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct crowd {
+    ignis_transport transport;
+    ignis_transport_kind kind;
+    ignis_transport_handle common; /* of one array, that all import */
+} crowd;
+
+static void *share_often(void *context)
+{
+    const crowd *c = (const crowd *)context;
+    int i;
+    for (i = 0; i < 40; i++) {
+        ignis_array array = make_shared(c->kind, 0, 64, i), seen, all = ignis_transport_import_handle(c->transport, &c->common);
+        ignis_transport_handle handle;
+        CHECK(all.id);
+        CHECK_OK(ignis_transport_export_handle(c->transport, array, &handle));
+        seen = ignis_transport_import_handle(c->transport, &handle);
+        CHECK_OK(ignis_transport_handle_close(&handle));
+        CHECK_COUNTING(seen, 64, i);
+        CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+        (void)query(c->transport);
+        CHECK_OK(i % 2 ? ignis_array_free(seen) : ignis_transport_close_imported_handle(c->transport, seen));
+        drop(array);
+        drop(all);
+    }
+    return NULL;
+}
+
+TEST(threads_share_one_transport)
+{
+    pthread_t threads[4];
+    ignis_array array;
+    crowd c;
+    int i;
+    SETUP(NULL);
+    c.kind = available(IGNIS_TRANSPORT_VMM, 0, 0) ? IGNIS_TRANSPORT_VMM : IGNIS_TRANSPORT_PEER;
+    c.transport = make_transport(c.kind, 0, 0);
+    array = make_shared(c.kind, 0, 64, 0);
+    CHECK_OK(ignis_transport_export_handle(c.transport, array, &c.common));
+    for (i = 0; i < 4; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, share_often, &c), 0);
+    for (i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_OK(ignis_transport_handle_close(&c.common));
+    CHECK_INT(query(c.transport).exported, 0);
+    CHECK_INT(query(c.transport).imported, 0);
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(c.transport));
+}
+
 /* records that lie ---------------------------------------------------------------------------------------------------- */
 
 static void reseal(const unsigned char *with, ignis__record_of_array *record)
@@ -694,6 +745,7 @@ static void check_two_processes(process *child, ignis_transport_kind kind, int d
     order todo;
     int i, fds = 0;
     int32_t value = 0;
+    size_t room[2] = {0, 0}, total;
     memset(&todo, 0, sizeof todo);
     todo.kind = kind;
     todo.dst = dst;
@@ -719,11 +771,17 @@ static void check_two_processes(process *child, ignis_transport_kind kind, int d
         CHECK(process_meet(child->socket));
         CHECK(process_meet(child->socket)); /* the importer has closed it */
         drop(array);
-        if (i == 20)
+        if (i == 20) {
             fds = process_descriptors();
+            CHECK_INT(ignis__cuda.cuMemGetInfo_v2(&room[0], &total), 0);
+        }
     }
-    if (cycles > 21)
+    if (cycles > 21) {
         CHECK_INT(process_descriptors(), fds);
+        CHECK_INT(ignis__cuda.cuMemGetInfo_v2(&room[1], &total), 0);
+        if (test_is_simulator()) /* elsewhere others take and give memory, too */
+            CHECK_INT(room[1], room[0]);
+    }
     CHECK_INT(process_end(child), 0);
     CHECK_OK(ignis_transport_destroy(transport));
 }

@@ -581,6 +581,52 @@ TEST(export_and_import_in_one_process)
     CHECK_BALANCED();
 }
 
+TEST(handles_are_duplicated_on_windows_only)
+{
+    ignis_vmm vmm;
+    ignis_vmm_handle handle, other;
+    VMM_SETUP();
+    vmm = make_vmm(granule);
+    CHECK_OK(ignis_vmm_export(vmm, &handle));
+    CHECK_STATUS(ignis_vmm_handle_duplicate(&handle, 1, &other), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_STATUS(ignis_vmm_handle_duplicate(NULL, 1, &other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_vmm_handle_close(&handle));
+    CHECK_OK(ignis_vmm_free(vmm));
+}
+
+TEST(a_forked_child_is_refused)
+{
+    ignis_vmm_array_desc desc = array_desc(IGNIS_SHAPE(8));
+    ignis_status_info info;
+    ignis_array array;
+    pid_t child;
+    int status = 0;
+    VMM_SETUP();
+    array = ignis_vmm_array(&desc);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        bool refused = !make_vmm(granule).id && ignis_status_query(&info) == IGNIS_ERROR_NOT_SETUP && info.diagnostic == IGNIS_DIAG_FORKED;
+        _exit(refused && !ignis_vmm_of_array(array, NULL).id ? 0 : 1);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    drop(array);
+    CHECK_BALANCED();
+}
+
+TEST(a_lost_device_is_let_go_without_a_word)
+{
+    ignis_vmm_array_desc desc = array_desc(IGNIS_SHAPE(8));
+    ignis_array array;
+    VMM_SETUP();
+    array = ignis_vmm_array(&desc);
+    ignis__atomic_store(&ignis__devices[0].lost, 700);
+    drop(array);
+    ignis__atomic_store(&ignis__devices[0].lost, 0);
+    CHECK_INT(test_log_count(IGNIS_DIAG_CUDA_CALL), 0);
+    CHECK_BALANCED();
+}
+
 TEST(descriptors_that_are_no_memory)
 {
     ignis_vmm_handle handle;
