@@ -1908,7 +1908,6 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
 #define IGNIS__TLS __thread
 static uint64_t ignis__atomic_load(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 static void ignis__atomic_store(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
-IGNIS__MAYBE_UNUSED static void ignis__atomic_store_32(uint32_t *at, uint32_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value) { return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL); }
 static bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
 {
@@ -1921,7 +1920,6 @@ static int ignis__lowest_bit(uint64_t value) { return __builtin_ctzll(value); }
 #define IGNIS__TLS __declspec(thread)
 static uint64_t ignis__atomic_load(const uint64_t *at) { return (uint64_t)_InterlockedOr64((volatile __int64 *)at, 0); }
 static void ignis__atomic_store(uint64_t *at, uint64_t value) { _InterlockedExchange64((volatile __int64 *)at, (__int64)value); }
-static void ignis__atomic_store_32(uint32_t *at, uint32_t value) { _InterlockedExchange((volatile long *)at, (long)value); }
 static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
 {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)at, (__int64)value) + value;

@@ -915,7 +915,10 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices
     not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the earlier ones.
 
     Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm combines in the order of the ranks, so all
-    ranks get the same bits, on every run and in every transport. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times 1/size, for floating types. */
+    ranks get the same bits, on every run and in every transport. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times
+    1/size, for floating types.
+
+    For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
 
 /*  ignis_comm_all_reduce - out = op over the ranks of in, elementwise, on every rank
     Returns: IGNIS_OK when it is queued, or the reason.
@@ -9184,8 +9187,8 @@ enum {
 enum { IGNIS__COMM_FINE, IGNIS__COMM_TIMEOUT, IGNIS__COMM_MISMATCH, IGNIS__COMM_PEER, IGNIS__COMM_TWICE };
 
 typedef struct ignis__comm_record {
-    uint32_t abort; /* what the host asks kernels to leave for: code, and rank << 8 */
-    uint32_t code;
+    uint64_t abort; /* what the host asks kernels to leave for: code, and rank << 8 */
+    uint64_t code;
     uint32_t peer;
     uint32_t reporter;
     uint32_t op;
@@ -9273,9 +9276,10 @@ typedef struct ignis__comm {
     void (*ended)(const char *call, struct ignis__comm *comm); /* null, or called after ignis__comm_stop */
 
     ignis__comm_tune tune;
-    int most_blocks; /* of a kernel, so that all run at the same time */
-    uint64_t broken; /* by the host: code, and rank << 8 */
-    void *stream;    /* that it was used on last, null: none that is known */
+    int most_blocks;                                                         /* of a kernel, so that all run at the same time */
+    uint64_t broken;                                                         /* by the host: code, and rank << 8 */
+    void *stream;                                                            /* that it was used on last, null: none that is known */
+    struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT]; /* that it has used; [0][0] moves bytes */
     ignis__comm_group *group;
     ignis__storage *storage; /* over memory; graphs hold it */
     ignis__comm_memory *memory;
@@ -9368,12 +9372,13 @@ static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__dev
     return program;
 }
 
-/*  The program for the communicator's device. Those of the devices of its group are made first: loading one may wait for its device, and that
-    for a kernel which is waiting for this one. */
+/*  The program for the communicator's device, which is entered; the caller has the communicator's lock. Those of the devices of its group are made
+    first: loading one may wait for its device, and that for a kernel which is waiting for this one. */
 static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
 {
+    ignis__comm_program **known = &comm->programs[op < 0 ? 0 : dtype][op < 0 ? 0 : op];
     int i;
-    for (i = 0; comm->group && i < comm->group->count; i++) {
+    for (i = 0; !*known && comm->group && i < comm->group->count; i++) {
         ignis__device *device = comm->group->block[i].device;
         ignis__binding binding;
         bool ok;
@@ -9386,7 +9391,9 @@ static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__com
         if (!ok)
             return NULL;
     }
-    return ignis__comm_program_get(call, comm->device, comm->size, dtype, op, comm->tune.delay != 0);
+    if (!*known)
+        *known = ignis__comm_program_get(call, comm->device, comm->size, dtype, op, comm->tune.delay != 0);
+    return *known;
 }
 
 static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
@@ -9679,7 +9686,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
     int i;
     ignis__atomic_swap_if(&comm->broken, &none, value);
     if (comm->memory && comm->memory->record)
-        ignis__atomic_store_32(&comm->memory->record->abort, (uint32_t)value);
+        ignis__atomic_store(&comm->memory->record->abort, value);
     if (!comm->group)
         return;
     ignis__mutex_lock(&comm->group->lock);
@@ -9689,7 +9696,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
         if (!sibling || sibling == comm || !sibling->memory || !sibling->memory->record)
             continue;
         ignis__atomic_swap_if(&sibling->broken, &none, value);
-        ignis__atomic_store_32(&sibling->memory->record->abort, (uint32_t)value);
+        ignis__atomic_store(&sibling->memory->record->abort, value);
     }
     ignis__mutex_unlock(&comm->group->lock);
 }
@@ -9699,9 +9706,8 @@ static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
     static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE, IGNIS_DIAG_COMM_TIMEOUT, IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,
                                                    IGNIS_DIAG_COMM_MISMATCH};
-    const volatile ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
-    uint64_t broken = ignis__atomic_load(&comm->broken);
-    uint32_t code = record ? record->code : 0;
+    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
     *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFF) : -1;
     if (*peer >= comm->size)
         *peer = -1;
@@ -9855,8 +9861,8 @@ static void ignis__comm_fingerprint_write(ignis__text *text, uint32_t print)
 /*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
 static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
 {
-    const volatile ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
-    uint32_t code = record ? record->code : 0;
+    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
     char sentence[640];
     ignis__text text;
     int peer;

@@ -11,7 +11,7 @@
         attention_mma.cu           414 lines   21458 bytes
         attention_tiles.cuh        262 lines   10789 bytes
         collective.cu              576 lines   27208 bytes
-        collective.cuh             316 lines   14472 bytes
+        collective.cuh             315 lines   14470 bytes
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
         mma.cuh                    105 lines    4586 bytes
@@ -3170,8 +3170,8 @@ static const char *const ignis__lines_collective_cuh[] = {
     "",
     "/* In pinned host memory. */",
     "struct ignis_comm_record {",
-    "    uint32_t abort; /* the host asks to leave: code, and peer << 8 */",
-    "    uint32_t code;  /* written last */",
+    "    unsigned long long abort; /* the host asks to leave: code, and peer << 8 */",
+    "    unsigned long long code;  /* written last */",
     "    uint32_t peer;",
     "    uint32_t reporter;",
     "    uint32_t op;",
@@ -3246,8 +3246,7 @@ static const char *const ignis__lines_collective_cuh[] = {
     "    record->block = blockIdx.x;",
     "    record->mine = mine;",
     "    record->theirs = theirs;",
-    "    ignis_ptx_fence_acq_rel_sys();",
-    "    *(volatile uint32_t *)&record->code = code;",
+    "    ignis_ptx_st_release_u64(&record->code, code);",
     "    for (uint32_t r = 0; r < state->size; r++) {",
     "        const bool differs = code == IGNIS_COMM_MISMATCH && r == peer; /* for whom it is this rank that differs */",
     "        const unsigned long long about = differs ? state->rank : peer, print = differs ? mine : theirs;",
@@ -3262,7 +3261,7 @@ static const char *const ignis__lines_collective_cuh[] = {
     "                                                uint32_t mine)",
     "{",
     "    const unsigned long long now = ignis_ptx_globaltimer(), poison = ignis_ptx_ld_acquire_u64(state->region[state->rank]);",
-    "    const uint32_t abort = ignis_ptx_ld_relaxed_u32(&state->record->abort);",
+    "    const uint32_t abort = (uint32_t)ignis_ptx_ld_acquire_u64(&state->record->abort);",
     "    if (*begun == 0)",
     "        *begun = now;",
     "    if (poison)",
@@ -5628,7 +5627,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_mma.cu", 0x76b27f6f0c45f68eULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xcfa6902f26f11361ULL, ignis__lines_attention_tiles_cuh, 262},
     {"collective.cu", 0xb6a1065dd21441c5ULL, ignis__lines_collective_cu, 576},
-    {"collective.cuh", 0xa5551806e566337bULL, ignis__lines_collective_cuh, 316},
+    {"collective.cuh", 0x616a7253d19116a3ULL, ignis__lines_collective_cuh, 315},
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"mma.cuh", 0xf0c44793c9e4a4faULL, ignis__lines_mma_cuh, 105},

@@ -101,8 +101,8 @@ enum { IGNIS_COMM_FINE, IGNIS_COMM_TIMEOUT, IGNIS_COMM_MISMATCH, IGNIS_COMM_PEER
 
 /* In pinned host memory. */
 struct ignis_comm_record {
-    uint32_t abort; /* the host asks to leave: code, and peer << 8 */
-    uint32_t code;  /* written last */
+    unsigned long long abort; /* the host asks to leave: code, and peer << 8 */
+    unsigned long long code;  /* written last */
     uint32_t peer;
     uint32_t reporter;
     uint32_t op;
@@ -177,8 +177,7 @@ __device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code,
     record->block = blockIdx.x;
     record->mine = mine;
     record->theirs = theirs;
-    ignis_ptx_fence_acq_rel_sys();
-    *(volatile uint32_t *)&record->code = code;
+    ignis_ptx_st_release_u64(&record->code, code);
     for (uint32_t r = 0; r < state->size; r++) {
         const bool differs = code == IGNIS_COMM_MISMATCH && r == peer; /* for whom it is this rank that differs */
         const unsigned long long about = differs ? state->rank : peer, print = differs ? mine : theirs;
@@ -193,7 +192,7 @@ __device__ inline bool ignis_comm_give_up(ignis_comm_state *state, unsigned long
                                                 uint32_t mine)
 {
     const unsigned long long now = ignis_ptx_globaltimer(), poison = ignis_ptx_ld_acquire_u64(state->region[state->rank]);
-    const uint32_t abort = ignis_ptx_ld_relaxed_u32(&state->record->abort);
+    const uint32_t abort = (uint32_t)ignis_ptx_ld_acquire_u64(&state->record->abort);
     if (*begun == 0)
         *begun = now;
     if (poison)
