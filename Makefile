@@ -41,7 +41,7 @@ help:
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-clang test-sim (simulator), test-memcheck (GPU)"
-	@echo "Checks:            check-compile check-kernels check-docs check-format check-prototypes check-resume check-storage check-torch"
+	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-prototypes check-resume check-storage check-torch"
 	@echo "make soak          ten thousand cycles of sharing"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -123,6 +123,10 @@ $(OUT)/storage_copy: tests/storage_copy.c $(HEADERS)
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
 
+# Training on two GPUs is training on one.
+check-gpus: $(SIMULATOR) $(OUT)/train_gpt
+	@sh tests/gpus.sh $(OUT)/train_gpt $(OUT)/gpus
+
 # Every operation against PyTorch, where that is installed.
 check-torch: $(SIMULATOR)
 	python3 tests/torch_compare.py
@@ -181,7 +185,7 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-docs check-kernels check-compile check-resume test-asan test-tsan test-lazy test-streams test-sim
+CHECKS := check-docs check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-sim
 CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-storage)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
