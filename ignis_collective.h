@@ -10582,7 +10582,8 @@ static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd
     if (!tie->staged[i])
         return false;
     if (IGNIS__CUDA_FAILED(call, comm->device, cuMemHostRegister_v2,
-                           (tie->staged[i], (size_t)tie->staged_bytes, IGNIS__CU_HOST_REGISTER_PORTABLE | IGNIS__CU_HOST_REGISTER_MAPPED)))
+                           (tie->staged[i], (size_t)tie->staged_bytes,
+                            (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
         return false;
     tie->registered[i] = true;
     return !IGNIS__CUDA_FAILED(call, comm->device, cuMemHostGetDevicePointer_v2, (&comm->region[i], tie->staged[i], 0));
