@@ -7337,7 +7337,6 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                  \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
-    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                  \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
     X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                    \
     X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
@@ -12494,13 +12493,11 @@ static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != I
 typedef struct ignis__cross_entropy_work {
     ignis__address loss, scale, losses, counted, log_sums, gradient, logits, targets, counts;
     int count_blocks, blocks;
-    bool one_round; /* a block of ROUND_THREADS has a row in registers */
     ignis__rows plan;
 } ignis__cross_entropy_work;
 
 #define IGNIS__FEW_ROWS 128 /* that one block, a warp a row, is through with sooner than three launches are made */
 #define IGNIS__COUNT_BLOCKS 64
-#define IGNIS__ROUND_THREADS 256
 
 static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
 {
@@ -12510,7 +12507,7 @@ static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, con
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     void *rows[15], *count[5], *loss[6], *few[12];
-    const unsigned single = dtype == IGNIS_F64 ? 512 : 1024; /* threads of the kernels that are one block */
+    const unsigned single = dtype == IGNIS_F64 ? 256 : 1024; /* threads of the kernels that are one block */
     int i;
     rows[0] = &work->losses;
     rows[1] = &work->counted;
@@ -12544,8 +12541,7 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
         count[4] = &entropy->ignore_index;
         ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, work->count_blocks, 1, 1, 256, 1, 0, count);
     }
-    ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP,
-                       work->one_round ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND : IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, rows);
+    ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, rows);
     loss[0] = &work->loss;
     loss[1] = &work->scale;
     loss[2] = &work->losses;
@@ -12591,7 +12587,6 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     if (op.ok) { /* blocks stay for many rows, so that few have something to hand over */
         work.plan =
             ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || work.logits % 16 == work.gradient % 16, fused ? 1 : 0);
-        work.one_round = work.plan.packed && entropy.classes <= IGNIS__ROUND_THREADS * ignis__row_share(dtype, true);
         most = (int64_t)op.work.device->info.multiprocessors * (1024 / (int64_t)work.plan.threads);
         work.plan.blocks = work.plan.blocks < most ? work.plan.blocks : most;
         work.blocks = (int)work.plan.blocks;

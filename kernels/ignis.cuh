@@ -68,6 +68,21 @@ __device__ inline uint32_t ignis_ptx_cvt_rn_f16x2_f32(float high, float low)
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
+
+/*  The larger one of both halves; NaN loses. */
+__device__ inline uint32_t ignis_ptx_max_bf16x2(uint32_t a, uint32_t b)
+{
+    uint32_t max;
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
+    return max;
+}
+
+__device__ inline uint32_t ignis_ptx_max_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t max;
+    asm("max.f16x2 %0, %1, %2;" : "=r"(max) : "r"(a), "r"(b));
+    return max;
+}
 #endif
 
 /*  2 to the power of x, to 2 units in the last place; subnormal results are 0. */
@@ -795,13 +810,50 @@ template <typename T, typename Team, int N = 16 / sizeof(T)> struct ignis_row {
     }
 };
 
-/*  exp(x) for the use in a T: for 16-bit types and x that is not large, exact to a few bits more than they have. */
-template <typename T> __device__ inline ignis_wide<T> ignis_exp(ignis_wide<T> x)
+/*  exp(x - less) for the use in a T: for 16-bit types exact to a few bits more than they have, at one multiply-add and one power of 2. */
+template <typename T> struct ignis_exp_less {
+    ignis_wide<T> less;
+
+    __device__ explicit ignis_exp_less(ignis_wide<T> less) : less(less)
+    {
+        if constexpr (ignis_is_half<T>)
+            this->less *= 1.44269504f;
+    }
+    __device__ ignis_wide<T> operator()(ignis_wide<T> x) const
+    {
+        if constexpr (ignis_is_half<T>)
+            return ignis_ptx_ex2_ftz(fmaf(x, 1.44269504f, -less));
+        else
+            return exp(x - less);
+    }
+};
+
+#if __CUDA_ARCH__ >= 800
+template <typename T> __device__ inline uint32_t ignis_max_two(uint32_t a, uint32_t b)
 {
-    if constexpr (ignis_is_half<T>)
-        return ignis_ptx_ex2_ftz(x * 1.44269504f);
+    if constexpr (ignis_is_same<T, ignis_bf16>)
+        return ignis_ptx_max_bf16x2(a, b);
     else
-        return exp(x);
+        return ignis_ptx_max_f16x2(a, b);
+}
+#endif
+
+/*  The largest element of a pack; NaN loses. */
+template <typename T, int N> __device__ inline ignis_wide<T> ignis_pack_max(const ignis_pack<T, N> &pack)
+{
+#if __CUDA_ARCH__ >= 800
+    if constexpr (ignis_is_half<T> && N == 8) { /* two at a time */
+        const uint4 word = ignis_word(pack);
+        const uint32_t two = ignis_max_two<T>(ignis_max_two<T>(word.x, word.y), ignis_max_two<T>(word.z, word.w));
+        const auto both = ignis_pack_of<ignis_pack<T, 2>>(two);
+        return ignis_max::combine(ignis_wide<T>(both[0]), ignis_wide<T>(both[1]));
+    }
+#endif
+    ignis_wide<T> max = ignis_wide<T>(pack[0]);
+#pragma unroll
+    for (int i = 1; i < N; i++)
+        max = ignis_max::combine(max, ignis_wide<T>(pack[i]));
+    return max;
 }
 
 /*  Element i of an array of indices, which are int64_t or int32_t. */

@@ -21,8 +21,7 @@ typedef ignis_wide<T> Wide;
 
 /* Registers for so many blocks on a multiprocessor; wider types need more. */
 #define WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
-#define ROUND_THREADS 256 /* of the kernels for rows that a block has in registers; the host knows it, too */
-#define VOCABULARY_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* for rows that need all threads */
+#define VOCABULARY_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000 ? 2 : 1) /* for rows that need all threads */
 
 /* >>sums -------------------------------------------------------------------------------------------------------- */
 
@@ -34,33 +33,30 @@ struct exponentials {
     Wide sum;   /* of exp(x - shift) */
 };
 
-/*  Of a row, for all threads of its team. Leaves the batch with the row's round last. loaded: the batch has round 0 already, the only one. */
-template <bool loaded = false, typename Team, int N>
+/*  Of a row, for all threads of its team. Leaves the batch with the row's round last. */
+template <typename Team, int N>
 __device__ inline exponentials sum_up(const ignis_row<T, Team, N> &row, ignis_batch<T, N> &xs, const T *from, int &last)
 {
     Wide max = -ignis_infinity<Wide>(), sum = 0;
     last = 0;
     for (int round = 0; row.has(round); round++) {
-        if (!loaded)
-            row.load(xs, from, round);
+        row.load(xs, from, round);
         row.keep(xs, round);
         Wide now = max;
         row.each(
             round,
             [&](int, auto &x) {
-#pragma unroll
-                for (int i = 0; i < x.count; i++)
-                    now = ignis_max::combine(now, Wide(x[i]));
+                now = ignis_max::combine(now, ignis_pack_max(x));
             },
             xs);
-        const Wide shift = shift_of(now);
-        sum *= ignis_exp<T>(max - shift);
+        const ignis_exp_less<T> exp_of(shift_of(now));
+        sum *= exp_of(max);
         row.each(
             round,
             [&](int, auto &x) {
 #pragma unroll
                 for (int i = 0; i < x.count; i++)
-                    sum += ignis_exp<T>(Wide(x[i]) - shift);
+                    sum += exp_of(Wide(x[i]));
             },
             xs);
         max = now;
@@ -68,7 +64,7 @@ __device__ inline exponentials sum_up(const ignis_row<T, Team, N> &row, ignis_ba
     }
     exponentials all;
     all.shift = shift_of(Team::template reduce<ignis_max>(max));
-    all.sum = Team::template reduce<ignis_sum>(sum * ignis_exp<T>(shift_of(max) - all.shift));
+    all.sum = Team::template reduce<ignis_sum>(sum * ignis_exp_less<T>(all.shift)(shift_of(max)));
     return all;
 }
 
@@ -84,6 +80,7 @@ template <typename Team, int N> __device__ void forward(T *y, const T *x, long l
         int last;
         const exponentials all = sum_up(row, xs, from, last);
         const Wide scale = all.sum == 0 ? Wide(0) : Wide(1) / all.sum;
+        const ignis_exp_less<T> exp_of(all.shift);
         for (int round = last; round >= 0; round--) {
             if (round != last)
                 row.recall(xs, from, round);
@@ -93,7 +90,7 @@ template <typename Team, int N> __device__ void forward(T *y, const T *x, long l
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] = ignis_exp<T>(Wide(x[i]) - all.shift) * scale;
+                        values[i] = exp_of(Wide(x[i])) * scale;
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 xs);
@@ -183,10 +180,11 @@ struct logit_rows {
 
     __device__ long long target(long long r) const { return ignis_index(targets, target_bytes, r); }
 
-    /*  The class that a target is; -1: it is none, -2: the row is to be ignored. */
-    __device__ int class_of(long long target) const
+    /*  The class that is the target of a row; -1: it is none, -2: the row is to be ignored. */
+    __device__ int class_of(long long r) const
     {
-        return target == ignore_index ? -2 : target >= 0 && target < n ? (int)target : -1;
+        const long long it = target(r);
+        return it == ignore_index ? -2 : it >= 0 && it < n ? (int)it : -1;
     }
 };
 
@@ -214,45 +212,23 @@ struct tally {
 };
 
 /*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits: that of the sum of losses times scale.
-    An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. Teams that have a row in
-    registers load the next one while they work on it, unless they are told not to. */
-template <typename Team, int N, bool ahead = Team::one_round && (N > 1)>
+    An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. */
+template <typename Team, int N>
 __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const logit_rows &all, Wide scale, int kept)
 {
     const auto row_of = [&](long long turn) { return all.rows - 1 - turn; }; /* the last rows are likely to be in the cache still */
-    ignis_words<T, N> next;
-    ignis_pack<T, 1> next_extra;
-    long long next_target = 0;
-    const auto load_next = [&](long long turn) {
-        if (turn < all.rows) {
-            const T *from = all.logits + row_of(turn) * all.stride;
-            const ignis_row<T, Team, N> row(from, all.n);
-            next_target = all.target(row_of(turn));
-            row.load(next, from);
-            if (row.extra >= 0)
-                next_extra = ignis_load<1>(from + row.extra);
-        }
-    };
-
     if (Team::thread() == 0)
         mine = {0, 0};
-    if constexpr (ahead)
-        load_next(Team::first());
+    int next = 0;
+    if (!Team::is_block && Team::first() < all.rows)
+        next = all.class_of(row_of(Team::first()));
     for (long long turn = Team::first(); turn < all.rows; turn += Team::count()) {
         const long long r = row_of(turn);
         const T *from = all.logits + r * all.stride;
         T *to = gradient + r * all.stride;
-        const ignis_row<T, Team, N> row(from, all.n, kept);
-        ignis_batch<T, N> xs;
-        int last, target;
-        if constexpr (ahead) {
-            row.open(xs, next);
-            xs.extra = next_extra;
-            target = all.class_of(next_target);
-            load_next(turn + Team::count());
-        } else {
-            target = all.class_of(all.target(r));
-        }
+        const int target = Team::is_block ? all.class_of(r) : next;
+        if (!Team::is_block && turn + Team::count() < all.rows) /* asked for a row ahead, as nothing of a row starts without its target */
+            next = all.class_of(row_of(turn + Team::count()));
         if (target == -2) {
             if (Team::thread() == 0)
                 log_sums[r] = 0;
@@ -260,17 +236,22 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
                 clear<Team>(to, 0, all.stride);
             continue;
         }
-        const Wide at_target = target >= 0 ? Wide(from[target]) : not_a_number();
-        const exponentials sums = sum_up<ahead>(row, xs, from, last);
+        const auto at_target = [&] { return target >= 0 ? Wide(from[target]) : not_a_number(); };
+        const Wide early = Team::is_block ? Wide(0) : at_target();
+        const ignis_row<T, Team, N> row(from, all.n, kept);
+        ignis_batch<T, N> xs;
+        int last;
+        const exponentials sums = sum_up(row, xs, from, last);
         if (Team::thread() == 0) {
             const Wide log_sum = sums.shift + log(sums.sum);
-            mine.loss += log_sum - at_target;
+            mine.loss += log_sum - (Team::is_block ? at_target() : early);
             mine.counted++;
             log_sums[r] = log_sum;
         }
         if (!gradient)
             continue;
         const Wide factor = target >= 0 ? scale : not_a_number(), scaled = factor / sums.sum;
+        const ignis_exp_less<T> exp_of(sums.shift);
         for (int round = last; round >= 0; round--) {
             if (round != last)
                 row.recall(xs, from, round);
@@ -280,7 +261,7 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] = ignis_exp<T>(Wide(x[i]) - sums.shift) * scaled;
+                        values[i] = exp_of(Wide(x[i])) * scaled;
                     subtract_at(target - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
@@ -297,13 +278,14 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
     for (long long r = Team::first(); r < all.rows; r += Team::count()) {
         const T *from = all.logits + r * all.stride;
         T *to = gradient + r * all.stride;
-        const int target = all.class_of(all.target(r));
+        const int target = all.class_of(r);
         if (target == -2) {
             clear<Team>(to, 0, all.stride);
             continue;
         }
         const ignis_row<T, Team, N> row(from, all.n);
         const Wide log_sum = log_sums[r], factor = target >= 0 ? grad[0] * scale[0] : not_a_number();
+        const ignis_exp_less<T> exp_of(log_sum);
         ignis_batch<T, N> xs;
         for (int round = 0; row.has(round); round++) {
             row.load(xs, from, round);
@@ -313,7 +295,7 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] = ignis_exp<T>(Wide(x[i]) - log_sum) * factor;
+                        values[i] = exp_of(Wide(x[i])) * factor;
                     subtract_at(target - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
@@ -349,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 /*  losses and counted of each block. counts and count_blocks: for the gradient of a mean; else count_blocks is 0. */
-extern "C" __global__ void __launch_bounds__(128, sizeof(T) == 2 ? 5 : 3)
+extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     ignis_cross_entropy_warp(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
                              const long long *counts, int count_blocks)
@@ -362,21 +344,6 @@ extern "C" __global__ void __launch_bounds__(128, sizeof(T) == 2 ? 5 : 3)
     if (threadIdx.x == 0) {
         losses[blockIdx.x] = loss;
         counted[blockIdx.x] = count;
-    }
-}
-
-/*  As _block, for rows that fewer threads have in one round. */
-extern "C" __global__ void __launch_bounds__(ROUND_THREADS, sizeof(T) == 2 ? 3 : 2)
-    ignis_cross_entropy_round(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
-                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
-                              const long long *counts, int count_blocks)
-{
-    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    tally mine = {0, 0};
-    cross_entropy<ignis_one_round_team, PACK>(mine, log_sums, gradient, all, scale_from(counts, count_blocks), 0);
-    if (threadIdx.x == 0) {
-        losses[blockIdx.x] = mine.loss;
-        counted[blockIdx.x] = mine.counted;
     }
 }
 
@@ -410,7 +377,7 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 }
 
 #if IGNIS_T == 4 /* f64 */
-#define SINGLE_THREADS 512 /* of a kernel that is one block */
+#define SINGLE_THREADS 256 /* of a kernel that is one block */
 #else
 #define SINGLE_THREADS 1024
 #endif
@@ -444,7 +411,7 @@ extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
         counted += all.target(r) != ignore_index;
     const Wide factor = scale_of(mean, ignis_block_sum(counted));
     tally mine = {0, 0};
-    cross_entropy<ignis_warp_team, PACK, false>(mine, log_sums, gradient, all, factor, 0);
+    cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, factor, 0);
     const Wide sum = ignis_block_sum(mine.loss);
     if (threadIdx.x == 0) {
         scale[0] = factor;
