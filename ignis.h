@@ -7337,6 +7337,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                  \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
+    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                  \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
     X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                    \
     X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
@@ -12498,6 +12499,7 @@ typedef struct ignis__cross_entropy_work {
 
 #define IGNIS__FEW_ROWS 128 /* that one block, a warp a row, is through with sooner than three launches are made */
 #define IGNIS__COUNT_BLOCKS 64
+#define IGNIS__ROWS_EXACT 2 /* for packed: all rows are whole packs of 16 bytes */
 
 static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
 {
@@ -12541,7 +12543,9 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
         count[4] = &entropy->ignore_index;
         ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, work->count_blocks, 1, 1, 256, 1, 0, count);
     }
-    ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP, IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK, dtype, rows);
+    ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP,
+                       work->plan.packed == IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_EXACT : IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK,
+                       dtype, rows);
     loss[0] = &work->loss;
     loss[1] = &work->scale;
     loss[2] = &work->losses;
@@ -12587,6 +12591,9 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     if (op.ok) { /* blocks stay for many rows, so that few have something to hand over */
         work.plan =
             ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || work.logits % 16 == work.gradient % 16, fused ? 1 : 0);
+        if (work.plan.packed && (work.logits | work.gradient) % 16 == 0 &&
+            (entropy.classes | entropy.stride) % ignis__pack_elements(dtype) == 0)
+            work.plan.packed = IGNIS__ROWS_EXACT;
         most = (int64_t)op.work.device->info.multiprocessors * (1024 / (int64_t)work.plan.threads);
         work.plan.blocks = work.plan.blocks < most ? work.plan.blocks : most;
         work.blocks = (int)work.plan.blocks;

@@ -718,8 +718,9 @@ template <typename T, int N> struct ignis_words {
     dynamic shared memory, as far as that goes, else from global memory again.
 
     Packs lie where addresses are multiples of 16 bytes. The elements before the first and behind the last pack, fewer than 2 * N,
-    are given out as an extra element each, in round 0. Arrays whose rows begin at other addresses modulo 16 need N = 1. */
-template <typename T, typename Team, int N = 16 / sizeof(T)> struct ignis_row {
+    are given out as an extra element each, in round 0; rows that are exact have none, which saves instructions. Arrays whose rows begin at
+    other addresses modulo 16 need N = 1. */
+template <typename T, typename Team, int N = 16 / sizeof(T), bool exact = false> struct ignis_row {
     typedef ignis_batch<T, N> Batch;
     static constexpr int packs = sizeof(Batch::at) / sizeof(ignis_pack<T, N>);
 
@@ -730,7 +731,7 @@ template <typename T, typename Team, int N = 16 / sizeof(T)> struct ignis_row {
     /*  The row of n elements that starts at from. */
     __device__ ignis_row(const T *from, long long n, int kept = 0) : begin(0), end((int)n), extra(-1), kept(kept)
     {
-        if constexpr (N > 1) {
+        if constexpr (N > 1 && !exact) {
             begin = min((int)((16 - (size_t)from % 16) % 16 / sizeof(T)), (int)n);
             end = begin + ((int)n - begin) / N * N;
             const int column = Team::thread() < begin ? Team::thread() : end + Team::thread() - begin;
@@ -754,7 +755,7 @@ template <typename T, typename Team, int N = 16 / sizeof(T)> struct ignis_row {
         for (int p = 0; p < packs; p++)
             if (column(round, p) < end)
                 f(column(round, p), batch.at[p]...);
-        if (N > 1 && round == 0 && extra >= 0)
+        if (N > 1 && !exact && round == 0 && extra >= 0)
             f(extra, batch.extra...);
     }
 
@@ -837,6 +838,15 @@ template <typename T> __device__ inline uint32_t ignis_max_two(uint32_t a, uint3
         return ignis_ptx_max_f16x2(a, b);
 }
 #endif
+
+/*  log(x) for the use with a T, as exact. */
+template <typename T> __device__ inline ignis_wide<T> ignis_log(ignis_wide<T> x)
+{
+    if constexpr (ignis_is_half<T>)
+        return __logf(x);
+    else
+        return log(x);
+}
 
 /*  The largest element of a pack; NaN loses. */
 template <typename T, int N> __device__ inline ignis_wide<T> ignis_pack_max(const ignis_pack<T, N> &pack)

@@ -18,6 +18,7 @@ typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
 #define PACK (16 / (int)sizeof(T)) /* elements */
+#define EXACT 2                    /* packed, and all rows are whole packs; the host knows it, too */
 
 /* Registers for so many blocks on a multiprocessor; wider types need more. */
 #define WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
@@ -34,8 +35,8 @@ struct exponentials {
 };
 
 /*  Of a row, for all threads of its team. Leaves the batch with the row's round last. */
-template <typename Team, int N>
-__device__ inline exponentials sum_up(const ignis_row<T, Team, N> &row, ignis_batch<T, N> &xs, const T *from, int &last)
+template <typename Team, int N, bool exact>
+__device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact> &row, ignis_batch<T, N> &xs, const T *from, int &last)
 {
     Wide max = -ignis_infinity<Wide>(), sum = 0;
     last = 0;
@@ -205,20 +206,19 @@ template <int N> __device__ inline void subtract_at(int at, Wide factor, Wide (&
 
 __device__ inline Wide not_a_number() { return Wide(__int_as_float(0x7fffffff)); }
 
-/*  Of the rows of a team; its first thread keeps it. */
+/*  What a team has for all of its rows. */
 struct tally {
-    Wide loss;
+    Wide scale;  /* of the gradient */
+    Wide loss;   /* this and counted are kept by the team's first thread */
     int counted; /* rows that are not ignored */
 };
 
 /*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits: that of the sum of losses times scale.
     An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. */
-template <typename Team, int N>
-__device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const logit_rows &all, Wide scale, int kept)
+template <typename Team, int N, bool exact = false>
+__device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const logit_rows &all, int kept)
 {
     const auto row_of = [&](long long turn) { return all.rows - 1 - turn; }; /* the last rows are likely to be in the cache still */
-    if (Team::thread() == 0)
-        mine = {0, 0};
     int next = 0;
     if (!Team::is_block && Team::first() < all.rows)
         next = all.class_of(row_of(Team::first()));
@@ -238,19 +238,19 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
         }
         const auto at_target = [&] { return target >= 0 ? Wide(from[target]) : not_a_number(); };
         const Wide early = Team::is_block ? Wide(0) : at_target();
-        const ignis_row<T, Team, N> row(from, all.n, kept);
+        const ignis_row<T, Team, N, exact> row(from, all.n, kept);
         ignis_batch<T, N> xs;
         int last;
         const exponentials sums = sum_up(row, xs, from, last);
         if (Team::thread() == 0) {
-            const Wide log_sum = sums.shift + log(sums.sum);
+            const Wide log_sum = sums.shift + ignis_log<T>(sums.sum);
             mine.loss += log_sum - (Team::is_block ? at_target() : early);
             mine.counted++;
             log_sums[r] = log_sum;
         }
         if (!gradient)
             continue;
-        const Wide factor = target >= 0 ? scale : not_a_number(), scaled = factor / sums.sum;
+        const Wide factor = target >= 0 ? mine.scale : not_a_number(), scaled = factor / sums.sum;
         const ignis_exp_less<T> exp_of(sums.shift);
         for (int round = last; round >= 0; round--) {
             if (round != last)
@@ -334,11 +334,14 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     ignis_cross_entropy_warp(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
-                             const long long *counts, int count_blocks)
+                             const long long *counts, int count_blocks, int packed)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    tally mine = {0, 0};
-    cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, scale_from(counts, count_blocks), 0);
+    tally mine = {scale_from(counts, count_blocks), 0, 0};
+    if (packed == EXACT)
+        cross_entropy<ignis_warp_team, PACK, true>(mine, log_sums, gradient, all, 0);
+    else
+        cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, 0);
     const Wide loss = ignis_block_sum(mine.loss);
     const int count = ignis_block_sum(mine.counted);
     if (threadIdx.x == 0) {
@@ -347,22 +350,41 @@ extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     }
 }
 
+/*  The same by blocks. What a block keeps is in shared memory, as registers are scarce here: the two kernels are one but for that, too. */
+template <int N, bool exact>
+__device__ inline void cross_entropy_of_block(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const logit_rows &all,
+                                              const long long *counts, int count_blocks, int kept)
+{
+    __shared__ tally mine;
+    if (threadIdx.x < 32)
+        mine = {scale_from(counts, count_blocks), 0, 0};
+    __syncthreads();
+    cross_entropy<ignis_block_team, N, exact>(mine, log_sums, gradient, all, kept);
+    if (threadIdx.x == 0) {
+        losses[blockIdx.x] = mine.loss;
+        counted[blockIdx.x] = mine.counted;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
+    ignis_cross_entropy_exact(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
+                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
+                              const long long *counts, int count_blocks, int, int kept)
+{
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    cross_entropy_of_block<PACK, true>(losses, counted, log_sums, gradient, all, counts, count_blocks, kept);
+}
+
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
     ignis_cross_entropy_block(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
                               int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
                               const long long *counts, int count_blocks, int packed, int kept)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    __shared__ tally mine; /* not in registers, which are scarce here */
-    const Wide scale = scale_from(counts, count_blocks);
     if (packed)
-        cross_entropy<ignis_block_team, PACK>(mine, log_sums, gradient, all, scale, kept);
+        cross_entropy_of_block<PACK, false>(losses, counted, log_sums, gradient, all, counts, count_blocks, kept);
     else
-        cross_entropy<ignis_block_team, 1>(mine, log_sums, gradient, all, scale, 0);
-    if (threadIdx.x == 0) {
-        losses[blockIdx.x] = mine.loss;
-        counted[blockIdx.x] = mine.counted;
-    }
+        cross_entropy_of_block<1, false>(losses, counted, log_sums, gradient, all, counts, count_blocks, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
@@ -410,8 +432,8 @@ extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
     for (long long r = threadIdx.x; r < rows; r += blockDim.x)
         counted += all.target(r) != ignore_index;
     const Wide factor = scale_of(mean, ignis_block_sum(counted));
-    tally mine = {0, 0};
-    cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, factor, 0);
+    tally mine = {factor, 0, 0};
+    cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, 0);
     const Wide sum = ignis_block_sum(mine.loss);
     if (threadIdx.x == 0) {
         scale[0] = factor;
