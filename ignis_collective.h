@@ -1219,7 +1219,12 @@ enum {
     IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD = 103,
     IGNIS__CU_ATTRIBUTE_VMM_WIN32 = 104,
     IGNIS__CU_GRANULARITY_MINIMUM = 0,
-    IGNIS__CU_GRANULARITY_RECOMMENDED = 1
+    IGNIS__CU_GRANULARITY_RECOMMENDED = 1,
+    IGNIS__CU_IPC_LAZY_PEER = 1,
+    IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
+    IGNIS__CU_HOST_REGISTER_MAPPED = 2,
+    IGNIS__CU_NOT_READY = 600,
+    IGNIS__CU_ALREADY_ENABLED = 704
 };
 
 /*  "2 MiB" in a struct, so that a message can hold several. */
@@ -1272,34 +1277,6 @@ static struct {
     ignis__vmm_facts facts[IGNIS_MAX_DEVICES];
 } ignis__vmm_devices = {IGNIS__MUTEX_INIT, {IGNIS__ZERO}};
 
-static bool ignis__vmm_functions(const char *call)
-{
-#define IGNIS__VMM_NEEDS(name)                                                                           \
-    if (!ignis__cuda.name) {                                                                             \
-        ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call,                                                     \
-                    "the CUDA driver (%s) has no function " #name "; sharing memory needs CUDA 11.4 or " \
-                    "newer",                                                                             \
-                    ignis__libraries[IGNIS_LIBRARY_CUDA].path);                                          \
-        return false;                                                                                    \
-    }
-    IGNIS__VMM_NEEDS(cuMemGetAllocationGranularity)
-    IGNIS__VMM_NEEDS(cuMemCreate)
-    IGNIS__VMM_NEEDS(cuMemRelease)
-    IGNIS__VMM_NEEDS(cuMemAddressReserve)
-    IGNIS__VMM_NEEDS(cuMemAddressFree)
-    IGNIS__VMM_NEEDS(cuMemMap)
-    IGNIS__VMM_NEEDS(cuMemUnmap)
-    IGNIS__VMM_NEEDS(cuMemSetAccess)
-    IGNIS__VMM_NEEDS(cuMemGetAccess)
-    IGNIS__VMM_NEEDS(cuMemExportToShareableHandle)
-    IGNIS__VMM_NEEDS(cuMemImportFromShareableHandle)
-    IGNIS__VMM_NEEDS(cuMemGetAllocationPropertiesFromHandle)
-    IGNIS__VMM_NEEDS(cuMemRetainAllocationHandle)
-    IGNIS__VMM_NEEDS(cuMemGetAddressRange_v2)
-#undef IGNIS__VMM_NEEDS
-    return true;
-}
-
 IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable)
 {
     ignis_vmm_prop prop;
@@ -1342,8 +1319,7 @@ static const ignis__vmm_facts *ignis__vmm_device(const char *call, ignis__device
     ignis__mutex_lock(&ignis__vmm_devices.lock);
     if (facts->setup != ignis__global.setups) {
         memset(facts, 0, sizeof *facts);
-        ok = ignis__vmm_functions(call) &&
-             !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) &&
+        ok = !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) &&
              !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, attribute, device->handle)) &&
              (!facts->vmm || (!IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
                                                  (&minimum, &prop, IGNIS__CU_GRANULARITY_MINIMUM), "device %d", ordinal) &&
@@ -2531,8 +2507,6 @@ static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_be
                     (unsigned long long)array->id);
         return false;
     }
-    if (!ignis__vmm_functions(call))
-        return false;
     if (storage->release_fn == ignis__vmm_array_release) {
         const ignis__vmm_block *block = (const ignis__vmm_block *)storage->release_data;
         base = block->address;
@@ -4906,9 +4880,6 @@ static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, i
 /* --- records ----------------------------------------------------------------------------------------------------------- */
 
 enum {
-    IGNIS__CU_ALREADY_ENABLED = 704,
-    IGNIS__CU_IPC_LAZY_PEER = 1,
-    IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
     IGNIS__RECORD_VERSION = 1,
     IGNIS__RECORD_MEMORY = 1, /* flags: what travels beside the record */
     IGNIS__RECORD_LEASE = 2
@@ -5080,7 +5051,7 @@ typedef struct ignis__import {
 
 /*  An array over an import. */
 typedef struct ignis__imported {
-    ignis__import *import;
+    ignis__import *mapped;
     uint64_t transport; /* serial */
     uint64_t array;     /* handle */
     struct ignis__imported *next;
@@ -5405,8 +5376,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_
         return false;
     ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        pinned = size >= IGNIS__PIN_FROM && ignis__cuda.cuMemHostRegister_v2 && ignis__cuda.cuMemHostUnregister &&
-                 IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
+        pinned = size >= IGNIS__PIN_FROM && IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
         ok = to_device ? ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, host, size)
                        : ignis__work_read(&work, array, &address) && ignis__copy_to_host(&work, host, address, size);
         if (!ok && IGNIS__CUDA(cuCtxSynchronize, ()) != 0) { /* a copy may still be under way: better lose the mapping than fault */
@@ -5434,44 +5404,44 @@ static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offe
 }
 
 /*  The import's memory, from another process; address and what gives it back are noted in it. */
-static bool ignis__vmm_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
 {
-    if (!ignis__vmm_adopt_handle(call, import->device, memory, record->block_size, NULL, 0, &import->block))
+    if (!ignis__vmm_adopt_handle(call, mapped->device, memory, record->block_size, NULL, 0, &mapped->block))
         return false;
-    import->address = import->block.address;
+    mapped->address = mapped->block.address;
     return true;
 }
 
-static bool ignis__ipc_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
 {
     ignis__binding binding;
     bool ok;
     (void)memory;
-    if (!ignis__device_enter(call, import->device, &binding))
+    if (!ignis__device_enter(call, mapped->device, &binding))
         return false;
-    ok = !IGNIS__VMM_FAILED(call, import->device, cuIpcOpenMemHandle_v2, (&import->address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
+    ok = !IGNIS__VMM_FAILED(call, mapped->device, cuIpcOpenMemHandle_v2, (&mapped->address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
                             "opening %s of process %llu", ignis__bytes_write(record->block_size).text, (unsigned long long)record->pid);
     ignis__device_leave(&binding);
     return ok;
 }
 
-static bool ignis__peer_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+static bool ignis__peer_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
 {
-    (void)import, (void)memory;
+    (void)mapped, (void)memory;
     ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
                 "the handle is of process %llu, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
                 (unsigned long long)record->pid);
     return false;
 }
 
-static void ignis__vmm_return(const char *call, ignis__import *import) { ignis__vmm_drop(call, &import->block); }
+static void ignis__vmm_return(const char *call, ignis__import *mapped) { ignis__vmm_drop(call, &mapped->block); }
 
-static void ignis__ipc_return(const char *call, ignis__import *import)
+static void ignis__ipc_return(const char *call, ignis__import *mapped)
 {
     ignis__binding binding;
-    if (ignis__atomic_load(&import->device->lost) || !ignis__device_enter(call, import->device, &binding))
+    if (ignis__atomic_load(&mapped->device->lost) || !ignis__device_enter(call, mapped->device, &binding))
         return;
-    (void)IGNIS__CUDA_FAILED(call, import->device, cuIpcCloseMemHandle, (import->address));
+    (void)IGNIS__CUDA_FAILED(call, mapped->device, cuIpcCloseMemHandle, (mapped->address));
     ignis__device_leave(&binding);
 }
 
@@ -5514,8 +5484,7 @@ static bool ignis__attribute(ignis__device *device, int attribute)
 static bool ignis__peer_reaches(ignis__device *from, ignis__device *to)
 {
     int reaches = 0;
-    return from == to || (ignis__cuda.cuDeviceCanAccessPeer && ignis__cuda.cuCtxEnablePeerAccess &&
-                          IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, from->handle, to->handle)) == 0 && reaches != 0);
+    return from == to || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, from->handle, to->handle)) == 0 && reaches != 0);
 }
 
 static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__text *why)
@@ -5581,7 +5550,7 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
     bool ok;
     if (ignis__atomic_load(proven) == ignis__global.setups)
         return true;
-    if (!ignis__cuda.cuMemCreate || !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
+    if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, attribute)) {
         ignis__text_add(why, "device %d or %d makes no memory that can be shared", (int)(src - ignis__devices),
                         (int)(dst - ignis__devices));
@@ -5598,16 +5567,6 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
     ignis__record_drop(&ignis__this_thread);
     ignis__this_thread.record = before;
     return ok;
-}
-
-static bool ignis__ipc_available(ignis__device *src, ignis__device *dst, ignis__text *why)
-{
-    if (!ignis__cuda.cuIpcGetMemHandle || !ignis__cuda.cuIpcOpenMemHandle_v2 || !ignis__cuda.cuIpcCloseMemHandle ||
-        !ignis__cuda.cuMemGetAddressRange_v2) {
-        ignis__text_add(why, "the driver has no IPC functions");
-        return false;
-    }
-    return ignis__peer_available(src, dst, why);
 }
 
 static bool ignis__host_available(ignis__device *src, ignis__device *dst, ignis__text *why)
@@ -5633,7 +5592,7 @@ static bool ignis__nothing_to_start(const char *call, ignis__device *src, ignis_
     return true;
 }
 
-static void ignis__nothing_to_return(const char *call, ignis__import *import) { (void)call, (void)import; }
+static void ignis__nothing_to_return(const char *call, ignis__import *mapped) { (void)call, (void)mapped; }
 
 /*  One row a kind. Estimates are for what nobody has measured: those of IPC are what the handles cost, not what NVLink brings. */
 typedef struct ignis__transport_ops {
@@ -5645,8 +5604,8 @@ typedef struct ignis__transport_ops {
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
     bool (*offer)(const char *call, ignis__array *array, ignis__offer *offer);
-    bool (*take)(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory);
-    void (*give_back)(const char *call, ignis__import *import);
+    bool (*take)(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory);
+    void (*give_back)(const char *call, ignis__import *mapped);
     bool (*let_in)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
 
@@ -5657,7 +5616,7 @@ static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_CO
      ignis__vmm_return, ignis__vmm_let_in},
     {"peer", "peer", true, false, true, 300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer, ignis__peer_take,
      ignis__nothing_to_return, ignis__peer_let_in},
-    {"IPC", "ipc", true, true, false, 25, 10, ignis__ipc_available, ignis__nothing_to_start, ignis__ipc_offer, ignis__ipc_take,
+    {"IPC", "ipc", true, true, false, 25, 10, ignis__peer_available, ignis__nothing_to_start, ignis__ipc_offer, ignis__ipc_take,
      ignis__ipc_return, ignis__peer_let_in},
     {"host", "host", false, true, true, 10, 50, ignis__host_available, ignis__nothing_to_start, ignis__host_offer, NULL, NULL, NULL},
 };
@@ -5893,11 +5852,11 @@ static void ignis__transports_close(const char *call)
 /*  A forked child must not seem to use what its parent does. */
 static void ignis__leases_forked(void)
 {
-    const ignis__import *import;
+    const ignis__import *mapped;
     const ignis__export *entry;
     const ignis__lent_handle *lent;
-    for (import = ignis__shares.imports; import; import = import->next)
-        ignis__lease_close(import->lease);
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
+        ignis__lease_close(mapped->lease);
     for (entry = ignis__shares.exports; entry; entry = entry->next)
         for (lent = entry->handles; lent; lent = lent->next)
             ignis__lease_close(lent->watch);
@@ -6079,7 +6038,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
             continue;
         info->imported++;
         for (earlier = ignis__shares.imported;
-             earlier != imported && (earlier->transport != transport->serial || earlier->import != imported->import);
+             earlier != imported && (earlier->transport != transport->serial || earlier->mapped != imported->mapped);
              earlier = earlier->next)
             ;
         info->mappings += earlier == imported;
@@ -6404,31 +6363,31 @@ static ignis__array *ignis__record_own(const ignis__record_of_array *record, boo
     return array;
 }
 
-static void ignis__import_free(const char *call, ignis__import *import)
+static void ignis__import_free(const char *call, ignis__import *mapped)
 {
-    if (import->own)
-        ignis__array_drop(call, import->own);
-    else if (import->address)
-        ignis__transport_kinds[import->kind].give_back(call, import);
-    ignis__lease_close(import->lease);
-    ignis__free(import);
+    if (mapped->own)
+        ignis__array_drop(call, mapped->own);
+    else if (mapped->address)
+        ignis__transport_kinds[mapped->kind].give_back(call, mapped);
+    ignis__lease_close(mapped->lease);
+    ignis__free(mapped);
 }
 
 /*  An import less; the last of a mapping gives it back, and lets the exporter know. */
-static void ignis__import_drop(const char *call, ignis__import *import)
+static void ignis__import_drop(const char *call, ignis__import *mapped)
 {
     ignis__import **at;
     bool last;
     ignis__mutex_lock(&ignis__shares.lock);
-    last = --import->arrays == 0;
+    last = --mapped->arrays == 0;
     if (last) {
-        for (at = &ignis__shares.imports; *at != import; at = &(*at)->next)
+        for (at = &ignis__shares.imports; *at != mapped; at = &(*at)->next)
             ;
-        *at = import->next;
+        *at = mapped->next;
     }
     ignis__mutex_unlock(&ignis__shares.lock);
     if (last)
-        ignis__import_free(call, import);
+        ignis__import_free(call, mapped);
 }
 
 static void ignis__imported_release(void *ptr, void *data)
@@ -6440,7 +6399,7 @@ static void ignis__imported_release(void *ptr, void *data)
         ;
     *at = imported->next;
     ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__import_drop("ignis_array_free", imported->import);
+    ignis__import_drop("ignis_array_free", imported->mapped);
     ignis__free(imported);
 }
 
@@ -6449,52 +6408,52 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
                                         const ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    ignis__import *import;
+    ignis__import *mapped;
     bool ok, gone;
     ignis__mutex_lock(&ignis__shares.lock);
-    for (import = ignis__shares.imports; import; import = import->next)
-        if (import->serial == record->serial && import->pid == record->pid && import->started == record->started &&
-            import->device == transport->dst && import->kind == transport->kind) {
-            import->arrays++;
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
+        if (mapped->serial == record->serial && mapped->pid == record->pid && mapped->started == record->started &&
+            mapped->device == transport->dst && mapped->kind == transport->kind) {
+            mapped->arrays++;
             break;
         }
     ignis__mutex_unlock(&ignis__shares.lock);
-    if (import)
-        return import;
-    import = (ignis__import *)ignis__alloc(sizeof *import);
-    if (!import) {
-        ignis__fail_host_memory(call, sizeof *import);
+    if (mapped)
+        return mapped;
+    mapped = (ignis__import *)ignis__alloc(sizeof *mapped);
+    if (!mapped) {
+        ignis__fail_host_memory(call, sizeof *mapped);
         return NULL;
     }
-    import->pid = record->pid;
-    import->started = record->started;
-    import->serial = record->serial;
-    import->kind = transport->kind;
-    import->device = transport->dst;
-    import->arrays = 1;
-    import->lease = handle->has_lease ? ignis__lease_copy(handle->lease) : -1;
-    import->own = ignis__record_own(record, &gone);
-    if (handle->has_lease && import->lease < 0) {
+    mapped->pid = record->pid;
+    mapped->started = record->started;
+    mapped->serial = record->serial;
+    mapped->kind = transport->kind;
+    mapped->device = transport->dst;
+    mapped->arrays = 1;
+    mapped->lease = handle->has_lease ? ignis__lease_copy(handle->lease) : -1;
+    mapped->own = ignis__record_own(record, &gone);
+    if (handle->has_lease && mapped->lease < 0) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle's lease is no open descriptor, or there are too many open ones");
         ok = false;
     } else if (gone) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
         ok = false;
-    } else if (import->own) {
-        ok = ops->let_in(call, import->own, import->device);
-        import->address = record->address - (uint64_t)record->offset;
+    } else if (mapped->own) {
+        ok = ops->let_in(call, mapped->own, mapped->device);
+        mapped->address = record->address - (uint64_t)record->offset;
     } else {
-        ok = ignis__record_device_known(call, record) && ops->take(call, import, record, &handle->memory);
+        ok = ignis__record_device_known(call, record) && ops->take(call, mapped, record, &handle->memory);
     }
     if (!ok) {
-        ignis__import_free(call, import);
+        ignis__import_free(call, mapped);
         return NULL;
     }
     ignis__mutex_lock(&ignis__shares.lock);
-    import->next = ignis__shares.imports;
-    ignis__shares.imports = import;
+    mapped->next = ignis__shares.imports;
+    ignis__shares.imports = mapped;
     ignis__mutex_unlock(&ignis__shares.lock);
-    return import;
+    return mapped;
 }
 
 static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
@@ -6507,9 +6466,9 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
         return result;
     }
     ignis__mutex_lock(&ignis__shares.import_lock);
-    imported->import = ignis__import_get(call, transport, record, handle);
+    imported->mapped = ignis__import_get(call, transport, record, handle);
     ignis__mutex_unlock(&ignis__shares.import_lock);
-    if (!imported->import) {
+    if (!imported->mapped) {
         ignis__free(imported);
         return result;
     }
@@ -6517,7 +6476,7 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     imported->next = ignis__shares.imported;
     ignis__shares.imported = imported;
     ignis__mutex_unlock(&ignis__shares.lock);
-    result = ignis__vmm_wrap(call, transport->dst, imported->import->address + (uint64_t)record->offset, desc, ignis__imported_release,
+    result = ignis__vmm_wrap(call, transport->dst, imported->mapped->address + (uint64_t)record->offset, desc, ignis__imported_release,
                              imported);
     if (!result.id) {
         ignis__imported_release(NULL, imported);
@@ -9535,8 +9494,7 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
         return false;
     comm->most_blocks = IGNIS__COMM_BLOCKS;
     for (i = 0; i < IGNIS__COUNT(limits); i++) {
-        if (ignis__cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor &&
-            IGNIS__CUDA_FAILED(call, comm->device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+        if (IGNIS__CUDA_FAILED(call, comm->device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
                                (&per_processor, program->function[limits[i].kernel], limits[i].threads, 0)))
             return false;
         if (comm->most_blocks > per_processor * comm->device->info.multiprocessors)
@@ -10511,7 +10469,7 @@ typedef struct ignis__making {
     bool lost; /* a rank died, or did not come: `failure` tells */
 } ignis__making;
 
-enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_REGISTER_MAPPED = 2 };
+enum { IGNIS__PROBE_BYTES = 64 };
 
 static void ignis__fd_drop(int *fd)
 {
@@ -10571,10 +10529,6 @@ static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd
 {
     ignis__comm_tie *tie = comm->tie;
     ignis_vmm_handle handle;
-    if (!ignis__cuda.cuMemHostRegister_v2 || !ignis__cuda.cuMemHostUnregister || !ignis__cuda.cuMemHostGetDevicePointer_v2) {
-        ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "the CUDA driver has no cuMemHostRegister");
-        return false;
-    }
     memset(&handle, 0, sizeof handle);
     handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
     handle.fd = fd;
@@ -10659,7 +10613,7 @@ static void ignis__regions_drop(const char *call, ignis__comm *comm)
 static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline)
 {
     int error;
-    while (ignis__cuda.cuStreamQuery && (error = IGNIS__CUDA(cuStreamQuery, (stream))) != 0) {
+    while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) != 0) {
         if (error != IGNIS__CU_NOT_READY)
             return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
         if (ignis__monotonic_ns() >= deadline) {

@@ -3,7 +3,7 @@
 
 int main(void)
 {
-    ignis_array_desc desc = {IGNIS_SHAPE(2, 3), IGNIS_F32, 0, IGNIS_OWNER_IGNIS, NULL, NULL, NULL};
+    ignis_array_desc desc = {IGNIS_SHAPE(2, 3), IGNIS_F32, 0, IGNIS_OWNER_IGNIS, NULL, NULL, NULL, NULL, NULL};
     ignis_array array = ignis_array_create(&desc);
     if (array.id != 0 || ignis_status_last() != IGNIS_ERROR_NOT_SETUP)
         return 1;
