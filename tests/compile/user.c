@@ -1,5 +1,9 @@
 /* the unit that only uses Ignis; linked with ignis.c, which implements it */
+#ifdef WITH_COLLECTIVE
+#include "ignis_collective.h"
+#else
 #include "ignis.h"
+#endif
 
 int main(void)
 {
@@ -8,5 +12,10 @@ int main(void)
     if (array.id != 0 || ignis_status_last() != IGNIS_ERROR_NOT_SETUP)
         return 1;
     ignis_status_clear();
+#ifdef WITH_COLLECTIVE
+    if (ignis_comm_init(NULL).id != 0 || ignis_status_last() != IGNIS_ERROR_NOT_SETUP)
+        return 1;
+    ignis_status_clear();
+#endif
     return ignis_shutdown() == IGNIS_OK ? 0 : 1;
 }
