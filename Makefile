@@ -84,12 +84,13 @@ RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvid
 # share_array_b works with share_array_a, which runs beside it.
 run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN) share_array_a)
 	@for example in $(RUN); do \
-	    echo "== $$example, on the $(DEVICE)"; \
 	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
-	    case $$example in share_array_b) $(OUT)/share_array_a & beside=$$!;; *) beside=;; esac; \
-	    case $$example in allreduce) launch='examples/launch.sh $(RANKS)';; *) launch=;; esac; \
-	    $$launch $(OUT)/$$example "$$@" || exit 1; \
-	    if [ -n "$$beside" ]; then wait $$beside || exit 1; fi; done
+	    case $$example in allreduce) launch='examples/launch.sh $(RANKS) ';; *) launch=;; esac; \
+	    case $$example in share_array_b) beside='$(OUT)/share_array_a & ';; *) beside=;; esac; \
+	    echo "== on the $(DEVICE): $$beside$$launch$(OUT)/$$example $$*"; \
+	    if [ -n "$$beside" ]; then $(OUT)/share_array_a & fi; \
+	    $$launch$(OUT)/$$example "$$@" || exit 1; \
+	    if [ -n "$$beside" ]; then wait $$! || exit 1; fi; done
 
 test: $(SIMULATOR) $(TESTS)
 	@echo "tests run on the $(DEVICE)"

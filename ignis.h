@@ -1,4 +1,4 @@
-/*  ignis.h - v0.2.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
+/*  ignis.h - v0.3.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
     MIT licence, at the end of the file. What has changed: CHANGELOG.md.
 
@@ -204,7 +204,7 @@
 #define IGNIS_INCLUDED
 
 #define IGNIS_VERSION_MAJOR 0
-#define IGNIS_VERSION_MINOR 2
+#define IGNIS_VERSION_MINOR 3
 #define IGNIS_VERSION_PATCH 0
 
 #if defined(IGNIS_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && \
@@ -2001,7 +2001,6 @@ static int64_t ignis__monotonic_ns(void)
     return count.QuadPart / frequency.QuadPart * 1000000000 + count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
 }
 
-#ifndef IGNIS_LINK_CUDA
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
     HMODULE module = LoadLibraryA(path);
@@ -2016,7 +2015,6 @@ static void *ignis__library_symbol(void *library, const char *name)
     memcpy(&symbol, &function, sizeof symbol);
     return symbol;
 }
-#endif
 
 /*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
 static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
@@ -2101,7 +2099,6 @@ static int64_t ignis__clock_ns(clockid_t clock)
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
 static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
 
-#ifndef IGNIS_LINK_CUDA
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -2110,7 +2107,6 @@ static void *ignis__library_open(const char *path, char *why, size_t why_size)
     return library;
 }
 static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
-#endif
 
 /*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
 static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
@@ -2790,35 +2786,35 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuGraphLaunch, (void *, void *), 10000, 1)                                                                                      \
     X(int, cuGraphExecDestroy, (void *), 10000, 1)                                                                                         \
     X(int, cuGraphDestroy, (void *), 10000, 1)                                                                                             \
-    X(int, cuMemGetAddressRange_v2, (ignis__address *, size_t *, ignis__address), 3020, 0)                                                 \
-    X(int, cuDeviceCanAccessPeer, (int *, int, int), 4000, 0)                                                                              \
-    X(int, cuCtxEnablePeerAccess, (void *, unsigned), 4000, 0)                                                                             \
-    X(int, cuDeviceGetP2PAttribute, (int *, int, int, int), 8000, 0)                                                                       \
-    X(int, cuMemHostRegister_v2, (void *, size_t, unsigned), 6050, 0)                                                                      \
-    X(int, cuMemHostUnregister, (void *), 4000, 0)                                                                                         \
-    X(int, cuMemHostGetDevicePointer_v2, (ignis__address *, void *, unsigned), 3020, 0)                                                    \
-    X(int, cuStreamQuery, (void *), 2000, 0)                                                                                               \
-    X(int, cuEventQuery, (void *), 2000, 0)                                                                                                \
-    X(int, cuEventSynchronize, (void *), 2000, 0)                                                                                          \
-    X(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, void *, int, size_t), 6050, 0)                                             \
-    X(int, cuMemGetAllocationGranularity, (size_t *, const void *, int), 10020, 0)                                                         \
-    X(int, cuMemCreate, (unsigned long long *, size_t, const void *, unsigned long long), 10020, 0)                                        \
-    X(int, cuMemRelease, (unsigned long long), 10020, 0)                                                                                   \
-    X(int, cuMemAddressReserve, (ignis__address *, size_t, size_t, ignis__address, unsigned long long), 10020, 0)                          \
-    X(int, cuMemAddressFree, (ignis__address, size_t), 10020, 0)                                                                           \
-    X(int, cuMemMap, (ignis__address, size_t, size_t, unsigned long long, unsigned long long), 10020, 0)                                   \
-    X(int, cuMemUnmap, (ignis__address, size_t), 10020, 0)                                                                                 \
-    X(int, cuMemSetAccess, (ignis__address, size_t, const void *, size_t), 10020, 0)                                                       \
-    X(int, cuMemGetAccess, (unsigned long long *, const void *, ignis__address), 10020, 0)                                                 \
-    X(int, cuMemExportToShareableHandle, (void *, unsigned long long, int, unsigned long long), 10020, 0)                                  \
-    X(int, cuMemImportFromShareableHandle, (unsigned long long *, void *, int), 10020, 0)                                                  \
-    X(int, cuMemGetAllocationPropertiesFromHandle, (void *, unsigned long long), 10020, 0)                                                 \
-    X(int, cuMemRetainAllocationHandle, (unsigned long long *, void *), 11000, 0)                                                          \
-    X(int, cuIpcGetMemHandle, (void *, ignis__address), 4010, 0)                                                                           \
-    X(int, cuIpcOpenMemHandle_v2, (ignis__address *, ignis__ipc_handle, unsigned), 11000, 0)                                               \
-    X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 0)                                                                                 \
-    X(int, cuIpcGetEventHandle, (void *, void *), 4010, 0)                                                                                 \
-    X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 0)                                                                    \
+    X(int, cuMemGetAddressRange_v2, (ignis__address *, size_t *, ignis__address), 3020, 1)                                                 \
+    X(int, cuDeviceCanAccessPeer, (int *, int, int), 4000, 1)                                                                              \
+    X(int, cuCtxEnablePeerAccess, (void *, unsigned), 4000, 1)                                                                             \
+    X(int, cuDeviceGetP2PAttribute, (int *, int, int, int), 8000, 1)                                                                       \
+    X(int, cuMemHostRegister_v2, (void *, size_t, unsigned), 6050, 1)                                                                      \
+    X(int, cuMemHostUnregister, (void *), 4000, 1)                                                                                         \
+    X(int, cuMemHostGetDevicePointer_v2, (ignis__address *, void *, unsigned), 3020, 1)                                                    \
+    X(int, cuStreamQuery, (void *), 2000, 1)                                                                                               \
+    X(int, cuEventQuery, (void *), 2000, 1)                                                                                                \
+    X(int, cuEventSynchronize, (void *), 2000, 1)                                                                                          \
+    X(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, void *, int, size_t), 6050, 1)                                             \
+    X(int, cuMemGetAllocationGranularity, (size_t *, const void *, int), 10020, 1)                                                         \
+    X(int, cuMemCreate, (unsigned long long *, size_t, const void *, unsigned long long), 10020, 1)                                        \
+    X(int, cuMemRelease, (unsigned long long), 10020, 1)                                                                                   \
+    X(int, cuMemAddressReserve, (ignis__address *, size_t, size_t, ignis__address, unsigned long long), 10020, 1)                          \
+    X(int, cuMemAddressFree, (ignis__address, size_t), 10020, 1)                                                                           \
+    X(int, cuMemMap, (ignis__address, size_t, size_t, unsigned long long, unsigned long long), 10020, 1)                                   \
+    X(int, cuMemUnmap, (ignis__address, size_t), 10020, 1)                                                                                 \
+    X(int, cuMemSetAccess, (ignis__address, size_t, const void *, size_t), 10020, 1)                                                       \
+    X(int, cuMemGetAccess, (unsigned long long *, const void *, ignis__address), 10020, 1)                                                 \
+    X(int, cuMemExportToShareableHandle, (void *, unsigned long long, int, unsigned long long), 10020, 1)                                  \
+    X(int, cuMemImportFromShareableHandle, (unsigned long long *, void *, int), 10020, 1)                                                  \
+    X(int, cuMemGetAllocationPropertiesFromHandle, (void *, unsigned long long), 10020, 1)                                                 \
+    X(int, cuMemRetainAllocationHandle, (unsigned long long *, void *), 11000, 1)                                                          \
+    X(int, cuIpcGetMemHandle, (void *, ignis__address), 4010, 1)                                                                           \
+    X(int, cuIpcOpenMemHandle_v2, (ignis__address *, ignis__ipc_handle, unsigned), 11000, 1)                                               \
+    X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 1)                                                                                 \
+    X(int, cuIpcGetEventHandle, (void *, void *), 4010, 1)                                                                                 \
+    X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 1)                                                                    \
     X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
       1)
 

@@ -1219,7 +1219,12 @@ enum {
     IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD = 103,
     IGNIS__CU_ATTRIBUTE_VMM_WIN32 = 104,
     IGNIS__CU_GRANULARITY_MINIMUM = 0,
-    IGNIS__CU_GRANULARITY_RECOMMENDED = 1
+    IGNIS__CU_GRANULARITY_RECOMMENDED = 1,
+    IGNIS__CU_IPC_LAZY_PEER = 1,
+    IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
+    IGNIS__CU_HOST_REGISTER_MAPPED = 2,
+    IGNIS__CU_NOT_READY = 600,
+    IGNIS__CU_ALREADY_ENABLED = 704
 };
 
 /*  "2 MiB" in a struct, so that a message can hold several. */
@@ -1272,34 +1277,6 @@ static struct {
     ignis__vmm_facts facts[IGNIS_MAX_DEVICES];
 } ignis__vmm_devices = {IGNIS__MUTEX_INIT, {IGNIS__ZERO}};
 
-static bool ignis__vmm_functions(const char *call)
-{
-#define IGNIS__VMM_NEEDS(name)                                                                           \
-    if (!ignis__cuda.name) {                                                                             \
-        ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call,                                                     \
-                    "the CUDA driver (%s) has no function " #name "; sharing memory needs CUDA 11.4 or " \
-                    "newer",                                                                             \
-                    ignis__libraries[IGNIS_LIBRARY_CUDA].path);                                          \
-        return false;                                                                                    \
-    }
-    IGNIS__VMM_NEEDS(cuMemGetAllocationGranularity)
-    IGNIS__VMM_NEEDS(cuMemCreate)
-    IGNIS__VMM_NEEDS(cuMemRelease)
-    IGNIS__VMM_NEEDS(cuMemAddressReserve)
-    IGNIS__VMM_NEEDS(cuMemAddressFree)
-    IGNIS__VMM_NEEDS(cuMemMap)
-    IGNIS__VMM_NEEDS(cuMemUnmap)
-    IGNIS__VMM_NEEDS(cuMemSetAccess)
-    IGNIS__VMM_NEEDS(cuMemGetAccess)
-    IGNIS__VMM_NEEDS(cuMemExportToShareableHandle)
-    IGNIS__VMM_NEEDS(cuMemImportFromShareableHandle)
-    IGNIS__VMM_NEEDS(cuMemGetAllocationPropertiesFromHandle)
-    IGNIS__VMM_NEEDS(cuMemRetainAllocationHandle)
-    IGNIS__VMM_NEEDS(cuMemGetAddressRange_v2)
-#undef IGNIS__VMM_NEEDS
-    return true;
-}
-
 IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable)
 {
     ignis_vmm_prop prop;
@@ -1342,8 +1319,7 @@ static const ignis__vmm_facts *ignis__vmm_device(const char *call, ignis__device
     ignis__mutex_lock(&ignis__vmm_devices.lock);
     if (facts->setup != ignis__global.setups) {
         memset(facts, 0, sizeof *facts);
-        ok = ignis__vmm_functions(call) &&
-             !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) &&
+        ok = !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) &&
              !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, attribute, device->handle)) &&
              (!facts->vmm || (!IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
                                                  (&minimum, &prop, IGNIS__CU_GRANULARITY_MINIMUM), "device %d", ordinal) &&
@@ -1604,8 +1580,8 @@ static bool ignis__vmm_adopt_handle(const char *call, ignis__device *device, con
     return ok;
 }
 
-IGNIS__MAYBE_UNUSED static bool ignis__vmm_adopt(const char *call, ignis__device *device, int fd, int64_t size, const int *access_devices,
-                                                 int access_count, ignis__vmm_block *out)
+static bool ignis__vmm_adopt(const char *call, ignis__device *device, int fd, int64_t size, const int *access_devices, int access_count,
+                             ignis__vmm_block *out)
 {
     ignis_vmm_handle handle;
     memset(&handle, 0, sizeof handle);
@@ -1639,7 +1615,7 @@ static bool ignis__vmm_give_out(const char *call, ignis__device *device, unsigne
 }
 
 /*  A descriptor of a shareable block, closed on exec, and by the caller. */
-IGNIS__MAYBE_UNUSED static bool ignis__vmm_fd(const char *call, const ignis__vmm_block *block, int *fd)
+static bool ignis__vmm_fd(const char *call, const ignis__vmm_block *block, int *fd)
 {
     ignis_vmm_handle handle;
     if (!ignis__vmm_give_out(call, block->device, block->handle, &handle))
@@ -2531,8 +2507,6 @@ static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_be
                     (unsigned long long)array->id);
         return false;
     }
-    if (!ignis__vmm_functions(call))
-        return false;
     if (storage->release_fn == ignis__vmm_array_release) {
         const ignis__vmm_block *block = (const ignis__vmm_block *)storage->release_data;
         base = block->address;
@@ -2697,39 +2671,6 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
         return false;
     }
     return true;
-}
-
-static bool ignis__socket_missing(const char *call)
-{
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "descriptors do not travel through sockets on Windows");
-    return false;
-}
-IGNIS__MAYBE_UNUSED static bool ignis__socket_send(const char *call, int fd, const void *data, size_t size, const int *fds, int fd_count,
-                                                   int64_t deadline_ns)
-{
-    (void)fd, (void)data, (void)size, (void)fds, (void)fd_count, (void)deadline_ns;
-    return ignis__socket_missing(call);
-}
-IGNIS__MAYBE_UNUSED static bool ignis__socket_receive(const char *call, int fd, void *data, size_t size, int *fds, int fd_count,
-                                                      int64_t deadline_ns)
-{
-    (void)fd, (void)data, (void)size, (void)fds, (void)fd_count, (void)deadline_ns;
-    return ignis__socket_missing(call);
-}
-IGNIS__MAYBE_UNUSED static int ignis__unix_listen(const char *call, const char *path)
-{
-    (void)path;
-    return ignis__socket_missing(call) - 1;
-}
-IGNIS__MAYBE_UNUSED static int ignis__unix_connect(const char *call, const char *path, int64_t deadline_ns)
-{
-    (void)path, (void)deadline_ns;
-    return ignis__socket_missing(call) - 1;
-}
-IGNIS__MAYBE_UNUSED static int ignis__unix_accept(const char *call, int fd, int64_t deadline_ns)
-{
-    (void)fd, (void)deadline_ns;
-    return ignis__socket_missing(call) - 1;
 }
 
 #else /* POSIX */
@@ -2944,44 +2885,6 @@ static bool ignis__packet_receive(ignis__trouble *trouble, int fd, void *data, s
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
 }
 
-/*  One packet with descriptors, through a socket of ignis__unix_connect or _accept. */
-IGNIS__MAYBE_UNUSED static bool ignis__socket_send(const char *call, int fd, const void *data, size_t size, const int *fds, int fd_count,
-                                                   int64_t deadline_ns)
-{
-    ignis__trouble trouble;
-    ignis__until until = {0, NULL};
-    until.deadline_ns = deadline_ns;
-    IGNIS_ASSERT(fd_count <= IGNIS_CHANNEL_MAX_FDS && size > 0);
-    if (ignis__packet_send(&trouble, fd, data, size, NULL, 0, fds, fd_count, &until))
-        return true;
-    ignis__trouble_report(call, &trouble);
-    return false;
-}
-
-/*  A packet of exactly so many bytes and descriptors; else failure, and no descriptor is left open. */
-IGNIS__MAYBE_UNUSED static bool ignis__socket_receive(const char *call, int fd, void *data, size_t size, int *fds, int fd_count,
-                                                      int64_t deadline_ns)
-{
-    ignis__trouble trouble;
-    ignis__until until = {0, NULL};
-    int came[IGNIS_CHANNEL_MAX_FDS], count = 0;
-    size_t got = 0;
-    until.deadline_ns = deadline_ns;
-    if (!ignis__packet_receive(&trouble, fd, data, size, &got, came, &count, &until)) {
-        ignis__trouble_report(call, &trouble);
-        return false;
-    }
-    if (got != size || count != fd_count) {
-        ignis__fds_close(came, count);
-        ignis__fail(IGNIS_DIAG_CHANNEL_MESSAGE, call, "a message of %lld bytes and %d descriptors was expected, one of %lld and %d came",
-                    (long long)size, fd_count, (long long)got, count);
-        return false;
-    }
-    if (count > 0)
-        memcpy(fds, came, (size_t)count * sizeof(int));
-    return true;
-}
-
 /*  The address of a path. One that is too long for an address is reached through its folder, which stays open in *folder (else -1). */
 static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struct sockaddr_un *address, int *folder)
 {
@@ -3071,7 +2974,7 @@ static int ignis__path_lock(const char *path, int64_t deadline_ns)
 }
 
 /*  A socket that listens at a path, where only a socket that nobody listens at any more is replaced. */
-static int ignis__unix_listen_quietly(ignis__trouble *trouble, const char *path)
+static int ignis__unix_listen(ignis__trouble *trouble, const char *path)
 {
     char folder[IGNIS__PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -3106,17 +3009,8 @@ static int ignis__unix_listen_quietly(ignis__trouble *trouble, const char *path)
     return fd;
 }
 
-IGNIS__MAYBE_UNUSED static int ignis__unix_listen(const char *call, const char *path)
-{
-    ignis__trouble trouble;
-    int fd = ignis__unix_listen_quietly(&trouble, path);
-    if (fd < 0)
-        ignis__trouble_report(call, &trouble);
-    return fd;
-}
-
 /*  One attempt. *again: nobody listens there yet, or too many wait. */
-static int ignis__unix_connect_once(ignis__trouble *trouble, const char *path, bool *again)
+static int ignis__unix_connect(ignis__trouble *trouble, const char *path, bool *again)
 {
     ignis__peer peer;
     int error, fd = ignis__unix_reach(trouble, path, false, &error);
@@ -3129,51 +3023,14 @@ static int ignis__unix_connect_once(ignis__trouble *trouble, const char *path, b
     return fd;
 }
 
-/*  Connects to a path at which somebody of our user listens, or will before the deadline. */
-IGNIS__MAYBE_UNUSED static int ignis__unix_connect(const char *call, const char *path, int64_t deadline_ns)
-{
-    ignis__trouble trouble;
-    bool again;
-    int fd;
-    while ((fd = ignis__unix_connect_once(&trouble, path, &again)) < 0 && again && ignis__monotonic_ns() < deadline_ns)
-        ignis__sleep_us(5000);
-    if (fd < 0 && again)
-        ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nobody listened at %s before the deadline", path);
-    else if (fd < 0)
-        ignis__trouble_report(call, &trouble);
-    return fd;
-}
-
 /*  A connection that waits at a listening socket, if there is one; -1: none. */
-static int ignis__unix_accept_once(int fd)
+static int ignis__unix_accept(int fd)
 {
     int accepted;
     do
         accepted = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     while (accepted < 0 && (errno == EINTR || errno == ECONNABORTED));
     return accepted;
-}
-
-/*  The next connection of our user; others are closed. */
-IGNIS__MAYBE_UNUSED static int ignis__unix_accept(const char *call, int fd, int64_t deadline_ns)
-{
-    ignis__trouble trouble;
-    ignis__until until = {0, NULL};
-    ignis__peer peer;
-    until.deadline_ns = deadline_ns;
-    while (ignis__fd_wait(&trouble, fd, POLLIN, &until, "nobody connected")) {
-        int accepted = ignis__unix_accept_once(fd);
-        if (accepted >= 0 && ignis__peer_query(accepted, &peer) && peer.uid == geteuid())
-            return accepted;
-        if (accepted >= 0) {
-            close(accepted);
-        } else if (errno != EAGAIN) {
-            ignis__trouble_errno(&trouble, "accept");
-            break;
-        }
-    }
-    ignis__trouble_report(call, &trouble);
-    return -1;
 }
 
 #endif
@@ -3507,7 +3364,7 @@ static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_
 
 static bool ignis__socket_listen(ignis__trouble *trouble, ignis__wire *server)
 {
-    server->in = ignis__unix_listen_quietly(trouble, server->path);
+    server->in = ignis__unix_listen(trouble, server->path);
     server->named = server->in >= 0;
     return server->named;
 }
@@ -3515,7 +3372,7 @@ static bool ignis__socket_listen(ignis__trouble *trouble, ignis__wire *server)
 static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
 {
     ignis__peer peer;
-    int fd = ignis__unix_accept_once(server->in);
+    int fd = ignis__unix_accept(server->in);
     if (fd < 0)
         return errno != EAGAIN && ignis__trouble_errno(trouble, "accept");
     fresh->in = fresh->out = fd;
@@ -3541,7 +3398,7 @@ static bool ignis__socket_attach(ignis__trouble *trouble, ignis__wire *fresh)
 static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
 {
     ignis__peer peer;
-    int fd = ignis__unix_connect_once(trouble, wire->path, again);
+    int fd = ignis__unix_connect(trouble, wire->path, again);
     if (fd < 0)
         return false;
     wire->in = wire->out = fd;
@@ -4880,6 +4737,13 @@ static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
 
 #endif
 
+/*  Closes a descriptor, if there is one. */
+static void ignis__fd_drop(int *fd)
+{
+    ignis__lease_close(*fd);
+    *fd = -1;
+}
+
 /*  Host memory to be shared; see ignis__shared_make. */
 static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
 {
@@ -4906,9 +4770,6 @@ static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, i
 /* --- records ----------------------------------------------------------------------------------------------------------- */
 
 enum {
-    IGNIS__CU_ALREADY_ENABLED = 704,
-    IGNIS__CU_IPC_LAZY_PEER = 1,
-    IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
     IGNIS__RECORD_VERSION = 1,
     IGNIS__RECORD_MEMORY = 1, /* flags: what travels beside the record */
     IGNIS__RECORD_LEASE = 2
@@ -5080,7 +4941,7 @@ typedef struct ignis__import {
 
 /*  An array over an import. */
 typedef struct ignis__imported {
-    ignis__import *import;
+    ignis__import *mapped;
     uint64_t transport; /* serial */
     uint64_t array;     /* handle */
     struct ignis__imported *next;
@@ -5405,8 +5266,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_
         return false;
     ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        pinned = size >= IGNIS__PIN_FROM && ignis__cuda.cuMemHostRegister_v2 && ignis__cuda.cuMemHostUnregister &&
-                 IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
+        pinned = size >= IGNIS__PIN_FROM && IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
         ok = to_device ? ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, host, size)
                        : ignis__work_read(&work, array, &address) && ignis__copy_to_host(&work, host, address, size);
         if (!ok && IGNIS__CUDA(cuCtxSynchronize, ()) != 0) { /* a copy may still be under way: better lose the mapping than fault */
@@ -5434,44 +5294,44 @@ static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offe
 }
 
 /*  The import's memory, from another process; address and what gives it back are noted in it. */
-static bool ignis__vmm_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
 {
-    if (!ignis__vmm_adopt_handle(call, import->device, memory, record->block_size, NULL, 0, &import->block))
+    if (!ignis__vmm_adopt_handle(call, mapped->device, memory, record->block_size, NULL, 0, &mapped->block))
         return false;
-    import->address = import->block.address;
+    mapped->address = mapped->block.address;
     return true;
 }
 
-static bool ignis__ipc_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
 {
     ignis__binding binding;
     bool ok;
     (void)memory;
-    if (!ignis__device_enter(call, import->device, &binding))
+    if (!ignis__device_enter(call, mapped->device, &binding))
         return false;
-    ok = !IGNIS__VMM_FAILED(call, import->device, cuIpcOpenMemHandle_v2, (&import->address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
+    ok = !IGNIS__VMM_FAILED(call, mapped->device, cuIpcOpenMemHandle_v2, (&mapped->address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
                             "opening %s of process %llu", ignis__bytes_write(record->block_size).text, (unsigned long long)record->pid);
     ignis__device_leave(&binding);
     return ok;
 }
 
-static bool ignis__peer_take(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+static bool ignis__peer_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
 {
-    (void)import, (void)memory;
+    (void)mapped, (void)memory;
     ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
                 "the handle is of process %llu, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
                 (unsigned long long)record->pid);
     return false;
 }
 
-static void ignis__vmm_return(const char *call, ignis__import *import) { ignis__vmm_drop(call, &import->block); }
+static void ignis__vmm_return(const char *call, ignis__import *mapped) { ignis__vmm_drop(call, &mapped->block); }
 
-static void ignis__ipc_return(const char *call, ignis__import *import)
+static void ignis__ipc_return(const char *call, ignis__import *mapped)
 {
     ignis__binding binding;
-    if (ignis__atomic_load(&import->device->lost) || !ignis__device_enter(call, import->device, &binding))
+    if (ignis__atomic_load(&mapped->device->lost) || !ignis__device_enter(call, mapped->device, &binding))
         return;
-    (void)IGNIS__CUDA_FAILED(call, import->device, cuIpcCloseMemHandle, (import->address));
+    (void)IGNIS__CUDA_FAILED(call, mapped->device, cuIpcCloseMemHandle, (mapped->address));
     ignis__device_leave(&binding);
 }
 
@@ -5514,8 +5374,7 @@ static bool ignis__attribute(ignis__device *device, int attribute)
 static bool ignis__peer_reaches(ignis__device *from, ignis__device *to)
 {
     int reaches = 0;
-    return from == to || (ignis__cuda.cuDeviceCanAccessPeer && ignis__cuda.cuCtxEnablePeerAccess &&
-                          IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, from->handle, to->handle)) == 0 && reaches != 0);
+    return from == to || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, from->handle, to->handle)) == 0 && reaches != 0);
 }
 
 static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__text *why)
@@ -5581,7 +5440,7 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
     bool ok;
     if (ignis__atomic_load(proven) == ignis__global.setups)
         return true;
-    if (!ignis__cuda.cuMemCreate || !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
+    if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, attribute)) {
         ignis__text_add(why, "device %d or %d makes no memory that can be shared", (int)(src - ignis__devices),
                         (int)(dst - ignis__devices));
@@ -5598,16 +5457,6 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
     ignis__record_drop(&ignis__this_thread);
     ignis__this_thread.record = before;
     return ok;
-}
-
-static bool ignis__ipc_available(ignis__device *src, ignis__device *dst, ignis__text *why)
-{
-    if (!ignis__cuda.cuIpcGetMemHandle || !ignis__cuda.cuIpcOpenMemHandle_v2 || !ignis__cuda.cuIpcCloseMemHandle ||
-        !ignis__cuda.cuMemGetAddressRange_v2) {
-        ignis__text_add(why, "the driver has no IPC functions");
-        return false;
-    }
-    return ignis__peer_available(src, dst, why);
 }
 
 static bool ignis__host_available(ignis__device *src, ignis__device *dst, ignis__text *why)
@@ -5633,7 +5482,7 @@ static bool ignis__nothing_to_start(const char *call, ignis__device *src, ignis_
     return true;
 }
 
-static void ignis__nothing_to_return(const char *call, ignis__import *import) { (void)call, (void)import; }
+static void ignis__nothing_to_return(const char *call, ignis__import *mapped) { (void)call, (void)mapped; }
 
 /*  One row a kind. Estimates are for what nobody has measured: those of IPC are what the handles cost, not what NVLink brings. */
 typedef struct ignis__transport_ops {
@@ -5645,8 +5494,8 @@ typedef struct ignis__transport_ops {
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
     bool (*offer)(const char *call, ignis__array *array, ignis__offer *offer);
-    bool (*take)(const char *call, ignis__import *import, const ignis__record_of_array *record, const ignis_vmm_handle *memory);
-    void (*give_back)(const char *call, ignis__import *import);
+    bool (*take)(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory);
+    void (*give_back)(const char *call, ignis__import *mapped);
     bool (*let_in)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
 
@@ -5657,7 +5506,7 @@ static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_CO
      ignis__vmm_return, ignis__vmm_let_in},
     {"peer", "peer", true, false, true, 300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer, ignis__peer_take,
      ignis__nothing_to_return, ignis__peer_let_in},
-    {"IPC", "ipc", true, true, false, 25, 10, ignis__ipc_available, ignis__nothing_to_start, ignis__ipc_offer, ignis__ipc_take,
+    {"IPC", "ipc", true, true, false, 25, 10, ignis__peer_available, ignis__nothing_to_start, ignis__ipc_offer, ignis__ipc_take,
      ignis__ipc_return, ignis__peer_let_in},
     {"host", "host", false, true, true, 10, 50, ignis__host_available, ignis__nothing_to_start, ignis__host_offer, NULL, NULL, NULL},
 };
@@ -5893,11 +5742,11 @@ static void ignis__transports_close(const char *call)
 /*  A forked child must not seem to use what its parent does. */
 static void ignis__leases_forked(void)
 {
-    const ignis__import *import;
+    const ignis__import *mapped;
     const ignis__export *entry;
     const ignis__lent_handle *lent;
-    for (import = ignis__shares.imports; import; import = import->next)
-        ignis__lease_close(import->lease);
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
+        ignis__lease_close(mapped->lease);
     for (entry = ignis__shares.exports; entry; entry = entry->next)
         for (lent = entry->handles; lent; lent = lent->next)
             ignis__lease_close(lent->watch);
@@ -6079,7 +5928,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
             continue;
         info->imported++;
         for (earlier = ignis__shares.imported;
-             earlier != imported && (earlier->transport != transport->serial || earlier->import != imported->import);
+             earlier != imported && (earlier->transport != transport->serial || earlier->mapped != imported->mapped);
              earlier = earlier->next)
             ;
         info->mappings += earlier == imported;
@@ -6404,31 +6253,31 @@ static ignis__array *ignis__record_own(const ignis__record_of_array *record, boo
     return array;
 }
 
-static void ignis__import_free(const char *call, ignis__import *import)
+static void ignis__import_free(const char *call, ignis__import *mapped)
 {
-    if (import->own)
-        ignis__array_drop(call, import->own);
-    else if (import->address)
-        ignis__transport_kinds[import->kind].give_back(call, import);
-    ignis__lease_close(import->lease);
-    ignis__free(import);
+    if (mapped->own)
+        ignis__array_drop(call, mapped->own);
+    else if (mapped->address)
+        ignis__transport_kinds[mapped->kind].give_back(call, mapped);
+    ignis__lease_close(mapped->lease);
+    ignis__free(mapped);
 }
 
 /*  An import less; the last of a mapping gives it back, and lets the exporter know. */
-static void ignis__import_drop(const char *call, ignis__import *import)
+static void ignis__import_drop(const char *call, ignis__import *mapped)
 {
     ignis__import **at;
     bool last;
     ignis__mutex_lock(&ignis__shares.lock);
-    last = --import->arrays == 0;
+    last = --mapped->arrays == 0;
     if (last) {
-        for (at = &ignis__shares.imports; *at != import; at = &(*at)->next)
+        for (at = &ignis__shares.imports; *at != mapped; at = &(*at)->next)
             ;
-        *at = import->next;
+        *at = mapped->next;
     }
     ignis__mutex_unlock(&ignis__shares.lock);
     if (last)
-        ignis__import_free(call, import);
+        ignis__import_free(call, mapped);
 }
 
 static void ignis__imported_release(void *ptr, void *data)
@@ -6440,7 +6289,7 @@ static void ignis__imported_release(void *ptr, void *data)
         ;
     *at = imported->next;
     ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__import_drop("ignis_array_free", imported->import);
+    ignis__import_drop("ignis_array_free", imported->mapped);
     ignis__free(imported);
 }
 
@@ -6449,52 +6298,52 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
                                         const ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    ignis__import *import;
+    ignis__import *mapped;
     bool ok, gone;
     ignis__mutex_lock(&ignis__shares.lock);
-    for (import = ignis__shares.imports; import; import = import->next)
-        if (import->serial == record->serial && import->pid == record->pid && import->started == record->started &&
-            import->device == transport->dst && import->kind == transport->kind) {
-            import->arrays++;
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
+        if (mapped->serial == record->serial && mapped->pid == record->pid && mapped->started == record->started &&
+            mapped->device == transport->dst && mapped->kind == transport->kind) {
+            mapped->arrays++;
             break;
         }
     ignis__mutex_unlock(&ignis__shares.lock);
-    if (import)
-        return import;
-    import = (ignis__import *)ignis__alloc(sizeof *import);
-    if (!import) {
-        ignis__fail_host_memory(call, sizeof *import);
+    if (mapped)
+        return mapped;
+    mapped = (ignis__import *)ignis__alloc(sizeof *mapped);
+    if (!mapped) {
+        ignis__fail_host_memory(call, sizeof *mapped);
         return NULL;
     }
-    import->pid = record->pid;
-    import->started = record->started;
-    import->serial = record->serial;
-    import->kind = transport->kind;
-    import->device = transport->dst;
-    import->arrays = 1;
-    import->lease = handle->has_lease ? ignis__lease_copy(handle->lease) : -1;
-    import->own = ignis__record_own(record, &gone);
-    if (handle->has_lease && import->lease < 0) {
+    mapped->pid = record->pid;
+    mapped->started = record->started;
+    mapped->serial = record->serial;
+    mapped->kind = transport->kind;
+    mapped->device = transport->dst;
+    mapped->arrays = 1;
+    mapped->lease = handle->has_lease ? ignis__lease_copy(handle->lease) : -1;
+    mapped->own = ignis__record_own(record, &gone);
+    if (handle->has_lease && mapped->lease < 0) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle's lease is no open descriptor, or there are too many open ones");
         ok = false;
     } else if (gone) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
         ok = false;
-    } else if (import->own) {
-        ok = ops->let_in(call, import->own, import->device);
-        import->address = record->address - (uint64_t)record->offset;
+    } else if (mapped->own) {
+        ok = ops->let_in(call, mapped->own, mapped->device);
+        mapped->address = record->address - (uint64_t)record->offset;
     } else {
-        ok = ignis__record_device_known(call, record) && ops->take(call, import, record, &handle->memory);
+        ok = ignis__record_device_known(call, record) && ops->take(call, mapped, record, &handle->memory);
     }
     if (!ok) {
-        ignis__import_free(call, import);
+        ignis__import_free(call, mapped);
         return NULL;
     }
     ignis__mutex_lock(&ignis__shares.lock);
-    import->next = ignis__shares.imports;
-    ignis__shares.imports = import;
+    mapped->next = ignis__shares.imports;
+    ignis__shares.imports = mapped;
     ignis__mutex_unlock(&ignis__shares.lock);
-    return import;
+    return mapped;
 }
 
 static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
@@ -6507,9 +6356,9 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
         return result;
     }
     ignis__mutex_lock(&ignis__shares.import_lock);
-    imported->import = ignis__import_get(call, transport, record, handle);
+    imported->mapped = ignis__import_get(call, transport, record, handle);
     ignis__mutex_unlock(&ignis__shares.import_lock);
-    if (!imported->import) {
+    if (!imported->mapped) {
         ignis__free(imported);
         return result;
     }
@@ -6517,7 +6366,7 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     imported->next = ignis__shares.imported;
     ignis__shares.imported = imported;
     ignis__mutex_unlock(&ignis__shares.lock);
-    result = ignis__vmm_wrap(call, transport->dst, imported->import->address + (uint64_t)record->offset, desc, ignis__imported_release,
+    result = ignis__vmm_wrap(call, transport->dst, imported->mapped->address + (uint64_t)record->offset, desc, ignis__imported_release,
                              imported);
     if (!result.id) {
         ignis__imported_release(NULL, imported);
@@ -7235,7 +7084,7 @@ static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const 
 }
 
 /*  What one rank makes and all give to ignis__nccl_join. */
-IGNIS__MAYBE_UNUSED static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
+static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
 {
     int error;
     memset(id, 0, sizeof *id);
@@ -7247,8 +7096,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__nccl_make_id(const char *call, ignis__ncc
 
 /*  Begins to join the other ranks; ignis__nccl_joined waits for them. A thread that drives several ranks begins with all, then waits.
     patience_ns is for this and for every later call. Null on failure. */
-IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
-                                                               int size, int64_t patience_ns)
+static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank, int size,
+                                           int64_t patience_ns)
 {
     ignis__nccl_config config;
     ignis__nccl_comm *nccl;
@@ -7283,14 +7132,14 @@ IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_begin(const char *call,
 }
 
 /*  Waits until all ranks are there. On failure the communicator is aborted, and still to be left. */
-IGNIS__MAYBE_UNUSED static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
+static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
 }
 
 /*  Gives up a rank's part; its operations are done. Null is fine. */
-IGNIS__MAYBE_UNUSED static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
+static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
 {
     ignis__binding binding;
     int error;
@@ -7309,8 +7158,8 @@ IGNIS__MAYBE_UNUSED static void ignis__nccl_leave(const char *call, ignis__nccl_
 }
 
 /*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
-IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
-                                                              int size, int64_t deadline_ns)
+static ignis__nccl_comm *ignis__nccl_join(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank, int size,
+                                          int64_t deadline_ns)
 {
     ignis__nccl_comm *nccl = ignis__nccl_begin(call, device, id, rank, size, deadline_ns - ignis__monotonic_ns());
     if (nccl && !ignis__nccl_joined(call, nccl)) {
@@ -7378,13 +7227,6 @@ static bool ignis__nccl_group_end(const char *call, ignis__nccl_comm *nccl)
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclGroupEnd", error);
-}
-
-/*  What has gone wrong since with operations that are on their way, such as another host that is gone. True: nothing. */
-IGNIS__MAYBE_UNUSED static bool ignis__nccl_check(const char *call, ignis__nccl_comm *nccl)
-{
-    int error = ignis__nccl_settle(nccl, 0);
-    return error == IGNIS__NCCL_SUCCESS || error == IGNIS__NCCL_LATE || ignis__nccl_give_up(call, nccl, "an operation of NCCL", error);
 }
 
 /* ===============================================================================================================
@@ -7653,22 +7495,13 @@ enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
 #define IGNIS__MILLISECOND ((int64_t)1000000)
 #define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
 
-/*  Waits for a descriptor. 1: ready, or broken; 0: the deadline has passed. */
-static int ignis__job_poll(int fd, short events, int64_t deadline)
+/*  Waits for a descriptor. False: the deadline has passed. */
+static bool ignis__job_poll(int fd, short events, int64_t deadline)
 {
-    struct pollfd entry;
-    for (;;) {
-        int64_t left = deadline - ignis__monotonic_ns();
-        int ready;
-        entry.fd = fd;
-        entry.events = events;
-        entry.revents = 0;
-        ready = poll(&entry, 1, left <= 0 ? 0 : left > 3600000 * IGNIS__MILLISECOND ? 3600000 : (int)(left / IGNIS__MILLISECOND) + 1);
-        if (ready > 0)
-            return 1;
-        if (ready == 0 ? left <= 0 : errno != EINTR)
-            return 0;
-    }
+    ignis__trouble trouble;
+    ignis__until until = {0, NULL};
+    until.deadline_ns = deadline;
+    return ignis__fd_wait(&trouble, fd, events, &until, "");
 }
 
 /*  Writes all of it, or fails with errno; a deadline is ETIMEDOUT. */
@@ -7712,13 +7545,6 @@ static bool ignis__job_read(int fd, void *data, size_t size, int64_t deadline)
         }
     }
     return true;
-}
-
-static void ignis__job_close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
 }
 
 /*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */
@@ -7809,7 +7635,7 @@ static void ignis__jobs_in_child(void)
     int i;
     for (job = ignis__jobs; job; job = job->next)
         for (i = 0; job->links && i < job->size; i++)
-            ignis__job_close_fd(&job->links[i].fd);
+            ignis__fd_drop(&job->links[i].fd);
     ignis__mutex_unlock(&ignis__jobs_lock);
 }
 
@@ -7917,13 +7743,13 @@ static bool ignis__job_deliver(ignis__job *job, int through, const unsigned char
         if (ok)
             (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)header.kind, header.key, bytes + sizeof header,
                                      header.size, -1, ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
-        ignis__job_close_fd(&fd);
+        ignis__fd_drop(&fd);
         return ok;
     }
     if (ok && header.kind == IGNIS__JOB_RECORD) {
         message = (ignis__job_message *)ignis__alloc(sizeof *message);
         if (!message) {
-            ignis__job_close_fd(&fd);
+            ignis__fd_drop(&fd);
             return false;
         }
         message->key = header.key;
@@ -7940,7 +7766,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, const unsigned char
         pthread_mutex_unlock(&job->lock);
         return ok;
     }
-    ignis__job_close_fd(&fd);
+    ignis__fd_drop(&fd);
     if (!ok)
         return false;
     pthread_mutex_lock(&job->lock);
@@ -8100,13 +7926,13 @@ static void ignis__job_end(ignis__job *job)
         while (job->links[i].first) {
             ignis__job_message *message = job->links[i].first;
             job->links[i].first = message->next;
-            ignis__job_close_fd(&message->fd);
+            ignis__fd_drop(&message->fd);
             ignis__free(message);
         }
-        ignis__job_close_fd(&job->links[i].fd);
+        ignis__fd_drop(&job->links[i].fd);
     }
-    ignis__job_close_fd(&job->wake[0]);
-    ignis__job_close_fd(&job->wake[1]);
+    ignis__fd_drop(&job->wake[0]);
+    ignis__fd_drop(&job->wake[1]);
     if (job->ready) {
         pthread_cond_destroy(&job->changed);
         pthread_mutex_destroy(&job->lock);
@@ -8154,7 +7980,7 @@ static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
             }
             *message = old->next;
             job->links[i].queued--;
-            ignis__job_close_fd(&old->fd);
+            ignis__fd_drop(&old->fd);
             ignis__free(old);
         }
     }
@@ -8243,7 +8069,7 @@ static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_wa
             if (fds)
                 fds[i] = message->fd;
             else
-                ignis__job_close_fd(&message->fd);
+                ignis__fd_drop(&message->fd);
             ignis__free(message);
         }
         if (!missing)
@@ -8264,7 +8090,7 @@ static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_wa
     if (!missing)
         return true;
     for (i = 0; fds && i < count; i++)
-        ignis__job_close_fd(&fds[i]);
+        ignis__fd_drop(&fds[i]);
     return false;
 }
 
@@ -8344,7 +8170,7 @@ static void ignis__gate_turn(ignis__gate *gate)
     for (i = 0; i <= gate->count; i++)
         polls[i].events = POLLIN;
     (void)poll(polls, (nfds_t)gate->count + 1, 50);
-    while ((fd = ignis__unix_accept_once(gate->listener)) >= 0) {
+    while ((fd = ignis__unix_accept(gate->listener)) >= 0) {
         if (gate->count == IGNIS__GATE_CLIENTS) /* the one that has been silent for longest */
             ignis__gate_drop(gate, 0, false);
         gate->client[gate->count].fd = fd;
@@ -8375,7 +8201,7 @@ static void ignis__gate_close(ignis__gate *gate)
 {
     while (gate->count)
         ignis__gate_drop(gate, 0, false);
-    ignis__job_close_fd(&gate->listener);
+    ignis__fd_drop(&gate->listener);
 }
 
 /*  A meeting, as one rank sees it. */
@@ -8471,7 +8297,7 @@ static void ignis__meeting_miss(ignis__meeting *meeting)
             continue;
         got = recv(meeting->fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK);
         if (got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
-            ignis__job_close_fd(&meeting->fds[i]);
+            ignis__fd_drop(&meeting->fds[i]);
             meeting->came--;
         }
     }
@@ -8516,7 +8342,7 @@ static int ignis__tcp_open(const ignis__place *place, bool to_listen, int64_t de
         if (error) {
             *in_use |= error == EADDRINUSE;
             snprintf(why, why_size, "%s", strerror(error));
-            ignis__job_close_fd(&fd);
+            ignis__fd_drop(&fd);
         }
     }
     freeaddrinfo(all);
@@ -8626,11 +8452,11 @@ static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
     gate->admit = ignis__meeting_admit;
     gate->context = meeting;
     if (*meeting->meet_path) {
-        gate->listener = ignis__unix_listen_quietly(&trouble, meeting->meet_path);
+        gate->listener = ignis__unix_listen(&trouble, meeting->meet_path);
         snprintf(why, sizeof why, "%.250s", gate->listener < 0 ? trouble.why : "");
         if (gate->listener >= 0 && !ignis__token_write(meeting, place)) {
             snprintf(why, sizeof why, "the token in it cannot be written: %s", strerror(errno));
-            ignis__job_close_fd(&gate->listener);
+            ignis__fd_drop(&gate->listener);
             (void)unlink(meeting->meet_path);
         }
     } else {
@@ -8701,12 +8527,12 @@ static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
         spoken = false;
         memset(&answer, 0, sizeof answer);
         if (*meeting->meet_path) {
-            fd = ignis__unix_connect_once(&trouble, meeting->meet_path, &again);
+            fd = ignis__unix_connect(&trouble, meeting->meet_path, &again);
             if (fd < 0)
                 snprintf(why, sizeof why, "%.250s", trouble.why);
             if (fd >= 0 && !ignis__token_read(meeting, place)) { /* rank 0 is about to write it */
                 snprintf(why, sizeof why, "there is no token in it");
-                ignis__job_close_fd(&fd);
+                ignis__fd_drop(&fd);
             }
         } else {
             fd = ignis__tcp_open(place, false, ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, why, sizeof why, &in_use);
@@ -8727,7 +8553,7 @@ static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
                     answer.refused = 1;
                 if (answer.refused != 2 || !*meeting->meet_path)
                     break;
-                ignis__job_close_fd(&meeting->fds[0]); /* the token was that of an earlier job, whose rank 0 died */
+                ignis__fd_drop(&meeting->fds[0]); /* the token was that of an earlier job, whose rank 0 died */
             } else {
                 snprintf(why, sizeof why, "%s", errno == ETIMEDOUT ? "it did not answer: other ranks may be missing" : strerror(errno));
                 close(fd);
@@ -8813,7 +8639,7 @@ static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict
         if (ranks[i].host != ranks[job->rank].host)
             continue;
         do
-            job->links[i].fd = ignis__unix_connect_once(&trouble, ranks[i].path, &again);
+            job->links[i].fd = ignis__unix_connect(&trouble, ranks[i].path, &again);
         while (job->links[i].fd < 0 && again && ignis__monotonic_ns() < meeting->deadline && (ignis__sleep_us(2000), true));
         greeting.to = i;
         if (job->links[i].fd < 0 || !ignis__job_write(job->links[i].fd, &greeting, sizeof greeting, meeting->deadline)) {
@@ -8950,7 +8776,7 @@ static bool ignis__meeting_paths(ignis__meeting *meeting, ignis__place *place, c
     } else {
         snprintf(meeting->where, sizeof meeting->where, "%s:%s", place->host, place->port);
     }
-    meeting->listener = ignis__unix_listen_quietly(&trouble, self->path);
+    meeting->listener = ignis__unix_listen(&trouble, self->path);
     if (meeting->listener >= 0)
         return true;
     memset(self->path, 0, sizeof self->path);
@@ -9036,8 +8862,8 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
         ok = job->size == 1 || (ignis__job_prepare(call, job) && ignis__job_connect(&meeting, place));
     }
     for (i = 0; meeting.fds && i < job->size; i++)
-        ignis__job_close_fd(&meeting.fds[i]);
-    ignis__job_close_fd(&meeting.listener);
+        ignis__fd_drop(&meeting.fds[i]);
+    ignis__fd_drop(&meeting.listener);
     ignis__free(meeting.fds);
     if (!ok) {
         ignis__job_end(job);
@@ -9133,30 +8959,6 @@ static bool ignis__job_failed(const char *call, const ignis__job_failure *failur
     else
         ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline", failure->rank);
     return false;
-}
-
-/*  The same for callers outside this section, with failures reported: `members` are ranks of the job, and `me` is the place of this one
-    among them. Two exchanges of the same members must not overlap. */
-IGNIS__MAYBE_UNUSED static bool ignis__job_exchange(const char *call, ignis__job *job, const int *members, int count, int me,
-                                                    const void *mine, size_t size, void *all, int64_t deadline_ns)
-{
-    uint64_t key = ignis__hash(ignis__hash(IGNIS__HASH_START, &job->key, sizeof job->key), members, sizeof *members * (size_t)count);
-    ignis__job_failure failure;
-    if (size > IGNIS__JOB_DATA) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "records of %lld bytes are exchanged; they may have %d", (long long)size,
-                    (int)IGNIS__JOB_DATA);
-        return false;
-    }
-    if (ignis__job_gather(job, key, NULL, members, count, me, mine, size, all, -1, NULL, deadline_ns, &failure))
-        return true;
-    return ignis__job_failed(call, &failure);
-}
-
-IGNIS__MAYBE_UNUSED static bool ignis__job_barrier(const char *call, ignis__job *job, const int *members, int count, int me,
-                                                   int64_t deadline_ns)
-{
-    char mine = 0, all[IGNIS__JOB_MAX_RANKS];
-    return ignis__job_exchange(call, job, members, count, me, &mine, 1, all, deadline_ns);
 }
 
 /* ===============================================================================================================
@@ -9535,8 +9337,7 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
         return false;
     comm->most_blocks = IGNIS__COMM_BLOCKS;
     for (i = 0; i < IGNIS__COUNT(limits); i++) {
-        if (ignis__cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor &&
-            IGNIS__CUDA_FAILED(call, comm->device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+        if (IGNIS__CUDA_FAILED(call, comm->device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
                                (&per_processor, program->function[limits[i].kernel], limits[i].threads, 0)))
             return false;
         if (comm->most_blocks > per_processor * comm->device->info.multiprocessors)
@@ -10511,13 +10312,7 @@ typedef struct ignis__making {
     bool lost; /* a rank died, or did not come: `failure` tells */
 } ignis__making;
 
-enum { IGNIS__PROBE_BYTES = 64, IGNIS__CU_NOT_READY = 600, IGNIS__CU_HOST_REGISTER_MAPPED = 2 };
-
-static void ignis__fd_drop(int *fd)
-{
-    ignis__lease_close(*fd);
-    *fd = -1;
-}
+enum { IGNIS__PROBE_BYTES = 64 };
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
 
@@ -10571,10 +10366,6 @@ static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd
 {
     ignis__comm_tie *tie = comm->tie;
     ignis_vmm_handle handle;
-    if (!ignis__cuda.cuMemHostRegister_v2 || !ignis__cuda.cuMemHostUnregister || !ignis__cuda.cuMemHostGetDevicePointer_v2) {
-        ignis__fail(IGNIS_DIAG_LIBRARY_SYMBOL, call, "the CUDA driver has no cuMemHostRegister");
-        return false;
-    }
     memset(&handle, 0, sizeof handle);
     handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
     handle.fd = fd;
@@ -10660,7 +10451,7 @@ static void ignis__regions_drop(const char *call, ignis__comm *comm)
 static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline)
 {
     int error;
-    while (ignis__cuda.cuStreamQuery && (error = IGNIS__CUDA(cuStreamQuery, (stream))) != 0) {
+    while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) != 0) {
         if (error != IGNIS__CU_NOT_READY)
             return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
         if (ignis__monotonic_ns() >= deadline) {

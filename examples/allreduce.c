@@ -1,7 +1,8 @@
 /*  allreduce.c - each of several processes, with a GPU each, gets the sum of all their arrays
 
-    cc allreduce.c -o allreduce -I.. -lm -ldl -lpthread
-    ./launch.sh 2 ./allreduce          (or torchrun, mpirun, srun)
+        cc -I. examples/allreduce.c -o allreduce -lm -ldl -lpthread && examples/launch.sh 2 ./allreduce
+
+    torchrun, mpirun and srun start it as well.
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_collective.h"

@@ -1,4 +1,4 @@
-/*  prototypes.cpp - compares the loader tables of ignis.h with the CUDA toolkit's headers, while it compiles
+/*  prototypes.cpp - compares the loader tables of ignis.h, and the driver's structs in ignis_collective.h, with the CUDA toolkit's headers, while it compiles
 
     Ignis declares the functions that it loads itself: ints stand for enums, void * for handles, uint64_t for device addresses.
     A prototype fits the toolkit's when it has as many parameters, each of the same size and kind. One that does not stops the
@@ -113,6 +113,11 @@ SAME(IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FIL
 SAME(IGNIS__CU_ATTRIBUTE_VMM_WIN32, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED)
 SAME(IGNIS__CU_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM)
 SAME(IGNIS__CU_GRANULARITY_RECOMMENDED, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+SAME(IGNIS__CU_IPC_LAZY_PEER, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+SAME(IGNIS__CU_HOST_REGISTER_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE)
+SAME(IGNIS__CU_HOST_REGISTER_MAPPED, CU_MEMHOSTREGISTER_DEVICEMAP)
+SAME(IGNIS__CU_NOT_READY, CUDA_ERROR_NOT_READY)
+SAME(IGNIS__CU_ALREADY_ENABLED, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
 SAME(IGNIS_VMM_HANDLE_POSIX_FD, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 SAME(IGNIS_VMM_HANDLE_WIN32, CU_MEM_HANDLE_TYPE_WIN32)
 SAME(IGNIS_VMM_HANDLE_WIN32_KMT, CU_MEM_HANDLE_TYPE_WIN32_KMT)
@@ -123,14 +128,31 @@ SAME(IGNIS_VMM_LOCATION_HOST_NUMA, CU_MEM_LOCATION_TYPE_HOST_NUMA)
 SAME(IGNIS_VMM_LOCATION_HOST_NUMA_CURRENT, CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
 SAME(IGNIS_VMM_ACCESS_READ, CU_MEM_ACCESS_FLAGS_PROT_READ)
 SAME(IGNIS_VMM_ACCESS_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+
+/*  The structs that are passed by address. */
+static_assert(sizeof(ignis_vmm_location) == sizeof(CUmemLocation), "CUmemLocation");
+static_assert(offsetof(ignis_vmm_location, type) == offsetof(CUmemLocation, type), "CUmemLocation.type");
+static_assert(offsetof(ignis_vmm_location, id) == offsetof(CUmemLocation, id), "CUmemLocation.id");
 static_assert(sizeof(ignis_vmm_prop) == sizeof(CUmemAllocationProp), "CUmemAllocationProp");
+static_assert(offsetof(ignis_vmm_prop, type) == offsetof(CUmemAllocationProp, type), "CUmemAllocationProp.type");
+static_assert(offsetof(ignis_vmm_prop, handle_types) == offsetof(CUmemAllocationProp, requestedHandleTypes), "requestedHandleTypes");
 static_assert(offsetof(ignis_vmm_prop, location) == offsetof(CUmemAllocationProp, location), "CUmemAllocationProp.location");
 static_assert(offsetof(ignis_vmm_prop, win32_security) == offsetof(CUmemAllocationProp, win32HandleMetaData), "win32HandleMetaData");
 static_assert(offsetof(ignis_vmm_prop, flags) == offsetof(CUmemAllocationProp, allocFlags), "CUmemAllocationProp.allocFlags");
+static_assert(sizeof(ignis_vmm_prop::flags) == sizeof(CUmemAllocationProp::allocFlags), "CUmemAllocationProp.allocFlags");
+static_assert(offsetof(ignis_vmm_prop, flags.compression) == offsetof(CUmemAllocationProp, allocFlags.compressionType), "compressionType");
+static_assert(offsetof(ignis_vmm_prop, flags.gpu_direct_rdma) == offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable),
+              "gpuDirectRDMACapable");
+static_assert(offsetof(ignis_vmm_prop, flags.usage) == offsetof(CUmemAllocationProp, allocFlags.usage), "allocFlags.usage");
+static_assert(offsetof(ignis_vmm_access_desc, location) == offsetof(CUmemAccessDesc, location), "CUmemAccessDesc.location");
 static_assert(sizeof(ignis_vmm_access_desc) == sizeof(CUmemAccessDesc), "CUmemAccessDesc");
 static_assert(offsetof(ignis_vmm_access_desc, access) == offsetof(CUmemAccessDesc, flags), "CUmemAccessDesc.flags");
 
+static_assert(sizeof(ignis__ipc_handle) == sizeof(CUipcMemHandle), "CUipcMemHandle");
+static_assert(sizeof(ignis__ipc_handle) == sizeof(CUipcEventHandle), "CUipcEventHandle");
+
 #ifdef HAS_NCCL
+static_assert(sizeof(ignis__nccl_id) == sizeof(ncclUniqueId), "ncclUniqueId");
 SAME(IGNIS__NCCL_SUCCESS, ncclSuccess)
 SAME(IGNIS__NCCL_IN_PROGRESS, ncclInProgress)
 SAME(IGNIS__NCCL_VERSION_LEAST, NCCL_VERSION(2, 19, 0))

@@ -3,6 +3,9 @@
 #   - every public function of the headers has a comment with Returns:, Errors:, Ownership: and Threads:, which names it
 #     (adjacent declarations share one; _suffix is enough of a name there);
 #   - the README's program is examples/hello.c, compiles by the README's command lines, and prints the README's output;
+#   - the README's two programs that share an array are those of the manual;
+#   - the build command in the head of each example works, and so does the program (of train_gpt, which takes long, --help; fit_image is only
+#     compiled);
 #   - the examples in the headers' manuals, between "---- begin example NAME" and "---- end example", compile and run: each is
 #     a whole program, or what stands between ignis_setup and ignis_shutdown in one; X_a and X_b run at the same time.
 # The programs run where the environment says: on the GPU, or on the simulator.
@@ -13,8 +16,7 @@ mkdir -p $out
 failed=0
 fail() { echo "FAIL: $*" && failed=1; }
 
-headers=
-for header in ignis.h ignis_collective.h; do if [ -e $header ]; then headers="$headers $header"; fi; done
+headers='ignis.h ignis_collective.h'
 
 # ---- the comments above declarations
 awk '
@@ -59,17 +61,38 @@ for block in "$out"/readme.sh.*; do
     fi
 done
 
+# ---- the heads of the examples
+ln -s "$PWD/examples" $out/project/examples
+for example in examples/*.c examples/*.cu; do
+    command=$(awk '/\*\//{ exit } /^ *(cc|nvcc) -I/{ sub(/^ */, ""); print }' "$example")
+    case $example in
+    *.cu) if ! command -v nvcc >/dev/null || [ -n "${IGNIS_CUDA_LIBRARY:-}" ]; then echo "skipped: $command" && continue; fi ;;
+    */train_gpt.c) command="$command --help" ;;
+    */fit_image.c) command=${command%&&*} ;;
+    */allreduce.c) if [ -z "${IGNIS_CUDA_LIBRARY:-}" ] && ! [ -e /dev/nvidia1 ]; then command=$(echo "$command" | sed 's/launch.sh 2/launch.sh 1/'); fi ;;
+    esac
+    if [ -z "$command" ]; then
+        fail "$example does not say how it is built"
+    elif ! (cd $out/project && sh -ec "$command") >$out/printed 2>&1; then
+        cat $out/printed
+        fail "$example: $command"
+    fi
+done
+echo 'the build commands of the examples work'
+
 # ---- the manuals
 awk -v out=$out '
     /^ *---- begin example / { file = out "/manual_" $NF ".c"; print "/* of " FILENAME " */" >file; next }
     /^ *---- end example/ { close(file); file = ""; next }
     file { sub(/^    /, ""); print >file }
 ' $headers
+for half in a b; do
+    sed 1d $out/manual_share_$half.c | diff - $out/readme.c.$(echo $half | tr ab 23) || fail "README.md: the example differs from share_$half of the manual"
+done
 # Example NAME runs, with its output in a file.
 run_example() { "$out/manual_$1" >"$out/manual_$1.log" 2>&1 || { cat "$out/manual_$1.log" && return 1; }; }
 examples=
 for program in "$out"/manual_*.c; do
-    if ! [ -e "$program" ]; then continue; fi
     header=$(sed -n '1s/.* of \(.*\) .*/\1/p' "$program")
     name=${program##*/manual_}
     examples="$examples ${name%.c}"

@@ -12,9 +12,7 @@ ignis_shape made_between(void)
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 #include "ignis.h"
-#ifdef WITH_COLLECTIVE
 #include "ignis_collective.h"
 #include "ignis_collective.h"
-#endif
 #include "ignis_kernels.h"
 #include "ignis_kernels.h"

@@ -1,5 +1,9 @@
 // the same in C++, with option structs by reference
+#ifdef WITH_COLLECTIVE
+#include "ignis_collective.h"
+#else
 #include "ignis.h"
+#endif
 
 int main()
 {
@@ -9,5 +13,10 @@ int main()
     if (array.id != 0 || ignis_status_last() != IGNIS_ERROR_NOT_SETUP)
         return 1;
     ignis_status_clear();
+#ifdef WITH_COLLECTIVE
+    if (ignis_comm_init(NULL).id != 0 || ignis_status_last() != IGNIS_ERROR_NOT_SETUP)
+        return 1;
+    ignis_status_clear();
+#endif
     return ignis_shutdown() == IGNIS_OK ? 0 : 1;
 }
