@@ -7,6 +7,7 @@
 #ifndef PROCESSES_H
 #define PROCESSES_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -94,6 +95,7 @@ static inline bool process_receive(int socket, void *data, size_t size, int *fd)
 {
     struct iovec part = {data, size};
     struct msghdr message;
+    ssize_t received;
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int))];
@@ -105,7 +107,10 @@ static inline bool process_receive(int socket, void *data, size_t size, int *fd)
     message.msg_controllen = sizeof control.room;
     if (fd)
         *fd = -1;
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)size)
+    do /* a process that was stopped and goes on is interrupted */
+        received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    while (received < 0 && errno == EINTR);
+    if (received != (ssize_t)size)
         return false;
     if (fd && message.msg_controllen >= CMSG_LEN(sizeof *fd) && control.header.cmsg_type == SCM_RIGHTS)
         memcpy(fd, CMSG_DATA(&control.header), sizeof *fd);
