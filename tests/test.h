@@ -11,6 +11,8 @@
     test_log_count(diagnostic), test_log_text(diagnostic)   what the logger got in this test, with the last text
     test_array(rows, columns)               a written f32 array
 
+    IGNIS_TEST_TIMES=1 prints what each test took.
+
     A test fails, too, when it leaves a failure that it did not check, or arrays alive (unless it sets test_leaks_expected).
     CHECK may be used on any thread. Arguments choose the tests whose name has one of them as a part. */
 #ifndef TEST_H
@@ -23,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define IGNIS_IMPLEMENTATION
 #include "../ignis.h"
@@ -221,11 +224,19 @@ static inline void test__run(int index)
     ignis_status_clear();
 }
 
+static inline double test_seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
 /*  Called by main: runs the tests that the arguments choose, and returns the exit code. */
 static inline int test_run(int argc, char **argv)
 {
     const char *program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
     int passed = 0, failed = 0, skipped = 0, chosen, i, k;
+    double begin;
     pthread_mutex_init(&test__state.lock, NULL);
     for (i = 0; i < test__state.count; i++) {
         for (chosen = argc < 2, k = 1; k < argc; k++)
@@ -233,7 +244,10 @@ static inline int test_run(int argc, char **argv)
         if (!chosen)
             continue;
         test__state.failures = 0;
+        begin = test_seconds();
         test__run(i);
+        if (test_env("IGNIS_TEST_TIMES"))
+            printf("%7.2f s  %s\n", test_seconds() - begin, test__state.table[i].name);
         if (test__state.failures)
             failed++;
         else if (test__state.skip)

@@ -1,6 +1,7 @@
 /*  test_comm_job.c - how ranks find each other, make, split and shrink communicators, and what they notice when one dies
 
-    Ranks are puppets: this program again, in the role "rank", which obeys one command after the other and says how it went. */
+    Ranks are puppets: this program again, in the role "rank", which obeys one command after the other and says how it went. They stay from
+    one test to the next, as a process needs a second to begin with a GPU. */
 #include "fault.h"
 
 #include "test.h"
@@ -10,16 +11,33 @@
 #include "processes.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <sys/un.h>
 
 enum { SLOTS = 8, RANKS = 4 };
 
+typedef enum order {
+    ENVIRONMENT, /* these variables and no others; opens the device that they say */
+    INIT,
+    SPLIT, /* by color and key */
+    SHRINK,
+    ABORT,
+    DESTROY,
+    RESET, /* destroys what there is */
+    QUERY,
+    WAIT,   /* until it is broken */
+    FORK,   /* a child that lives on, and is to find that it may do nothing */
+    REDUCE, /* sums `color` numbers `key` times */
+    DIFFER, /* what rank 0 calls otherwise than the others, in the way `color` */
+    BITS    /* sums of numbers for which the order of the ranks matters, in several sizes and types; the outcome has a hash of them */
+} order;
+
 typedef struct command {
-    char
-        what; /* i init, s split, k shrink, a abort, d destroy, q query, w wait until it is broken, f fork, r all-reduce of `color` numbers `key` times */
+    order what;
     int on, into; /* slots of communicators */
     int color, key;
     double timeout_s;
+    char text[512];
 } command;
 
 typedef struct outcome {
@@ -29,6 +47,8 @@ typedef struct outcome {
     bool handle; /* the slot has one */
     ignis_comm_info info;
     double seconds; /* that it took */
+    uint64_t hash;
+    int failures; /* of checks in the puppet */
 } outcome;
 
 static const char *const variables[] = {"IGNIS_RANK",
@@ -40,6 +60,7 @@ static const char *const variables[] = {"IGNIS_RANK",
                                         "IGNIS_COMM_LAUNCHER",
                                         "IGNIS_COMM_TRANSPORT",
                                         "IGNIS_COMM_HOST",
+                                        "IGNIS_COMM_TUNE",
                                         "RANK",
                                         "WORLD_SIZE",
                                         "LOCAL_RANK",
@@ -81,28 +102,34 @@ static double now_s(void) { return (double)ignis__monotonic_ns() * 1e-9; }
 
 /* --- the puppet ------------------------------------------------------------------------------------------------------- */
 
+static ignis_array array_of(ignis_dtype dtype, int64_t count)
+{
+    ignis_array_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(count);
+    desc.dtype = dtype;
+    return ignis_array_create(&desc);
+}
+
 /*  Sums of small integers, which come out exactly. */
 static void reduce(ignis_comm comm, int count, int times)
 {
-    ignis_array_desc desc;
     ignis_comm_info info;
     ignis_array in, out;
     float *data = (float *)malloc(sizeof(float) * (size_t)count);
     int i, wrong = 0;
-    memset(&desc, 0, sizeof desc);
-    desc.shape = IGNIS_SHAPE(count);
     ignis_comm_query(comm, &info);
     ignis_device_use(info.device);
-    in = ignis_array_create(&desc);
-    out = ignis_array_create(&desc);
+    in = array_of(IGNIS_F32, count);
+    out = array_of(IGNIS_F32, count);
     for (i = 0; i < count; i++)
-        data[i] = (float)(i % 1000 + info.device);
+        data[i] = (float)(i % 1000 + info.rank);
     ignis_array_from_host(in, data, IGNIS_F32, count);
     while (times-- > 0 && ignis_status_last() == IGNIS_OK) {
         ignis_comm_all_reduce(comm, in, out, IGNIS_OP_SUM);
         if (ignis_comm_synchronize(comm) == IGNIS_OK && ignis_array_to_host(out, data, IGNIS_F32, count) == IGNIS_OK)
-            for (i = 1; i < count; i++)
-                wrong += data[i] - data[0] != (float)(i % 1000 * info.size);
+            for (i = 0; i < count; i++)
+                wrong += data[i] != (float)(i % 1000 * info.size + info.size * (info.size - 1) / 2);
     }
     CHECK_INT(wrong, 0);
     ignis_array_free(in);
@@ -110,39 +137,114 @@ static void reduce(ignis_comm comm, int count, int times)
     free(data);
 }
 
-static void obey(const command *order, ignis_comm *slots, outcome *result)
+enum { WAYS_TO_DIFFER = 5 }; /* count, element type, root, order, operation */
+static void differ(ignis_comm comm, int way)
+{
+    ignis_comm_info info;
+    ignis_array array;
+    ignis_comm_query(comm, &info);
+    ignis_device_use(info.device);
+    array = array_of(way == 1 && info.rank == 0 ? IGNIS_I32 : IGNIS_F32, way == 0 && info.rank == 0 ? 999 : 1000);
+    ignis_array_zero(array);
+    if (way == 2 || (way == 3 && info.rank == 0))
+        ignis_comm_broadcast(comm, array, info.rank == 0);
+    else
+        ignis_comm_all_reduce(comm, array, array, way == 4 && info.rank == 0 ? IGNIS_OP_MAX : IGNIS_OP_SUM);
+    ignis_comm_synchronize(comm);
+    ignis_array_free(array);
+}
+
+/*  The same on all ranks, unless one has got other bits than the others. */
+static uint64_t bits(ignis_comm comm)
+{
+    static const int sizes[] = {7, 3000, 100000};
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16};
+    ignis_comm_info info;
+    uint64_t hash = 1;
+    int s, d, i;
+    ignis_comm_query(comm, &info);
+    ignis_device_use(info.device);
+    for (s = 0; s < 3; s++)
+        for (d = 0; d < 2; d++) {
+            const int count = sizes[s];
+            float *data = (float *)malloc(sizeof(float) * (size_t)count);
+            ignis_array array = array_of(dtypes[d], count);
+            uint32_t word = (uint32_t)(info.rank * 7919 + count);
+            for (i = 0; i < count; i++) {
+                word = word * 1664525u + 1013904223u;
+                data[i] = ((float)(word >> 8) - 8388608.0f) * (word >> 7 & 1 ? 1.0f : 1e-4f);
+            }
+            ignis_array_from_host(array, data, IGNIS_F32, count);
+            memset(data, 0, sizeof(float) * (size_t)count);
+            ignis_comm_all_reduce(comm, array, array, IGNIS_OP_SUM);
+            ignis_comm_synchronize(comm);
+            ignis_array_to_host_raw(array, data, ignis__dtypes[dtypes[d]].size * count);
+            hash = ignis__hash(hash, data, (size_t)(ignis__dtypes[dtypes[d]].size * count));
+            ignis_array_free(array);
+            free(data);
+        }
+    return hash;
+}
+
+/*  Opens the device of this rank, so that the test need not wait for that. */
+static void device_open(void)
+{
+    const char *local = getenv("IGNIS_LOCAL_RANK") ? getenv("IGNIS_LOCAL_RANK") : getenv("LOCAL_RANK");
+    int device = local ? atoi(local) : 0;
+    if (device < ignis_device_count() && ignis_device_use(device) == IGNIS_OK)
+        ignis_synchronize();
+}
+
+static void obey(const command *todo, ignis_comm *slots, outcome *result)
 {
     double start = now_s();
     ignis_comm_desc desc;
     ignis_status_info info;
+    int i;
     memset(result, 0, sizeof *result);
     memset(&desc, 0, sizeof desc);
-    desc.timeout_s = order->timeout_s;
-    switch (order->what) {
-    case 'i': slots[order->into] = ignis_comm_init(&desc); break;
-    case 's': slots[order->into] = ignis_comm_split(slots[order->on], order->color, order->key); break;
-    case 'k': slots[order->into] = ignis_comm_shrink(slots[order->on]); break;
-    case 'a': ignis_comm_abort(slots[order->on]); break;
-    case 'r': reduce(slots[order->on], order->color, order->key); break;
-    case 'd': ignis_comm_destroy(slots[order->on]); break;
-    case 'f':
+    desc.timeout_s = todo->timeout_s;
+    switch (todo->what) {
+    case ENVIRONMENT:
+        environment(todo->text);
+        device_open();
+        break;
+    case INIT: slots[todo->into] = ignis_comm_init(&desc); break;
+    case SPLIT: slots[todo->into] = ignis_comm_split(slots[todo->on], todo->color, todo->key); break;
+    case SHRINK: slots[todo->into] = ignis_comm_shrink(slots[todo->on]); break;
+    case ABORT: ignis_comm_abort(slots[todo->on]); break;
+    case REDUCE: reduce(slots[todo->on], todo->color, todo->key); break;
+    case DIFFER: differ(slots[todo->on], todo->color); break;
+    case BITS: result->hash = bits(slots[todo->on]); break;
+    case DESTROY:
+        ignis_comm_destroy(slots[todo->on]);
+        slots[todo->on].id = 0;
+        break;
+    case RESET:
+        for (i = 0; i < SLOTS; i++)
+            if (slots[i].id)
+                CHECK_OK(ignis_comm_destroy(slots[i]));
+        memset(slots, 0, sizeof *slots * SLOTS);
+        break;
+    case FORK:
         if (fork() == 0) {
             ignis__sleep_us(3000000);
             _exit(ignis_comm_query(slots[0], &result->info) != IGNIS_ERROR_NOT_SETUP);
         }
         break;
-    default: break;
+    case QUERY:
+    case WAIT:
+        while (ignis_comm_query(slots[todo->on], &result->info) == IGNIS_OK && todo->what == WAIT && result->info.status == IGNIS_OK &&
+               now_s() < start + 5)
+            ignis__sleep_us(100);
     }
-    do
-        if ((order->what == 'q' || order->what == 'w') && ignis_comm_query(slots[order->on], &result->info) != IGNIS_OK)
-            break;
-    while (order->what == 'w' && result->info.status == IGNIS_OK && now_s() < start + 5 && (ignis__sleep_us(100), true));
     result->seconds = now_s() - start;
-    result->handle = slots[order->into].id != 0;
+    result->handle = slots[todo->into].id != 0;
     ignis_status_query(&info);
     result->status = info.status;
     result->diagnostic = info.diagnostic;
     snprintf(result->message, sizeof result->message, "%s", info.message);
+    result->failures = test__state.failures;
     ignis_status_clear();
 }
 
@@ -150,26 +252,28 @@ static int puppet(void)
 {
     ignis_desc desc = test_desc(NULL);
     ignis_comm slots[SLOTS];
-    command order;
+    command todo;
     outcome result;
     memset(slots, 0, sizeof slots);
     if (ignis_setup(&desc) != IGNIS_OK)
         return 90;
-    while (process_receive(PROCESS_SOCKET, &order, sizeof order, NULL)) {
-        obey(&order, slots, &result);
+    while (process_receive(PROCESS_SOCKET, &todo, sizeof todo, NULL)) {
+        obey(&todo, slots, &result);
         if (!process_send(PROCESS_SOCKET, &result, sizeof result, -1))
             return 91;
     }
     return ignis_shutdown() != IGNIS_OK ? 92 : test__state.failures ? 93 : 0;
 }
 
-static void tell(process *rank, char what, int on, int into, int color, int key)
+static double patience = 20; /* the deadline of what is told; finish puts it back */
+
+static void tell(process *rank, order what, int on, int into, int color, int key)
 {
-    command order;
-    memset(&order, 0, sizeof order);
-    order.what = what, order.on = on, order.into = into, order.color = color, order.key = key;
-    order.timeout_s = 20;
-    CHECK(process_send(rank->socket, &order, sizeof order, -1));
+    command todo;
+    memset(&todo, 0, sizeof todo);
+    todo.what = what, todo.on = on, todo.into = into, todo.color = color, todo.key = key;
+    todo.timeout_s = patience;
+    CHECK(process_send(rank->socket, &todo, sizeof todo, -1));
 }
 
 static outcome hear(process *rank)
@@ -180,10 +284,11 @@ static outcome hear(process *rank)
         result.status = IGNIS_STATUS_COUNT;
         snprintf(result.message, sizeof result.message, "nothing was heard");
     }
+    CHECK_INT(result.failures, 0);
     return result;
 }
 
-static outcome ask(process *rank, char what, int on)
+static outcome ask(process *rank, order what, int on)
 {
     tell(rank, what, on, on, 0, 0);
     return hear(rank);
@@ -206,6 +311,57 @@ static void folder_end(void)
     environment_clear();
 }
 
+static process idle[RANKS]; /* puppets that no test has now */
+
+/*  A puppet that begins in this environment. */
+static process puppet_new(const char *text)
+{
+    static const char *const others[] = {"CUDA_VISIBLE_DEVICES", "IGNIS_SIM_PEER", "IGNIS_SIM_STREAMS", "IGNIS_NCCL_LIBRARY"};
+    enum { OTHERS = sizeof others / sizeof others[0] };
+    char before[OTHERS][512];
+    process rank;
+    int i;
+    for (i = 0; i < OTHERS; i++)
+        snprintf(before[i], sizeof before[i], "%s", getenv(others[i]) ? getenv(others[i]) : "");
+    environment(text);
+    rank = process_start("rank");
+    environment_clear();
+    for (i = 0; i < OTHERS; i++)
+        if (*before[i])
+            setenv(others[i], before[i], 1);
+        else
+            unsetenv(others[i]);
+    return rank;
+}
+
+/*  A puppet, idle or new, that is given this environment. */
+static process puppet_take(const char *text)
+{
+    process rank = {-1, -1};
+    command todo;
+    int i;
+    for (i = 0; i < RANKS && rank.pid <= 0; i++)
+        if (idle[i].pid > 0) {
+            rank = idle[i];
+            idle[i].pid = 0;
+        }
+    if (rank.pid <= 0)
+        rank = puppet_new("");
+    memset(&todo, 0, sizeof todo);
+    todo.what = ENVIRONMENT;
+    snprintf(todo.text, sizeof todo.text, "%s", text);
+    CHECK(process_send(rank.socket, &todo, sizeof todo, -1));
+    return rank;
+}
+
+/*  Waits until those that were taken have opened their devices. */
+static void ready(process *ranks, int count)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        CHECK_TEXT(hear(&ranks[i]).message, "");
+}
+
 /*  count ranks that meet in the folder; extra: more variables */
 static void start(process *ranks, int count, const char *extra)
 {
@@ -214,13 +370,18 @@ static void start(process *ranks, int count, const char *extra)
     for (i = 0; i < count; i++) {
         snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s %s", i, count, i, folder,
                  extra);
-        environment(text);
-        ranks[i] = process_start("rank");
+        ranks[i] = puppet_take(text);
     }
-    environment_clear();
+    ready(ranks, count);
 }
 
-static void all(process *ranks, int count, char what, int on, int into)
+static void die(process *rank)
+{
+    process_kill(rank);
+    rank->pid = -1;
+}
+
+static void all(process *ranks, int count, order what, int on, int into)
 {
     int i;
     for (i = 0; i < count; i++)
@@ -233,7 +394,43 @@ static void all(process *ranks, int count, char what, int on, int into)
         }
 }
 
+/*  All sum `count` numbers `times` times, and it goes well. */
+static void all_reduce(process *ranks, int count, int on, int numbers, int times)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        if (ranks[i].pid > 0)
+            tell(&ranks[i], REDUCE, on, on, numbers, times);
+    for (i = 0; i < count; i++)
+        if (ranks[i].pid > 0) {
+            outcome result = hear(&ranks[i]);
+            CHECK_WENT_WELL(result);
+        }
+}
+
+/*  For other tests to use. Those that died are replaced when they are needed, and so are those of a test that has failed. */
 static void finish(process *ranks, int count)
+{
+    int i, k;
+    if (!test__state.failures)
+        all(ranks, count, RESET, 0, 0);
+    for (i = k = 0; i < count; i++) {
+        while (k < RANKS && idle[k].pid > 0)
+            k++;
+        if (ranks[i].pid <= 0)
+            continue;
+        if (test__state.failures)
+            process_kill(&ranks[i]);
+        else if (k < RANKS)
+            idle[k] = ranks[i];
+        else
+            CHECK_INT(process_end(&ranks[i]), 0);
+    }
+    patience = 20;
+}
+
+/*  They shut Ignis down, and exit. */
+static void end(process *ranks, int count)
 {
     int i;
     for (i = 0; i < count; i++)
@@ -354,6 +551,7 @@ TEST(every_launcher_is_understood)
 TEST(descs_are_checked)
 {
     ignis_comm_desc desc;
+    char place[200];
     environment_clear();
     SETUP(NULL);
     memset(&desc, 0, sizeof desc);
@@ -370,6 +568,12 @@ TEST(descs_are_checked)
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     desc.rendezvous = "dir:/tmp"; /* not private */
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+    snprintf(place, sizeof place, "dir:/tmp/%0120d", 0);
+    CHECK(mkdir(place + 4, 0700) == 0);
+    desc.rendezvous = place;
+    CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+    CHECK_MESSAGE_HAS("too long a path for sockets");
+    CHECK_INT(rmdir(place + 4), 0);
     desc.size = 0;
     desc.timeout_s = -1;
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
@@ -389,9 +593,9 @@ TEST(four_ranks_meet_in_a_folder)
     int i;
     NEEDS(RANKS);
     start(ranks, RANKS, "");
-    all(ranks, RANKS, 'i', 0, 0);
+    all(ranks, RANKS, INIT, 0, 0);
     for (i = 0; i < RANKS; i++) {
-        outcome result = ask(&ranks[i], 'q', 0);
+        outcome result = ask(&ranks[i], QUERY, 0);
         CHECK_INT(result.info.rank, i);
         CHECK_INT(result.info.size, RANKS);
         CHECK_INT(result.info.local_rank, i);
@@ -401,10 +605,10 @@ TEST(four_ranks_meet_in_a_folder)
         CHECK_INT(result.info.transport, IGNIS_COMM_PEER);
         CHECK_HAS(result.info.reason, "each other's memory");
     }
-    all(ranks, RANKS, 'd', 0, 0);
-    all(ranks, RANKS, 'i', 0, 1); /* again, in the same place */
-    all(ranks, RANKS, 'q', 1, 1);
-    finish(ranks, RANKS); /* shutdown ends what was not destroyed */
+    all(ranks, RANKS, DESTROY, 0, 0);
+    all(ranks, RANKS, INIT, 0, 1); /* again, in the same place */
+    all(ranks, RANKS, QUERY, 1, 1);
+    end(ranks, RANKS); /* shutdown ends what was not destroyed */
     folder_end();
 }
 
@@ -432,11 +636,11 @@ TEST(ranks_of_torchrun_meet_beside_its_store)
         snprintf(text, sizeof text,
                  "RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d TORCHELASTIC_USE_AGENT_STORE=True", i, i,
                  port - 1);
-        environment(text);
-        ranks[i] = process_start("rank");
+        ranks[i] = puppet_take(text);
     }
-    all(ranks, 2, 'i', 0, 0);
-    all(ranks, 2, 'd', 0, 0);
+    ready(ranks, 2);
+    all(ranks, 2, INIT, 0, 0);
+    all(ranks, 2, DESTROY, 0, 0);
     finish(ranks, 2);
     folder_end();
 }
@@ -462,16 +666,16 @@ TEST(missing_ranks_are_named)
     process rank;
     char text[256];
     outcome result;
-    command order = {'i', 0, 0, 0, 0, 0.6};
     NEEDS(2);
     snprintf(text, sizeof text, "IGNIS_RANK=2 IGNIS_WORLD_SIZE=4 IGNIS_LOCAL_RANK=1 IGNIS_COMM_DIR=%s", folder);
-    environment(text);
-    rank = process_start("rank");
-    CHECK(process_send(rank.socket, &order, sizeof order, -1));
-    environment_clear();
+    rank = puppet_take(text);
+    ready(&rank, 1);
     SETUP(NULL);
+    device_open();
+    patience = 2;
+    tell(&rank, INIT, 0, 0, 0, 0);
     snprintf(text, sizeof text, "dir:%s", folder);
-    init_fails(0, 4, text, 0.5, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    init_fails(0, 4, text, 1, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
     CHECK_MESSAGE_HAS("2 of 4 ranks did not come");
     CHECK_MESSAGE_HAS(": 1, 3");
     result = hear(&rank);
@@ -563,11 +767,10 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
         snprintf(text, sizeof text,
                  "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d IGNIS_COMM_TOKEN=sesame", i, i,
                  port);
-        environment(text);
-        ranks[i] = process_start("rank");
+        ranks[i] = puppet_take(text);
     }
-    environment_clear();
-    tell(&ranks[0], 'i', 0, 0, 0, 0);
+    ready(ranks, 2);
+    tell(&ranks[0], INIT, 0, 0, 0, 0);
     for (i = 0; i < 3; i++)
         silent[i] = dial(port);
     CHECK(write(silent[0], "GET / HTTP/1.1\r\n\r\n", 18) == 18);
@@ -587,12 +790,12 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     hello = hello_of(1, 2, "sesame");
     hello.version++;
     refused(port, &hello, "version");
-    tell(&ranks[1], 'i', 0, 0, 0, 0);
+    tell(&ranks[1], INIT, 0, 0, 0, 0);
     for (i = 0; i < 2; i++) {
         result = hear(&ranks[i]);
         CHECK_WENT_WELL(result);
     }
-    all(ranks, 2, 'd', 0, 0);
+    all(ranks, 2, DESTROY, 0, 0);
     finish(ranks, 2);
     for (i = 0; i < 3; i++)
         close(silent[i]);
@@ -602,77 +805,73 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
 
 TEST(a_second_process_of_a_rank_is_turned_away)
 {
-    process ranks[3], twin;
+    process ranks[4]; /* the last is rank 1 once more */
+    struct pollfd heard[2];
     outcome result;
     char text[256];
+    int late;
     NEEDS(3);
     start(ranks, 3, "");
     snprintf(text, sizeof text, "IGNIS_RANK=1 IGNIS_WORLD_SIZE=3 IGNIS_LOCAL_RANK=1 IGNIS_COMM_DIR=%s", folder);
-    environment(text);
-    twin = process_start("rank");
-    environment_clear();
-    tell(&ranks[0], 'i', 0, 0, 0, 0);
-    tell(&ranks[1], 'i', 0, 0, 0, 0);
-    ignis__sleep_us(300000);
-    tell(&twin, 'i', 0, 0, 0, 0);
-    result = hear(&twin);
+    ranks[3] = puppet_take(text);
+    ready(&ranks[3], 1);
+    tell(&ranks[0], INIT, 0, 0, 0, 0);
+    tell(&ranks[1], INIT, 0, 0, 0, 0);
+    tell(&ranks[3], INIT, 0, 0, 0, 0);
+    heard[0].fd = ranks[1].socket;
+    heard[1].fd = ranks[3].socket;
+    heard[0].events = heard[1].events = POLLIN;
+    CHECK_INT(poll(heard, 2, 15000), 1);
+    late = heard[0].revents ? 1 : 3; /* who came first waits for rank 2 */
+    result = hear(&ranks[late]);
     CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
     CHECK_HAS(result.message, "rank 1 is here already");
-    tell(&ranks[2], 'i', 0, 0, 0, 0);
+    tell(&ranks[2], INIT, 0, 0, 0, 0);
     CHECK_WENT_WELL(hear(&ranks[0]));
-    CHECK_WENT_WELL(hear(&ranks[1]));
+    CHECK_WENT_WELL(hear(&ranks[4 - late]));
     CHECK_WENT_WELL(hear(&ranks[2]));
-    finish(&twin, 1);
-    finish(ranks, 3);
+    finish(ranks, 4);
     folder_end();
+}
+
+/*  Removes a folder in which processes that were killed have left something. */
+static void folder_clear(void)
+{
+    char text[128];
+    snprintf(text, sizeof text, "rm -r %s", folder);
+    CHECK_INT(system(text), 0);
 }
 
 TEST(a_rank_that_dies_while_others_are_waited_for_may_come_again)
 {
-    process ranks[2], second;
+    process ranks[2];
     char text[256];
     NEEDS(2);
     start(ranks, 2, "");
-    snprintf(text, sizeof text, "IGNIS_RANK=1 IGNIS_WORLD_SIZE=3 IGNIS_LOCAL_RANK=1 IGNIS_COMM_DIR=%s", folder);
-    tell(&ranks[1], 'i', 0, 0, 0, 0);
+    tell(&ranks[1], INIT, 0, 0, 0, 0);
     ignis__sleep_us(100000);
     process_kill(&ranks[1]); /* before rank 0 is there; its socket stays behind */
     snprintf(text, sizeof text, "IGNIS_RANK=1 IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=1 IGNIS_COMM_DIR=%s", folder);
-    environment(text);
-    second = process_start("rank");
-    environment_clear();
-    tell(&ranks[0], 'i', 0, 0, 0, 0);
-    tell(&second, 'i', 0, 0, 0, 0);
-    CHECK_WENT_WELL(hear(&ranks[0]));
-    CHECK_WENT_WELL(hear(&second));
-    finish(&ranks[0], 1);
-    finish(&second, 1);
-    snprintf(text, sizeof text, "rm -r %s", folder);
-    CHECK_INT(system(text), 0);
+    ranks[1] = puppet_take(text);
+    ready(&ranks[1], 1);
+    all(ranks, 2, INIT, 0, 0);
+    finish(ranks, 2);
+    folder_clear();
 }
 
 TEST(what_a_killed_rank_0_left_behind_is_in_nobodys_way)
 {
     process ranks[2];
-    char text[128];
-    int round;
     NEEDS(2);
-    for (round = 0; round < 2; round++) {
-        start(ranks, 2, "");
-        tell(&ranks[0], 'i', 0, 0, 0, 0);
-        if (round == 0) {
-            ignis__sleep_us(300000);
-            process_kill(&ranks[0]);
-            finish(&ranks[1], 1);
-            continue;
-        }
-        tell(&ranks[1], 'i', 0, 0, 0, 0);
-        CHECK_WENT_WELL(hear(&ranks[0]));
-        CHECK_WENT_WELL(hear(&ranks[1]));
-        finish(ranks, 2);
-    }
-    snprintf(text, sizeof text, "rm -r %s", folder);
-    CHECK_INT(system(text), 0);
+    start(ranks, 2, "");
+    tell(&ranks[0], INIT, 0, 0, 0, 0);
+    ignis__sleep_us(300000);
+    die(&ranks[0]);
+    finish(ranks, 2);
+    start(ranks, 2, "");
+    all(ranks, 2, INIT, 0, 0);
+    finish(ranks, 2);
+    folder_clear();
 }
 
 TEST(two_ranks_on_one_gpu_are_refused_unless_staged)
@@ -686,11 +885,11 @@ TEST(two_ranks_on_one_gpu_are_refused_unless_staged)
         for (i = 0; i < 2; i++) {
             snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=0 IGNIS_COMM_DIR=%s%s", i, folder,
                      round ? " IGNIS_COMM_TRANSPORT=staged" : "");
-            environment(text);
-            ranks[i] = process_start("rank");
-            tell(&ranks[i], 'i', 0, 0, 0, 0);
+            ranks[i] = puppet_take(text);
         }
-        environment_clear();
+        ready(ranks, 2);
+        for (i = 0; i < 2; i++)
+            tell(&ranks[i], INIT, 0, 0, 0, 0);
         for (i = 0; i < 2; i++) {
             result = hear(&ranks[i]);
             if (round) {
@@ -713,13 +912,13 @@ TEST(through_host_memory_when_asked)
     int i;
     NEEDS(3);
     start(ranks, 3, "IGNIS_COMM_TRANSPORT=staged");
-    all(ranks, 3, 'i', 0, 0);
+    all(ranks, 3, INIT, 0, 0);
     for (i = 0; i < 3; i++) {
-        outcome result = ask(&ranks[i], 'q', 0);
+        outcome result = ask(&ranks[i], QUERY, 0);
         CHECK_INT(result.info.transport, IGNIS_COMM_STAGED);
         CHECK_HAS(result.info.reason, "asked for");
     }
-    all(ranks, 3, 'd', 0, 0);
+    all(ranks, 3, DESTROY, 0, 0);
     finish(ranks, 3);
     folder_end();
 }
@@ -733,11 +932,11 @@ TEST(ranks_that_ask_for_different_transports_are_told)
     for (i = 0; i < 2; i++) {
         snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s IGNIS_COMM_TRANSPORT=%s", i, i,
                  folder, i ? "staged" : "peer");
-        environment(text);
-        ranks[i] = process_start("rank");
-        tell(&ranks[i], 'i', 0, 0, 0, 0);
+        ranks[i] = puppet_take(text);
     }
-    environment_clear();
+    ready(ranks, 2);
+    for (i = 0; i < 2; i++)
+        tell(&ranks[i], INIT, 0, 0, 0, 0);
     for (i = 0; i < 2; i++) {
         outcome result = hear(&ranks[i]);
         CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
@@ -756,22 +955,22 @@ TEST(split_orders_by_key_and_color)
     int i;
     NEEDS(RANKS);
     start(ranks, RANKS, "");
-    all(ranks, RANKS, 'i', 0, 0);
+    all(ranks, RANKS, INIT, 0, 0);
     for (i = 0; i < RANKS; i++)
-        tell(&ranks[i], 's', 0, 1, i % 2, -i); /* 2, 0 and 3, 1 */
+        tell(&ranks[i], SPLIT, 0, 1, i % 2, -i); /* 2, 0 and 3, 1 */
     for (i = 0; i < RANKS; i++)
         CHECK_WENT_WELL(hear(&ranks[i]));
     for (i = 0; i < RANKS; i++) {
-        result = ask(&ranks[i], 'q', 1);
+        result = ask(&ranks[i], QUERY, 1);
         CHECK_INT(result.info.size, 2);
         CHECK_INT(result.info.rank, i < 2);
         CHECK_INT(result.info.device, i);
     }
-    all(ranks, RANKS, 'd', 0, 0); /* the new ones do without the old one */
+    all(ranks, RANKS, DESTROY, 0, 0); /* the new ones do without the old one */
     for (i = 0; i < RANKS; i++)
-        tell(&ranks[i], 's', 1, 2, i < 2 ? 0 : -1, 0);
+        tell(&ranks[i], SPLIT, 1, 2, i < 2 ? 0 : -1, 0);
     for (i = 0; i < RANKS; i++) {
-        tell(&ranks[i], 'q', 2, 2, 0, 0);
+        tell(&ranks[i], QUERY, 2, 2, 0, 0);
         result = hear(&ranks[i]);
         CHECK_WENT_WELL(result);
         CHECK_INT(result.handle, i < 2);
@@ -789,9 +988,9 @@ TEST(a_death_is_noticed_within_milliseconds_and_survivors_shrink)
     int i, round;
     NEEDS(RANKS);
     start(ranks, RANKS, "");
-    all(ranks, RANKS, 'i', 0, 0);
+    all(ranks, RANKS, INIT, 0, 0);
     for (i = 0; i < RANKS; i++)
-        tell(&ranks[i], 's', 0, 3, i == 1 ? 0 : 1, 0); /* one that the dead rank has no part in */
+        tell(&ranks[i], SPLIT, 0, 3, i == 1 ? 0 : 1, 0); /* one that the dead rank has no part in */
     for (i = 0; i < RANKS; i++)
         CHECK_WENT_WELL(hear(&ranks[i]));
     for (round = 0; round < 2; round++) { /* rank 1 dies, and then rank 0, who led the meeting */
@@ -799,10 +998,9 @@ TEST(a_death_is_noticed_within_milliseconds_and_survivors_shrink)
         double noticed = 0;
         for (i = 0; i < RANKS; i++)
             if (i != dead && ranks[i].pid > 0)
-                tell(&ranks[i], 'w', round, round, 0, 0);
+                tell(&ranks[i], WAIT, round, round, 0, 0);
         ignis__sleep_us(100000);
-        process_kill(&ranks[dead]);
-        ranks[dead].pid = -1;
+        die(&ranks[dead]);
         for (i = 0; i < RANKS; i++) {
             if (ranks[i].pid < 0)
                 continue;
@@ -812,57 +1010,334 @@ TEST(a_death_is_noticed_within_milliseconds_and_survivors_shrink)
             noticed = result.seconds > noticed ? result.seconds : noticed;
         }
         CHECK(noticed < 2); /* 0.1 s of it before the kill */
-        all(ranks, RANKS, 'k', round, round + 1);
+        all(ranks, RANKS, SHRINK, round, round + 1);
         for (i = 0; i < RANKS; i++) {
             if (ranks[i].pid < 0)
                 continue;
-            result = ask(&ranks[i], 'q', round + 1);
+            result = ask(&ranks[i], QUERY, round + 1);
             CHECK_INT(result.info.size, RANKS - 1 - round);
             CHECK_INT(result.info.status, IGNIS_OK);
             CHECK_INT(result.info.rank, i > dead ? i - 1 - round : i);
-            result = ask(&ranks[i], 'q', 3);
+            result = ask(&ranks[i], QUERY, 3);
             CHECK_INT(result.info.status, round ? IGNIS_ERROR_PEER : IGNIS_OK);
         }
     }
-    all(ranks, RANKS, 'd', 0, 0);
-    all(ranks, RANKS, 'd', 1, 1);
-    all(ranks, RANKS, 'd', 2, 2);
+    all(ranks, RANKS, DESTROY, 0, 0);
+    all(ranks, RANKS, DESTROY, 1, 1);
+    all(ranks, RANKS, DESTROY, 2, 2);
     finish(ranks, RANKS);
     folder_end();
 }
 
-TEST(a_rank_dies_inside_operations_and_the_survivors_go_on)
+/*  How operations are done, as a variable of the environment: by one algorithm after the other, or by the table. Thousands of threads that
+    wait take the simulator seconds, so that it gets few. */
+enum { WAYS = 5 };
+static const char *way_of(int way)
 {
-    static const char *const transports[] = {"", "IGNIS_COMM_TRANSPORT=staged"};
+    static const char *const table[WAYS] = {"ll_max=1M,ll_two_max=0,one_shot_max=0", "ll_max=0,ll_two_max=1M,one_shot_max=0",
+                                            "ll_max=0,ll_two_max=0,one_shot_max=1024M", "ll_max=0,ll_two_max=0,one_shot_max=0", ""};
+    static char text[256];
+    const bool few = getenv("IGNIS_CUDA_LIBRARY") != NULL;
+    snprintf(text, sizeof text, "IGNIS_COMM_TUNE=%s%s%s", table[way], few && *table[way] ? "," : "",
+             few ? "ll_blocks=3,ll_threads=64,blocks=3,threads=64,chunk=3K,lanes=2" : "");
+    return text;
+}
+
+static int random_below(int limit)
+{
+    static uint32_t state = 2024;
+    state = state * 1664525u + 1013904223u;
+    return (int)((state >> 8) % (uint32_t)limit);
+}
+
+/*  T8: at a time that is never the same, one of three is killed; 100 times with IGNIS_SOAK=1. */
+TEST(a_rank_that_is_killed_at_any_time_ends_no_other)
+{
+    enum { BEFORE, INSIDE, AWAITED, AFTER, WHENS };
     process ranks[3];
     outcome result;
-    int i, t;
+    char extra[256];
+    int i, round, rounds = test_env("IGNIS_SOAK") ? 100 : 6;
     NEEDS(3);
-    for (t = 0; t < 2; t++) {
-        start(ranks, 3, transports[t]);
-        all(ranks, 3, 'i', 0, 0);
+    for (round = 0; round < rounds && !test__state.failures; round++) {
+        const int dead = random_below(3), when = round < WHENS ? round : random_below(WHENS), count = 1 << random_below(18),
+                  few = 1 + random_below(5);
+        bool lost = false;
+        snprintf(extra, sizeof extra, "%s%s", way_of(random_below(WAYS)), round % 3 == 1 ? " IGNIS_COMM_TRANSPORT=staged" : "");
+        start(ranks, 3, extra);
+        patience = 5;
+        all(ranks, 3, INIT, 0, 0);
+        all_reduce(ranks, 3, 0, count, 2);
+        if (when == BEFORE)
+            die(&ranks[dead]);
         for (i = 0; i < 3; i++)
-            tell(&ranks[i], 'r', 0, 0, 1000, 2);
-        for (i = 0; i < 3; i++)
-            CHECK_WENT_WELL(hear(&ranks[i]));
-        for (i = 0; i < 3; i++)
-            tell(&ranks[i], 'r', 0, 0, 10000, 1000000);
-        ignis__sleep_us(500000);
-        process_kill(&ranks[1]);
-        ranks[1].pid = -1;
-        for (i = 0; i < 3; i += 2) {
+            if (ranks[i].pid > 0 && !(when == AWAITED && i == dead))
+                tell(&ranks[i], REDUCE, 0, 0, count, when == AFTER ? few : 1000000);
+        if (when == AFTER) /* its last operation may not have ended at the others */
+            CHECK_WENT_WELL(hear(&ranks[dead]));
+        else if (when != BEFORE)
+            ignis__sleep_us(random_below(test_env("IGNIS_SOAK") ? 200000 : 50000));
+        if (when != BEFORE)
+            die(&ranks[dead]);
+        for (i = 0; i < 3; i++) {
+            if (ranks[i].pid < 0)
+                continue;
             result = hear(&ranks[i]);
-            CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_PEER);
-            CHECK(result.seconds < 10);
+            if (when == AFTER && result.status == IGNIS_OK) {
+                tell(&ranks[i], REDUCE, 0, 0, count, 1);
+                result = hear(&ranks[i]);
+            }
+            CHECK(result.status == IGNIS_ERROR_PEER || result.status == IGNIS_ERROR_TIMEOUT);
+            CHECK(result.seconds < patience + 2);
+            lost |= result.status == IGNIS_ERROR_PEER;
+            result = ask(&ranks[i], QUERY, 0);
+            CHECK(result.info.status == IGNIS_ERROR_PEER || result.info.status == IGNIS_ERROR_TIMEOUT);
         }
-        all(ranks, 3, 'k', 0, 1);
-        all(ranks, 3, 'd', 0, 0);
-        for (i = 0; i < 3; i += 2)
-            tell(&ranks[i], 'r', 1, 1, 5000, 3);
-        for (i = 0; i < 3; i += 2)
-            CHECK_WENT_WELL(hear(&ranks[i]));
+        CHECK(lost);
+        all(ranks, 3, SHRINK, 0, 1);
+        all(ranks, 3, DESTROY, 0, 0);
+        all_reduce(ranks, 3, 1, 5000, 3); /* on the same device: nothing has gone wrong there */
+        for (i = 0; i < 3; i++)
+            if (ranks[i].pid > 0)
+                CHECK_INT(ask(&ranks[i], QUERY, 1).info.size, 2);
+        if (test__state.failures)
+            printf("in round %d: rank %d, time %d, %d numbers, %s\n", round, dead, when, count, extra);
         finish(ranks, 3);
     }
+    folder_end();
+}
+
+/*  T10 */
+TEST(a_rank_that_stands_still)
+{
+    process ranks[3];
+    outcome result;
+    int i;
+    NEEDS(3);
+    start(ranks, 3, "");
+    patience = 2;
+    all(ranks, 3, INIT, 0, 0);
+    all_reduce(ranks, 3, 0, 5000, 1);
+    kill(ranks[2].pid, SIGSTOP); /* for less than the deadline */
+    for (i = 0; i < 3; i++)
+        tell(&ranks[i], REDUCE, 0, 0, 5000, 2);
+    ignis__sleep_us(500000);
+    kill(ranks[2].pid, SIGCONT);
+    for (i = 0; i < 3; i++)
+        CHECK_WENT_WELL(hear(&ranks[i]));
+    kill(ranks[2].pid, SIGSTOP); /* for more */
+    for (i = 0; i < 3; i++)
+        tell(&ranks[i], REDUCE, 0, 0, 5000, 2);
+    for (i = 0; i < 2; i++) {
+        result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+        CHECK_HAS(result.message, "rank 2");
+        CHECK(result.seconds < 6);
+    }
+    tell(&ranks[0], SHRINK, 0, 1, 0, 0); /* it is alive, and does not come */
+    result = hear(&ranks[0]);
+    CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    kill(ranks[2].pid, SIGCONT);
+    result = hear(&ranks[2]); /* too late: the others have given up */
+    CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    CHECK(result.seconds < 8);
+    tell(&ranks[2], REDUCE, 0, 0, 5000, 1);
+    result = hear(&ranks[2]);
+    CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
+    all(ranks, 3, SHRINK, 0, 1);
+    all_reduce(ranks, 3, 1, 5000, 2);
+    finish(ranks, 3);
+    folder_end();
+}
+
+/*  T11: each of them hears of it, and all can go on with a new communicator. */
+TEST(processes_that_disagree_all_hear_of_it)
+{
+    process ranks[3];
+    outcome result;
+    int i, way;
+    NEEDS(3);
+    start(ranks, 3, "");
+    all(ranks, 3, INIT, 0, 0);
+    for (way = 0; way < WAYS_TO_DIFFER; way++) {
+        for (i = 0; i < 3; i++)
+            tell(&ranks[i], DIFFER, way, way, way, 0);
+        for (i = 0; i < 3; i++) {
+            result = hear(&ranks[i]);
+            CHECK_WENT(result, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
+            CHECK_HAS(result.message, "asks for");
+            CHECK(result.seconds < 10);
+        }
+        all(ranks, 3, SHRINK, way, way + 1);
+        all(ranks, 3, DESTROY, way, way);
+        all_reduce(ranks, 3, way + 1, 1000, 1);
+    }
+    finish(ranks, 3);
+    folder_end();
+}
+
+/*  The bits of sums on all ranks, which are to be the same; 0 when something failed. */
+static uint64_t bits_of(process *ranks, int count)
+{
+    uint64_t hash = 0;
+    outcome result;
+    int i;
+    for (i = 0; i < count; i++)
+        tell(&ranks[i], BITS, 0, 0, 0, 0);
+    for (i = 0; i < count; i++) {
+        result = hear(&ranks[i]);
+        CHECK_WENT_WELL(result);
+        CHECK(i == 0 || result.hash == hash);
+        hash = result.hash;
+    }
+    return hash;
+}
+
+/*  Through each other's memory or the host's, by whatever algorithm: sums of three ranks have the same bits. */
+static uint64_t bits_first;
+TEST(transports_and_algorithms_give_the_same_bits)
+{
+    process ranks[3];
+    char extra[256];
+    int way, staged;
+    NEEDS(3);
+    for (staged = 0; staged < 2; staged++)
+        for (way = 0; way < WAYS; way++) {
+            uint64_t hash;
+            snprintf(extra, sizeof extra, "%s IGNIS_COMM_TRANSPORT=%s", way_of(way), staged ? "staged" : "peer");
+            start(ranks, 3, extra);
+            all(ranks, 3, INIT, 0, 0);
+            hash = bits_of(ranks, 3);
+            if (!bits_first)
+                bits_first = hash;
+            CHECK(hash == bits_first);
+            finish(ranks, 3);
+        }
+    folder_end();
+}
+
+/*  T15: what is seen of the devices, and who reaches whom, differs; sums do not. */
+TEST(hidden_and_permuted_devices)
+{
+    static const struct {
+        const char *extra[3]; /* of each rank; null: as the one before */
+        int local[3];         /* the device that it is to use, of those that it sees */
+        ignis_comm_transport transport;
+        const char *reason;
+        bool simulated; /* of the simulator only */
+    } table[] = {
+        {{"", NULL, NULL}, {0, 1, 2}, IGNIS_COMM_PEER, "each other's memory", false},
+        {{"CUDA_VISIBLE_DEVICES=2,0,1", NULL, NULL}, {0, 1, 2}, IGNIS_COMM_PEER, "each other's memory", false},
+        {{"CUDA_VISIBLE_DEVICES=0,1,2", "CUDA_VISIBLE_DEVICES=1,2,0", "CUDA_VISIBLE_DEVICES=2,0,1"},
+         {0, 0, 0},
+         IGNIS_COMM_PEER,
+         "each other's memory",
+         false},
+        {{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=2"},
+         {0, 1, 2},
+         IGNIS_COMM_TRANSPORT_DEFAULT, /* whether memory of a device that is not seen can be mapped is up to the driver */
+         "",
+         false},
+        {{"IGNIS_SIM_PEER=0", NULL, NULL}, {0, 1, 2}, IGNIS_COMM_STAGED, "host memory", true},
+        {{"IGNIS_SIM_PEER=0-1", NULL, NULL}, {0, 1, 2}, IGNIS_COMM_STAGED, "host memory", true},
+        {{"", NULL, "IGNIS_SIM_PEER=0-1"}, {0, 1, 2}, IGNIS_COMM_STAGED, "host memory", true}, /* one rank's veto is enough */
+    };
+    uint64_t hash = 0;
+    char text[512];
+    int c, i;
+    NEEDS(3);
+    if (getenv("CUDA_VISIBLE_DEVICES"))
+        SKIP("CUDA_VISIBLE_DEVICES is set already");
+    for (c = 0; c < (int)(sizeof table / sizeof table[0]); c++) {
+        process ranks[3];
+        const char *extra = "";
+        if (table[c].simulated && !getenv("IGNIS_CUDA_LIBRARY"))
+            continue;
+        for (i = 0; i < 3; i++) {
+            extra = table[c].extra[i] ? table[c].extra[i] : extra;
+            snprintf(text, sizeof text,
+                     "IGNIS_RANK=%d IGNIS_WORLD_SIZE=3 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s IGNIS_NCCL_LIBRARY=missing %s", i,
+                     table[c].local[i], folder, extra);
+            ranks[i] = puppet_new(text);
+        }
+        all(ranks, 3, INIT, 0, 0);
+        for (i = 0; i < 3; i++) {
+            outcome result = ask(&ranks[i], QUERY, 0);
+            if (table[c].transport)
+                CHECK_INT(result.info.transport, table[c].transport);
+            CHECK_HAS(result.info.reason, table[c].reason);
+        }
+        if (c == 0)
+            hash = bits_of(ranks, 3);
+        else
+            CHECK(bits_of(ranks, 3) == hash);
+        if (test__state.failures)
+            printf("case %d\n", c);
+        end(ranks, 3);
+    }
+    folder_end();
+}
+
+/*  T15: the first device of one and the second of another may be one. */
+TEST(a_device_is_known_by_more_than_its_number)
+{
+    process ranks[2];
+    outcome result;
+    char text[512];
+    int i;
+    NEEDS(2);
+    if (getenv("CUDA_VISIBLE_DEVICES"))
+        SKIP("CUDA_VISIBLE_DEVICES is set already");
+    for (i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s CUDA_VISIBLE_DEVICES=%s", i, i,
+                 folder, i ? "1,0" : "0,1");
+        ranks[i] = puppet_new(text);
+        tell(&ranks[i], INIT, 0, 0, 0, 0);
+    }
+    for (i = 0; i < 2; i++) {
+        result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
+        CHECK_HAS(result.message, "ranks 0 and 1 both use GPU");
+    }
+    end(ranks, 2);
+    folder_end();
+}
+
+/*  T14: with folders of their own they know nothing of each other. */
+TEST(two_jobs_at_once)
+{
+    process ranks[4];
+    char text[512], place[2][100];
+    outcome result;
+    int i;
+    NEEDS(4);
+    for (i = 0; i < 2; i++) {
+        snprintf(place[i], sizeof place[i], "%s/%d", folder, i);
+        CHECK(mkdir(place[i], 0700) == 0);
+    }
+    for (i = 0; i < 4; i++) {
+        snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s", i / 2, i, place[i % 2]);
+        ranks[i] = puppet_take(text);
+    }
+    ready(ranks, 4);
+    all(ranks, 4, INIT, 0, 0);
+    all_reduce(ranks, 4, 0, 10000, 20);
+    for (i = 0; i < 4; i++) {
+        result = ask(&ranks[i], QUERY, 0);
+        CHECK_INT(result.info.rank, i / 2);
+        CHECK_INT(result.info.size, 2);
+        CHECK_INT(result.info.device, i);
+    }
+    die(&ranks[3]);
+    result = ask(&ranks[1], WAIT, 0);
+    CHECK_INT(result.info.status, IGNIS_ERROR_PEER);
+    tell(&ranks[0], REDUCE, 0, 0, 1000, 5);
+    tell(&ranks[2], REDUCE, 0, 0, 1000, 5);
+    CHECK_WENT_WELL(hear(&ranks[0]));
+    CHECK_WENT_WELL(hear(&ranks[2]));
+    finish(ranks, 4);
+    for (i = 0; i < 2; i++)
+        CHECK_INT(rmdir(place[i]), 0);
     folder_end();
 }
 
@@ -873,18 +1348,16 @@ TEST(a_rank_that_dies_while_others_shrink_is_left_out_too)
     int i;
     NEEDS(RANKS);
     start(ranks, RANKS, "");
-    all(ranks, RANKS, 'i', 0, 0);
-    process_kill(&ranks[3]);
-    ranks[3].pid = -1;
-    tell(&ranks[0], 'k', 0, 1, 0, 0);
-    tell(&ranks[1], 'k', 0, 1, 0, 0);
+    all(ranks, RANKS, INIT, 0, 0);
+    die(&ranks[3]);
+    tell(&ranks[0], SHRINK, 0, 1, 0, 0);
+    tell(&ranks[1], SHRINK, 0, 1, 0, 0);
     ignis__sleep_us(50000);
-    process_kill(&ranks[2]);
-    ranks[2].pid = -1;
+    die(&ranks[2]);
     for (i = 0; i < 2; i++)
         CHECK_WENT_WELL(hear(&ranks[i]));
     for (i = 0; i < 2; i++) {
-        result = ask(&ranks[i], 'q', 1);
+        result = ask(&ranks[i], QUERY, 1);
         CHECK_INT(result.info.size, 2);
     }
     finish(ranks, RANKS);
@@ -898,24 +1371,24 @@ TEST(shrink_without_deaths_and_after_one_has_left)
     int i;
     NEEDS(3);
     start(ranks, 3, "");
-    all(ranks, 3, 'i', 0, 0);
-    all(ranks, 3, 'k', 0, 1);
+    all(ranks, 3, INIT, 0, 0);
+    all(ranks, 3, SHRINK, 0, 1);
     for (i = 0; i < 3; i++)
-        CHECK_INT(ask(&ranks[i], 'q', 1).info.size, 3);
-    CHECK_WENT_WELL(ask(&ranks[1], 'd', 1)); /* a goodbye is no death */
-    CHECK_WENT_WELL(ask(&ranks[1], 'd', 0));
+        CHECK_INT(ask(&ranks[i], QUERY, 1).info.size, 3);
+    CHECK_WENT_WELL(ask(&ranks[1], DESTROY, 1)); /* a goodbye is no death */
+    CHECK_WENT_WELL(ask(&ranks[1], DESTROY, 0));
     ignis__sleep_us(50000);
     for (i = 0; i < 3; i += 2)
-        CHECK_INT(ask(&ranks[i], 'q', 1).info.status, IGNIS_OK);
-    tell(&ranks[0], 's', 1, 2, 0, 0); /* it does not come */
+        CHECK_INT(ask(&ranks[i], QUERY, 1).info.status, IGNIS_OK);
+    tell(&ranks[0], SPLIT, 1, 2, 0, 0); /* it does not come */
     result = hear(&ranks[0]);
     CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_PEER);
     CHECK_HAS(result.message, "rank 1 has died, or left");
-    tell(&ranks[0], 'k', 1, 2, 0, 0);
-    tell(&ranks[2], 'k', 1, 2, 0, 0);
+    tell(&ranks[0], SHRINK, 1, 2, 0, 0);
+    tell(&ranks[2], SHRINK, 1, 2, 0, 0);
     CHECK_WENT_WELL(hear(&ranks[0]));
     CHECK_WENT_WELL(hear(&ranks[2]));
-    CHECK_INT(ask(&ranks[2], 'q', 2).info.rank, 1);
+    CHECK_INT(ask(&ranks[2], QUERY, 2).info.rank, 1);
     finish(ranks, 3);
     folder_end();
 }
@@ -926,22 +1399,30 @@ TEST(abort_reaches_all_ranks)
     int i;
     NEEDS(3);
     start(ranks, 3, "");
-    all(ranks, 3, 'i', 0, 0);
+    all(ranks, 3, INIT, 0, 0);
     for (i = 0; i < 3; i++)
-        tell(&ranks[i], 's', 0, 1, 0, 0);
+        tell(&ranks[i], SPLIT, 0, 1, 0, 0);
     for (i = 0; i < 3; i++)
         CHECK_WENT_WELL(hear(&ranks[i]));
-    CHECK_WENT_WELL(ask(&ranks[1], 'a', 0));
+    CHECK_WENT_WELL(ask(&ranks[1], ABORT, 0));
     for (i = 0; i < 3; i++) {
-        outcome result = ask(&ranks[i], 'w', 0);
+        outcome result = ask(&ranks[i], WAIT, 0);
         CHECK_INT(result.info.status, IGNIS_ERROR_PEER);
         CHECK_INT(result.info.failed_rank, 1);
         CHECK(result.seconds < 1);
-        CHECK_INT(ask(&ranks[i], 'q', 1).info.status, IGNIS_OK);
+        CHECK_INT(ask(&ranks[i], QUERY, 1).info.status, IGNIS_OK);
     }
-    all(ranks, 3, 'k', 0, 2);
+    all(ranks, 3, SHRINK, 0, 2);
     for (i = 0; i < 3; i++)
-        CHECK_INT(ask(&ranks[i], 'q', 2).info.size, 3);
+        CHECK_INT(ask(&ranks[i], QUERY, 2).info.size, 3);
+    tell(&ranks[0], REDUCE, 2, 2, 1000, 1); /* the others do not come: one of them aborts instead */
+    ignis__sleep_us(100000);
+    CHECK_WENT_WELL(ask(&ranks[1], ABORT, 2));
+    {
+        outcome result = hear(&ranks[0]);
+        CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_PEER);
+        CHECK(result.seconds < 5);
+    }
     finish(ranks, 3);
     folder_end();
 }
@@ -950,18 +1431,14 @@ TEST(a_rank_that_does_not_come_to_a_split_is_named)
 {
     process ranks[2];
     outcome result;
-    command order = {'i', 0, 0, 0, 0, 3};
-    int i;
     NEEDS(2);
     start(ranks, 2, "");
-    for (i = 0; i < 2; i++)
-        CHECK(process_send(ranks[i].socket, &order, sizeof order, -1));
-    for (i = 0; i < 2; i++)
-        CHECK_WENT_WELL(hear(&ranks[i]));
-    result = ask(&ranks[0], 's', 0);
+    patience = 2;
+    all(ranks, 2, INIT, 0, 0);
+    result = ask(&ranks[0], SPLIT, 0);
     CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
     CHECK_HAS(result.message, "rank 1 did not answer");
-    CHECK(result.seconds < 5);
+    CHECK(result.seconds < 6);
     finish(ranks, 2);
     folder_end();
 }
@@ -1031,7 +1508,7 @@ TEST(threads_are_ranks_and_leave_nothing_behind)
         descriptors = process_descriptors();
         CHECK_OK(ignis_memory_query(0, &memory));
         live = memory.live_bytes;
-        members_run(members, 2, 100, transports[t], 20);
+        members_run(members, 2, test_env("IGNIS_SOAK") ? 1000 : 25, transports[t], 20);
         for (i = 0; i < 2; i++)
             CHECK_TEXT(members[i].message, "");
         CHECK_INT(process_descriptors(), descriptors);
@@ -1098,13 +1575,13 @@ TEST(what_is_forked_holds_nothing)
     outcome result;
     NEEDS(2);
     start(ranks, 2, "");
-    all(ranks, 2, 'i', 0, 0);
-    CHECK_WENT_WELL(ask(&ranks[1], 'f', 0)); /* its child lives on, and fails every call */
-    process_kill(&ranks[1]);
-    result = ask(&ranks[0], 'w', 0);
+    all(ranks, 2, INIT, 0, 0);
+    CHECK_WENT_WELL(ask(&ranks[1], FORK, 0)); /* its child lives on, and fails every call */
+    die(&ranks[1]);
+    result = ask(&ranks[0], WAIT, 0);
     CHECK_INT(result.info.status, IGNIS_ERROR_PEER);
     CHECK(result.seconds < 2);
-    finish(&ranks[0], 1);
+    finish(ranks, 2);
     folder_end();
 }
 
@@ -1128,16 +1605,12 @@ TEST(ranks_of_several_hosts_use_nccl)
                  "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_HOST=host%d MASTER_ADDR=localhost MASTER_PORT=%d "
                  "IGNIS_SIM_STREAMS=thread",
                  i, RANKS, i, i / 2, port);
-        environment(text);
-        ranks[i] = process_start("rank");
-        tell(&ranks[i], 'i', 0, 0, 0, 0);
+        ranks[i] = puppet_new(text);
+        tell(&ranks[i], INIT, 0, 0, 0, 0);
     }
-    environment_clear();
-    unsetenv("IGNIS_SIM_STREAMS");
     for (i = 0; i < RANKS; i++) {
         result = hear(&ranks[i]);
         if (result.status == IGNIS_ERROR_LIBRARY) {
-            finish(ranks, 0);
             for (i = 0; i < RANKS; i++)
                 process_kill(&ranks[i]);
             folder_end();
@@ -1146,48 +1619,63 @@ TEST(ranks_of_several_hosts_use_nccl)
         CHECK_WENT_WELL(result);
     }
     for (i = 0; i < RANKS; i++) {
-        result = ask(&ranks[i], 'q', 0);
+        result = ask(&ranks[i], QUERY, 0);
         CHECK_INT(result.info.transport, IGNIS_COMM_NCCL);
         CHECK_INT(result.info.hosts, 2);
         CHECK_INT(result.info.local_size, 2);
         CHECK_INT(result.info.local_rank, i % 2);
         CHECK_HAS(result.info.reason, "2 hosts");
-        tell(&ranks[i], 's', 0, 1, i / 2, 0); /* a host's own do without NCCL */
+        tell(&ranks[i], SPLIT, 0, 1, i / 2, 0); /* a host's own do without NCCL */
     }
     for (i = 0; i < RANKS; i++)
         CHECK_WENT_WELL(hear(&ranks[i]));
     for (i = 0; i < RANKS; i++)
-        CHECK_INT(ask(&ranks[i], 'q', 1).info.transport, IGNIS_COMM_PEER);
+        CHECK_INT(ask(&ranks[i], QUERY, 1).info.transport, IGNIS_COMM_PEER);
     for (round = 0; round < 2; round++) {
         for (i = 0; i < RANKS; i++)
-            tell(&ranks[i], 'r', round, round, 1000, 2);
+            tell(&ranks[i], REDUCE, round, round, 1000, 2);
         for (i = 0; i < RANKS; i++)
             CHECK_WENT_WELL(hear(&ranks[i]));
     }
     for (i = 0; i < RANKS - 1; i++)
-        tell(&ranks[i], 'w', 0, 0, 0, 0);
+        tell(&ranks[i], WAIT, 0, 0, 0, 0);
     ignis__sleep_us(50000);
-    process_kill(&ranks[RANKS - 1]);
-    ranks[RANKS - 1].pid = -1;
+    die(&ranks[RANKS - 1]);
     for (i = 0; i < RANKS - 1; i++) {
         result = hear(&ranks[i]);
         CHECK_INT(result.info.status, IGNIS_ERROR_PEER);
         CHECK_INT(result.info.failed_rank, RANKS - 1);
     }
-    all(ranks, RANKS, 'k', 0, 2);
+    all(ranks, RANKS, SHRINK, 0, 2);
     for (i = 0; i < RANKS - 1; i++)
-        CHECK_INT(ask(&ranks[i], 'q', 2).info.size, 3);
-    finish(ranks, RANKS);
+        CHECK_INT(ask(&ranks[i], QUERY, 2).info.size, 3);
+    end(ranks, RANKS);
     folder_end();
+}
+
+/*  Those that no test has any more shut down well, too. */
+TEST(puppets_end_well)
+{
+    if (devices() < 1)
+        SKIP("there is no device");
+    end(idle, RANKS);
+    memset(idle, 0, sizeof idle);
 }
 
 int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);
+    int code, i;
     setenv("IGNIS_SIM_DEVICES", "4", 0);
     signal(SIGPIPE, SIG_IGN);
     pthread_mutex_init(&test__state.lock, NULL);
     if (role && strcmp(role, "count") == 0)
         return ignis_setup(NULL) == IGNIS_OK ? ignis_device_count() : 0;
-    return role ? puppet() : test_run(argc, argv);
+    if (role)
+        return puppet();
+    code = test_run(argc, argv);
+    for (i = 0; i < RANKS; i++)
+        if (idle[i].pid > 0)
+            process_end(&idle[i]);
+    return code;
 }

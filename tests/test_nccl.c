@@ -374,7 +374,8 @@ TEST(what_nccl_refuses_is_told)
     NEEDS_NCCL(1, &id);
     CHECK(!ignis__nccl_begin("join", &ignis__devices[0], &id, 5, 2, 1000000000));
     test__check_failure(__FILE__, __LINE__, "join(", IGNIS_ERROR_CUDA, IGNIS_DIAG_NCCL_CALL);
-    CHECK_MESSAGE_HAS("ncclCommInitRankConfig failed with \"invalid argument\" (4)");
+    CHECK_MESSAGE_HAS("ncclCommInitRankConfig failed with \"invalid argument"); /* some versions say more here */
+    CHECK_MESSAGE_HAS("\" (4)");
     nccl = ignis__nccl_join("join", &ignis__devices[0], &id, 0, 1, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
     REQUIRE(nccl);
     CHECK(!ignis__nccl_run("run", nccl, IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 7, 1, ignis_stream_current()));
