@@ -7335,7 +7335,6 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
     X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                  \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
-    X(CROSS_ENTROPY_LOSS, SOFTMAX_CU, "ignis_cross_entropy_loss")                    \
     X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
@@ -12486,16 +12485,14 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
     all that the gradient needs at hand. */
 static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
-/*  A kernel's parameters, in its order. */
 typedef struct ignis__cross_entropy_work {
-    ignis__address loss, scale, losses, counted, log_sums, gradient, logits, targets, counts;
-    int count_blocks, blocks;
+    ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
     ignis__rows plan;
 } ignis__cross_entropy_work;
 
-#define IGNIS__FEW_ROWS 128 /* that one block, a warp a row, is through with sooner than three launches are made */
-#define IGNIS__COUNT_BLOCKS 64
-#define IGNIS__ROWS_EXACT 2 /* for packed: all rows are whole packs of 16 bytes */
+#define IGNIS__FEW_ROWS 128    /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__COUNT_BLOCKS 64 /* and a count of these, and one more number, is what they leave */
+#define IGNIS__ROWS_EXACT 2    /* for packed: all rows are whole packs of 16 bytes */
 
 static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
 {
@@ -12504,11 +12501,9 @@ static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, con
 
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
-    void *rows[15], *count[5], *loss[6], *few[12];
-    const unsigned single = dtype == IGNIS_F64 ? 256 : 1024; /* threads of the kernels that are one block */
-    int i;
-    rows[0] = &work->losses;
-    rows[1] = &work->counted;
+    void *rows[16], *count[5];
+    rows[0] = &work->loss;
+    rows[1] = &work->scale;
     rows[2] = &work->log_sums;
     rows[3] = &work->gradient;
     rows[4] = &work->logits;
@@ -12518,37 +12513,24 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
     rows[8] = &entropy->classes;
     rows[9] = &entropy->stride;
     rows[10] = &entropy->ignore_index;
-    rows[11] = &work->counts;
-    rows[12] = &work->count_blocks;
-    rows[13] = &work->plan.packed;
-    rows[14] = &work->plan.kept;
-    if (ignis__cross_entropy_is_few(entropy, &work->plan)) {
-        few[0] = &work->loss;
-        few[1] = &work->scale;
-        for (i = 2; i < 11; i++)
-            few[i] = rows[i];
-        few[11] = &entropy->mean;
-        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, single, 1, 0, few);
+    rows[11] = &entropy->mean;
+    rows[12] = &work->losses;
+    rows[13] = &work->count;
+    rows[14] = &work->plan.packed;
+    rows[15] = &work->plan.kept;
+    if (ignis__cross_entropy_is_few(entropy, &work->plan)) { /* it has the first twelve */
+        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, dtype == IGNIS_F64 ? 256 : 1024, 1, 0, rows);
         return;
     }
-    if (work->count_blocks) {
-        count[0] = &work->counts;
-        count[1] = &work->targets;
-        count[2] = &entropy->target_bytes;
-        count[3] = &entropy->rows;
-        count[4] = &entropy->ignore_index;
-        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, work->count_blocks, 1, 1, 256, 1, 0, count);
-    }
+    count[0] = &work->count;
+    count[1] = &work->targets;
+    count[2] = &entropy->target_bytes;
+    count[3] = &entropy->rows;
+    count[4] = &entropy->ignore_index;
+    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, IGNIS__COUNT_BLOCKS, 1, 1, 256, 1, 0, count);
     ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP,
                        work->plan.packed == IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_EXACT : IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK,
                        dtype, rows);
-    loss[0] = &work->loss;
-    loss[1] = &work->scale;
-    loss[2] = &work->losses;
-    loss[3] = &work->counted;
-    loss[4] = &work->blocks;
-    loss[5] = &entropy->mean;
-    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_LOSS, dtype, NULL, 1, 1, 1, single, 1, 0, loss);
 }
 
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
@@ -12559,7 +12541,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis_rule rule;
     ignis_tensor inputs[2];
     ignis_array saved[4];
-    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *counted = NULL, *counts = NULL, *log_sums = NULL, *scale = NULL;
+    ignis__array *loss = NULL, *made = NULL, *losses = NULL, *count = NULL, *log_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work;
     ignis_dtype dtype, wide;
     int64_t most;
@@ -12592,19 +12574,15 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
             work.plan.packed = IGNIS__ROWS_EXACT;
         most = (int64_t)op.work.device->info.multiprocessors * (1024 / (int64_t)work.plan.threads);
         work.plan.blocks = work.plan.blocks < most ? work.plan.blocks : most;
-        work.blocks = (int)work.plan.blocks;
-        work.count_blocks = fused && entropy.mean ? IGNIS__COUNT_BLOCKS : 0;
-        losses = ignis__op_new_row(&op, work.blocks, wide);
-        counted = ignis__op_new_row(&op, work.blocks, IGNIS_I64);
-        counts = work.count_blocks ? ignis__op_new_row(&op, work.count_blocks, IGNIS_I64) : NULL;
+        work.plan.blocks = work.plan.blocks ? work.plan.blocks : 1; /* no rows have a loss, too */
+        losses = ignis__op_new_row(&op, work.plan.blocks, wide);
+        count = ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64);
     }
     work.loss = ignis__op_write(&op, loss);
     work.scale = ignis__op_write(&op, scale);
     work.log_sums = ignis__op_write(&op, log_sums);
     work.losses = ignis__op_write(&op, losses);
-    work.counted = ignis__op_write(&op, counted);
-    if (counts)
-        work.counts = ignis__op_write(&op, counts);
+    work.count = ignis__op_write(&op, count);
     if (op.ok)
         ignis__cross_entropy_launch(&op, &entropy, &work, dtype);
     memset(&rule, 0, sizeof rule);

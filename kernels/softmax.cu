@@ -34,6 +34,15 @@ struct exponentials {
     Wide sum;   /* of exp(x - shift) */
 };
 
+/*  Those of all lanes together, whose shifts may be -infinity. */
+__device__ inline exponentials of_warp(exponentials mine)
+{
+    exponentials all;
+    all.shift = ignis_warp_max(mine.shift);
+    all.sum = ignis_warp_sum(mine.sum * ignis_exp_less<T>(shift_of(all.shift))(shift_of(mine.shift)));
+    return all;
+}
+
 /*  Of a row, for all threads of its team. Leaves the batch with the row's round last. */
 template <typename Team, int N, bool exact>
 __device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact> &row, ignis_batch<T, N> &xs, const T *from, int &last)
@@ -63,9 +72,16 @@ __device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact> &row, i
         max = now;
         last = round;
     }
-    exponentials all;
-    all.shift = shift_of(Team::template reduce<ignis_max>(max));
-    all.sum = Team::template reduce<ignis_sum>(sum * ignis_exp_less<T>(all.shift)(shift_of(max)));
+    exponentials all = of_warp({max, sum});
+    if constexpr (Team::is_block) {
+        __shared__ exponentials of_warps[32];
+        __syncthreads(); /* the block may still be reading those of its row before */
+        if (threadIdx.x % 32 == 0)
+            of_warps[threadIdx.x / 32] = all;
+        __syncthreads();
+        all = of_warp(threadIdx.x % 32 < blockDim.x / 32 ? of_warps[threadIdx.x % 32] : exponentials{-ignis_infinity<Wide>(), 0});
+    }
+    all.shift = shift_of(all.shift);
     return all;
 }
 
@@ -208,9 +224,8 @@ __device__ inline Wide not_a_number() { return Wide(__int_as_float(0x7fffffff));
 
 /*  What a team has for all of its rows. */
 struct tally {
-    Wide scale;  /* of the gradient */
-    Wide loss;   /* this and counted are kept by the team's first thread */
-    int counted; /* rows that are not ignored */
+    Wide scale; /* of the gradient */
+    Wide loss;  /* the sum; kept by the team's first thread */
 };
 
 /*  Losses; log_sums[r]; and unless null gradient, of the same layout as the logits: that of the sum of losses times scale.
@@ -245,7 +260,6 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
         if (Team::thread() == 0) {
             const Wide log_sum = sums.shift + ignis_log<T>(sums.sum);
             mine.loss += log_sum - (Team::is_block ? at_target() : early);
-            mine.counted++;
             log_sums[r] = log_sum;
         }
         if (!gradient)
@@ -305,86 +319,110 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
     }
 }
 
+#define COUNT_BLOCKS 64 /* the host knows it, too */
+
+/*  What rows are not ignored, and which blocks are done. */
+struct ignis_count {
+    long long of_block[COUNT_BLOCKS];
+    unsigned done;
+};
+
 /*  What the sum of losses is multiplied by: 1, or for the mean 1 / (number of rows that are not ignored): infinite if all are, and the mean NaN. */
 __device__ inline Wide scale_of(int mean, long long counted) { return mean ? Wide(1) / Wide(counted) : Wide(1); }
 
-/*  The same from what the blocks of ignis_cross_entropy_count have counted, for each thread of a warp. */
-__device__ inline Wide scale_from(const long long *counts, int blocks)
+/*  The same for each thread of a warp. */
+__device__ inline Wide scale_of(int mean, const ignis_count *count)
 {
     long long counted = 0;
-    for (int i = threadIdx.x % 32; i < blocks; i += 32)
-        counted += counts[i];
-    return scale_of(blocks > 0, ignis_warp_reduce<ignis_sum>(counted));
+    for (int i = threadIdx.x % 32; i < COUNT_BLOCKS; i += 32)
+        counted += count->of_block[i];
+    return scale_of(mean, ignis_warp_sum(counted));
 }
 
-/*  counts[block] = the rows that are not ignored, of this block. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_cross_entropy_count(long long *counts, const void *targets, int target_bytes, long long rows, long long ignore_index)
+    ignis_cross_entropy_count(ignis_count *count, const void *targets, int target_bytes, long long rows, long long ignore_index)
 {
-    long long count = 0;
+    long long counted = 0;
 #pragma unroll 4
     for (long long r = blockIdx.x * blockDim.x + threadIdx.x; r < rows; r += gridDim.x * blockDim.x)
-        count += ignis_index(targets, target_bytes, r) != ignore_index;
-    count = ignis_block_sum(count);
+        counted += ignis_index(targets, target_bytes, r) != ignore_index;
+    counted = ignis_block_sum(counted);
     if (threadIdx.x == 0)
-        counts[blockIdx.x] = count;
+        count->of_block[blockIdx.x] = counted;
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        count->done = 0;
 }
 
-/*  losses and counted of each block. counts and count_blocks: for the gradient of a mean; else count_blocks is 0. */
+/*  The end of a block's work: its sum is one of losses, and the last block to come here adds them up, in their order. */
+__device__ inline void hand_over(Wide *loss, Wide *scale, Wide *losses, ignis_count *count, tally mine)
+{
+    __shared__ bool is_last;
+    if (threadIdx.x == 0) {
+        losses[blockIdx.x] = mine.loss;
+        __threadfence();
+        is_last = atomicAdd(&count->done, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!is_last)
+        return;
+    __threadfence();
+    Wide sum = 0;
+    for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x)
+        sum += __ldcg(losses + i);
+    sum = ignis_block_sum(sum);
+    if (threadIdx.x == 0) {
+        scale[0] = mine.scale;
+        loss[0] = sum * mine.scale;
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
-    ignis_cross_entropy_warp(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
-                             int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
-                             const long long *counts, int count_blocks, int packed)
+    ignis_cross_entropy_warp(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+                             long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
+                             ignis_count *count, int packed)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    tally mine = {scale_from(counts, count_blocks), 0, 0};
+    tally mine = {scale_of(mean, count), 0};
     if (packed == EXACT)
         cross_entropy<ignis_warp_team, PACK, true>(mine, log_sums, gradient, all, 0);
     else
         cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, 0);
-    const Wide loss = ignis_block_sum(mine.loss);
-    const int count = ignis_block_sum(mine.counted);
-    if (threadIdx.x == 0) {
-        losses[blockIdx.x] = loss;
-        counted[blockIdx.x] = count;
-    }
+    mine.loss = ignis_block_sum(mine.loss);
+    hand_over(loss, scale, losses, count, mine);
 }
 
 /*  The same by blocks. What a block keeps is in shared memory, as registers are scarce here: the two kernels are one but for that, too. */
 template <int N, bool exact>
-__device__ inline void cross_entropy_of_block(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const logit_rows &all,
-                                              const long long *counts, int count_blocks, int kept)
+__device__ inline void cross_entropy_of_block(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const logit_rows &all, int mean,
+                                              Wide *losses, ignis_count *count, int kept)
 {
     __shared__ tally mine;
     if (threadIdx.x < 32)
-        mine = {scale_from(counts, count_blocks), 0, 0};
+        mine = {scale_of(mean, count), 0};
     __syncthreads();
     cross_entropy<ignis_block_team, N, exact>(mine, log_sums, gradient, all, kept);
-    if (threadIdx.x == 0) {
-        losses[blockIdx.x] = mine.loss;
-        counted[blockIdx.x] = mine.counted;
-    }
+    hand_over(loss, scale, losses, count, mine);
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
-    ignis_cross_entropy_exact(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
-                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
-                              const long long *counts, int count_blocks, int, int kept)
+    ignis_cross_entropy_exact(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+                              long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
+                              ignis_count *count, int, int kept)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    cross_entropy_of_block<PACK, true>(losses, counted, log_sums, gradient, all, counts, count_blocks, kept);
+    cross_entropy_of_block<PACK, true>(loss, scale, log_sums, gradient, all, mean, losses, count, kept);
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
-    ignis_cross_entropy_block(Wide *losses, long long *counted, Wide *log_sums, T *gradient, const T *logits, const void *targets,
-                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
-                              const long long *counts, int count_blocks, int packed, int kept)
+    ignis_cross_entropy_block(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+                              long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
+                              ignis_count *count, int packed, int kept)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     if (packed)
-        cross_entropy_of_block<PACK, false>(losses, counted, log_sums, gradient, all, counts, count_blocks, kept);
+        cross_entropy_of_block<PACK, false>(loss, scale, log_sums, gradient, all, mean, losses, count, kept);
     else
-        cross_entropy_of_block<1, false>(losses, counted, log_sums, gradient, all, counts, count_blocks, 0);
+        cross_entropy_of_block<1, false>(loss, scale, log_sums, gradient, all, mean, losses, count, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
@@ -399,28 +437,10 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 }
 
 #if IGNIS_T == 4 /* f64 */
-#define SINGLE_THREADS 256 /* of a kernel that is one block */
+#define SINGLE_THREADS 256
 #else
 #define SINGLE_THREADS 1024
 #endif
-
-/*  loss = scale * the sum of losses, and that scale, from what all blocks have handed over. */
-extern "C" __global__ void __launch_bounds__(SINGLE_THREADS)
-    ignis_cross_entropy_loss(Wide *loss, Wide *scale, const Wide *losses, const long long *counted, int blocks, int mean)
-{
-    Wide sum = 0;
-    long long count = 0;
-    for (int i = threadIdx.x; i < blocks; i += blockDim.x) {
-        sum += losses[i];
-        count += counted[i];
-    }
-    sum = ignis_block_sum(sum);
-    count = ignis_block_sum(count);
-    if (threadIdx.x == 0) {
-        scale[0] = scale_of(mean, count);
-        loss[0] = sum * scale[0];
-    }
-}
 
 /*  The same for a few short rows, in one block. */
 extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
@@ -432,7 +452,7 @@ extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
     for (long long r = threadIdx.x; r < rows; r += blockDim.x)
         counted += all.target(r) != ignore_index;
     const Wide factor = scale_of(mean, ignis_block_sum(counted));
-    tally mine = {factor, 0, 0};
+    tally mine = {factor, 0};
     cross_entropy<ignis_warp_team, PACK>(mine, log_sums, gradient, all, 0);
     const Wide sum = ignis_block_sum(mine.loss);
     if (threadIdx.x == 0) {
