@@ -87,9 +87,9 @@ run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN) share_array_a)
 	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
 	    case $$example in allreduce) launch='examples/launch.sh $(RANKS) ';; *) launch=;; esac; \
 	    case $$example in share_array_b) beside='$(OUT)/share_array_a & ';; *) beside=;; esac; \
-	    echo "== on the $(DEVICE): $$beside$$launch$(OUT)/$$example $$*"; \
+	    echo "== on the $(DEVICE): $${beside}$${launch}$(OUT)/$$example $$*"; \
 	    if [ -n "$$beside" ]; then $(OUT)/share_array_a & fi; \
-	    $$launch$(OUT)/$$example "$$@" || exit 1; \
+	    $${launch}$(OUT)/$$example "$$@" || exit 1; \
 	    if [ -n "$$beside" ]; then wait $$! || exit 1; fi; done
 
 test: $(SIMULATOR) $(TESTS)
