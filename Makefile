@@ -87,9 +87,9 @@ run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN) share_array_a)
 	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
 	    case $$example in allreduce) launch='examples/launch.sh $(RANKS) ';; *) launch=;; esac; \
 	    case $$example in share_array_b) beside='$(OUT)/share_array_a & ';; *) beside=;; esac; \
-	    echo "== on the $(DEVICE): $$beside$$launch$(OUT)/$$example $$*"; \
+	    echo "== on the $(DEVICE): $${beside}$${launch}$(OUT)/$$example $$*"; \
 	    if [ -n "$$beside" ]; then $(OUT)/share_array_a & fi; \
-	    $$launch$(OUT)/$$example "$$@" || exit 1; \
+	    $${launch}$(OUT)/$$example "$$@" || exit 1; \
 	    if [ -n "$$beside" ]; then wait $$! || exit 1; fi; done
 
 test: $(SIMULATOR) $(TESTS)
@@ -132,26 +132,38 @@ check-gpus: $(SIMULATOR) $(OUT)/train_gpt
 check-torch: $(SIMULATOR)
 	python3 tests/torch_compare.py
 
-# The lanes run the same tests in other ways; test-sim runs the simulator's own. Compiling every kernel of every dtype again for a
-# sanitizer takes long, so those lanes leave out the tests whose kernels have been through them while they were written.
+# The lanes run the same tests in other ways; test-sim runs the simulator's own. What they leave out, so that all of it ends in time:
+#   LONG_TESTS    all lanes: compiling every kernel of every dtype again takes minutes
+#   MATH_TESTS    the sanitizers and clang: their kernels have been through them while they were written
+#   OPS_TESTS     the sanitizers and clang: collective kernels over all dtypes, sizes and ways; host code of theirs runs in comm_job,
+#                 parallel and nccl, too
+#   HOST_TESTS    lazy and streams: no work in streams, or little that others do not do as well
 LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows training)
 MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul)
+OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
+HOST_TESTS := $(addprefix %/test_,channel comm_job comm_model)
+JOBS := $(shell nproc 2>/dev/null || echo 1)
+# $(call lane,name,tests left out): the tests of a lane, in its own folder
+lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
+
 test-asan:
-	IGNIS_SIM_SANITIZE=address IGNIS_MEMORY_BYPASS=1 $(MAKE) test IGNIS_SIM=1 LANE=asan LANE_CFLAGS=-fsanitize=address,undefined \
-	    TESTS='$(patsubst $(OUT)/%,build/asan/%,$(filter-out $(LONG_TESTS) $(MATH_TESTS),$(TESTS)))'
+	IGNIS_SIM_SANITIZE=address IGNIS_MEMORY_BYPASS=1 $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=asan \
+	    LANE_CFLAGS=-fsanitize=address,undefined TESTS='$(call lane,asan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS))'
 
 test-tsan:
-	IGNIS_SIM_SANITIZE=thread $(MAKE) test IGNIS_SIM=1 LANE=tsan LANE_CFLAGS=-fsanitize=thread \
-	    TESTS='$(patsubst $(OUT)/%,build/tsan/%,$(filter-out $(LONG_TESTS) $(MATH_TESTS),$(TESTS)))'
+	IGNIS_SIM_SANITIZE=thread $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=tsan LANE_CFLAGS=-fsanitize=thread \
+	    TESTS='$(call lane,tsan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS))'
 
 test-lazy:
-	IGNIS_SIM_STREAMS=lazy IGNIS_SIM_ORDER=random:7 $(MAKE) test IGNIS_SIM=1 TESTS='$(filter-out $(LONG_TESTS),$(TESTS))'
+	IGNIS_SIM_STREAMS=lazy IGNIS_SIM_ORDER=random:7 $(MAKE) -j$(JOBS) test IGNIS_SIM=1 \
+	    TESTS='$(filter-out $(LONG_TESTS) $(HOST_TESTS),$(TESTS))'
 
 test-streams:
-	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse $(MAKE) test IGNIS_SIM=1 TESTS='$(filter-out $(LONG_TESTS),$(TESTS))'
+	IGNIS_SIM_STREAMS=thread IGNIS_SIM_ORDER=reverse $(MAKE) -j$(JOBS) test IGNIS_SIM=1 \
+	    TESTS='$(filter-out $(LONG_TESTS) $(HOST_TESTS),$(TESTS))'
 
 test-clang:
-	$(MAKE) test CC=clang IGNIS_SIM=1 LANE=clang TESTS='$(patsubst $(OUT)/%,build/clang/%,$(filter-out $(LONG_TESTS) $(MATH_TESTS),$(TESTS)))'
+	$(MAKE) -j$(JOBS) test CC=clang IGNIS_SIM=1 LANE=clang TESTS='$(call lane,clang,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS))'
 
 test-sim: simulator
 	@$(MAKE) -C sim test

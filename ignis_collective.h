@@ -4951,10 +4951,11 @@ static struct {
     ignis__mutex lock;        /* never held while an array is locked, or the driver called */
     ignis__mutex import_lock; /* held during an import, so that one record is mapped once */
     uint64_t serials, transports;
+    uint64_t ending; /* threads that have taken handles off the list which their array still counts */
     ignis__export *exports;
     ignis__import *imports;
     ignis__imported *imported;
-} ignis__shares = {IGNIS__MUTEX_INIT, IGNIS__MUTEX_INIT, 0, 0, NULL, NULL, NULL};
+} ignis__shares = {IGNIS__MUTEX_INIT, IGNIS__MUTEX_INIT, 0, 0, 0, NULL, NULL, NULL};
 
 /*  One more handle of an array is out. */
 static bool ignis__array_lend(const char *call, ignis__array *array)
@@ -4968,14 +4969,14 @@ static bool ignis__array_lend(const char *call, ignis__array *array)
     return true;
 }
 
-static void ignis__array_unlend(const char *call, ignis__array *array)
+/*  The array stays held. */
+static void ignis__array_unlend(ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->exports--;
     if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
         ignis__array_unref(array);
     ignis__array_unlock(array);
-    ignis__array_drop(call, array);
 }
 
 /*  Which handles end: all of an array, all of a transport, and either only those whose lease has ended, or all. 0: any. */
@@ -5013,6 +5014,8 @@ static int ignis__export_end_one(ignis__ending which, ignis__array **array)
             ignis__free(entry);
         }
     }
+    if (count > 0)
+        ignis__atomic_add(&ignis__shares.ending, 1);
     ignis__mutex_unlock(&ignis__shares.lock);
     return count;
 }
@@ -5020,10 +5023,14 @@ static int ignis__export_end_one(ignis__ending which, ignis__array **array)
 static void ignis__exports_end(const char *call, ignis__ending which)
 {
     ignis__array *array = NULL;
-    int count;
-    while ((count = ignis__export_end_one(which, &array)) > 0)
-        while (count-- > 0)
-            ignis__array_unlend(call, array);
+    int count, i;
+    while ((count = ignis__export_end_one(which, &array)) > 0) {
+        for (i = 0; i < count; i++)
+            ignis__array_unlend(array);
+        ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
+        for (i = 0; i < count; i++)
+            ignis__array_drop(call, array);
+    }
 }
 
 static ignis__ending ignis__ending_of(const ignis__array *array, uint64_t transport, bool leased)
@@ -5035,7 +5042,14 @@ static ignis__ending ignis__ending_of(const ignis__array *array, uint64_t transp
     return which;
 }
 
-static void ignis__exports_reap_array(const char *call, ignis__array *array) { ignis__exports_end(call, ignis__ending_of(array, 0, true)); }
+/*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. */
+static void ignis__exports_reap_array(const char *call, ignis__array *array)
+{
+    int tries;
+    ignis__exports_end(call, ignis__ending_of(array, 0, true));
+    for (tries = 0; tries < 1000 && ignis__atomic_load(&ignis__shares.ending) != 0; tries++)
+        ignis__sleep_us(50);
+}
 
 /*  For the message of an array that cannot be freed. The array is locked. */
 static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
@@ -6051,7 +6065,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
 #endif
         ok = ok && ignis__array_lend(call, array);
         if (ok && !ignis__export_note(call, transport, array, &record, ends[0])) {
-            ignis__array_unlend(call, array);
+            ignis__array_unlend(array);
+            ignis__array_drop(call, array);
             ok = false;
         }
         if (!ok)
