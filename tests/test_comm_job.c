@@ -280,7 +280,9 @@ static int puppet(void)
     ignis_comm slots[SLOTS];
     command todo;
     outcome result;
+    const struct timeval forever = {0, 0};
     memset(slots, 0, sizeof slots);
+    setsockopt(PROCESS_SOCKET, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever); /* a test that needs it may be long in coming */
     if (ignis_setup(&desc) != IGNIS_OK)
         return 90;
     while (process_receive(PROCESS_SOCKET, &todo, sizeof todo, NULL)) {
