@@ -42,7 +42,7 @@ help:
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-prototypes check-resume check-storage check-torch"
-	@echo "make soak          ten thousand cycles of sharing"
+	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
@@ -99,10 +99,12 @@ test: $(SIMULATOR) $(TESTS)
 bench: $(SIMULATOR) $(BENCHES)
 	@for bench in $(BENCHES); do echo "== $$bench, on the $(DEVICE)"; $$bench || exit 1; done
 
-# What must not leak, ten thousand times over.
-soak: $(SIMULATOR) $(OUT)/test_vmm $(OUT)/test_transport
-	IGNIS_SOAK=1 $(OUT)/test_vmm cycles
-	IGNIS_SOAK=1 $(OUT)/test_transport cycles
+# The tests of what processes share, in their long versions: ten thousand cycles, a hundred ranks killed, every type and operation.
+SOAKS := $(addprefix $(OUT)/test_,vmm transport channel share comm_job comm_ops)
+soak: $(SIMULATOR) $(SOAKS)
+	@echo "soak on the $(DEVICE)"
+	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
+	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
 # A million damaged files for the reader of safetensors; it ends at the first sanitizer report.
 fuzz: $(OUT)/fuzz_storage

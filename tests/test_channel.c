@@ -908,7 +908,7 @@ TEST(descriptors_stay_flat_within_a_tight_limit)
     REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
     EACH_METHOD(m)
     {
-        for (i = 0; i < 100; i++) {
+        for (i = 0; i < (test_env("IGNIS_SOAK") ? 10000 : 100); i++) {
             both = make_pair(m, 20);
             drop_pair(&both);
         }

@@ -878,6 +878,138 @@ TEST(the_importer_survives_the_exporter)
     CHECK_OK(ignis_transport_destroy(transport));
 }
 
+/*  T9: it dies while a kernel here reads its memory over and over. */
+static const char long_source[] = "extern \"C\" __global__ void watch(const volatile int *x, int *out, int first, int n, int ms)\n"
+                                  "{\n"
+                                  "    unsigned long long begin, now;\n"
+                                  "    int wrong = 0, rounds = 0;\n"
+                                  "    asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(begin));\n"
+                                  "    do {\n"
+                                  "        for (int i = 0; i < n; i++)\n"
+                                  "            wrong += x[i] != first + i;\n"
+                                  "        rounds++;\n"
+                                  "        asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(now));\n"
+                                  "    } while (now - begin < ms * 1000000ull);\n"
+                                  "    out[0] = wrong;\n"
+                                  "    out[1] = rounds;\n"
+                                  "}\n";
+
+static void *kill_soon(void *context)
+{
+    ignis__sleep_us(100000);
+    process_kill((process *)context);
+    return NULL;
+}
+
+TEST(a_long_kernel_survives_the_exporter)
+{
+    process child = process_start("exporter");
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_kernel_desc desc;
+    ignis_kernel kernel;
+    ignis_launch launch;
+    ignis_arg args[5];
+    ignis_array seen, out;
+    pthread_t killer;
+    int32_t result[2] = {-1, 0};
+    SETUP(NULL);
+    if (!available(IGNIS_TRANSPORT_VMM, 0, 0)) {
+        process_kill(&child);
+        SKIP("device 0 makes no memory that can be shared");
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.source = long_source;
+    desc.entry = "watch";
+    kernel = ignis_kernel_compile(&desc);
+    transport = make_transport(IGNIS_TRANSPORT_VMM, 0, 0);
+    CHECK(receive_handle(child.socket, &handle));
+    seen = ignis_transport_import_handle(transport, &handle);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    REQUIRE(kernel.id && seen.id);
+    out = make(IGNIS_SHAPE(2), IGNIS_I32);
+    memset(&launch, 0, sizeof launch);
+    launch.grid[0] = launch.block[0] = 1;
+    args[0] = ignis_arg_array(seen);
+    args[1] = ignis_arg_array(out);
+    args[2] = ignis_arg_i32(100);
+    args[3] = ignis_arg_i32(4000);
+    args[4] = ignis_arg_i32(500);
+    CHECK_INT(pthread_create(&killer, NULL, kill_soon, &child), 0);
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, args, 5));
+    CHECK_OK(ignis_synchronize());
+    pthread_join(killer, NULL);
+    CHECK_OK(ignis_array_to_host(out, result, IGNIS_I32, 2));
+    CHECK_INT(result[0], 0);
+    CHECK(result[1] > 1);
+    CHECK_COUNTING(seen, 4000, 100);
+    drop(seen);
+    drop(out);
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+/*  T16: while an import is held, its exporter lets the memory go, and shares other memory at the same address. */
+static int renewer(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    uintptr_t address[2] = {0, 0};
+    order todo;
+    int i;
+    if (ignis_setup(&desc) != IGNIS_OK || !process_receive(PROCESS_SOCKET, &todo, sizeof todo, NULL))
+        return 2;
+    for (i = 0; i < 2; i++) {
+        ignis_transport transport = make_transport(todo.kind, 0, 0);
+        ignis_array array = make_shared(todo.kind, 0, 4000, 100 * (i + 1));
+        ignis_transport_handle handle;
+        address[i] = (uintptr_t)info_of(array).ptr;
+        if (ignis_transport_export_handle(transport, array, &handle) != IGNIS_OK || !send_handle(PROCESS_SOCKET, &handle) ||
+            !process_send(PROCESS_SOCKET, &address[i], sizeof address[i], -1) || !process_meet(PROCESS_SOCKET))
+            return 3;
+        CHECK_OK(ignis_transport_handle_close(&handle));
+        CHECK_OK(ignis_transport_destroy(transport)); /* which ends its exports */
+        drop(array);
+    }
+    CHECK_OK(ignis_shutdown());
+    return test__state.failures ? 1 : 0;
+}
+
+TEST(an_address_that_is_used_again_is_other_memory)
+{
+    process child = process_start("renewer");
+    ignis_transport transport;
+    ignis_array seen[2];
+    uintptr_t address[2];
+    order todo;
+    int i;
+    SETUP(NULL);
+    if (!available(IGNIS_TRANSPORT_VMM, 0, 0)) {
+        process_kill(&child);
+        SKIP("device 0 makes no memory that can be shared");
+    }
+    memset(&todo, 0, sizeof todo);
+    todo.kind = IGNIS_TRANSPORT_VMM;
+    CHECK(process_send(child.socket, &todo, sizeof todo, -1));
+    transport = make_transport(IGNIS_TRANSPORT_VMM, 0, 0);
+    for (i = 0; i < 2; i++) {
+        ignis_transport_handle handle;
+        CHECK(receive_handle(child.socket, &handle));
+        CHECK(process_receive(child.socket, &address[i], sizeof address[i], NULL));
+        seen[i] = ignis_transport_import_handle(transport, &handle);
+        CHECK_OK(ignis_transport_handle_close(&handle));
+        CHECK_COUNTING(seen[i], 4000, 100 * (i + 1));
+        CHECK(process_meet(child.socket));
+    }
+    CHECK_INT(process_end(&child), 0);
+    CHECK(info_of(seen[0]).ptr != info_of(seen[1]).ptr);
+    CHECK_COUNTING(seen[0], 4000, 100);
+    drop(seen[0]);
+    drop(seen[1]);
+    CHECK_OK(ignis_transport_destroy(transport));
+    if (address[0] != address[1])
+        SKIP("the exporter's second array has come to lie elsewhere");
+}
+
 /*  Through a channel: sends are received in order, copied or as handles. */
 static ignis_transport channel_transport(ignis_transport_kind kind, ignis_channel channel)
 {
@@ -1008,7 +1140,10 @@ int main(int argc, char **argv)
     const char *role = process_role(argc, argv);
     if (role) {
         pthread_mutex_init(&test__state.lock, NULL);
-        return strcmp(role, "importer") == 0 ? importer() : strcmp(role, "exporter") == 0 ? exporter() : channel_receiver();
+        return strcmp(role, "importer") == 0   ? importer()
+               : strcmp(role, "exporter") == 0 ? exporter()
+               : strcmp(role, "renewer") == 0  ? renewer()
+                                               : channel_receiver();
     }
     return test_run(argc, argv);
 }
