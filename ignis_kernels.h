@@ -22,7 +22,7 @@
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    102 lines    5049 bytes
         shape.cu                   138 lines    6696 bytes
-        softmax.cu                 470 lines   20338 bytes
+        softmax.cu                 470 lines   20460 bytes
 */
 #include <stdint.h>
 
@@ -5521,7 +5521,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "        if (!gradient)",
     "            continue;",
     "        const Wide factor = target >= 0 ? mine.scale : not_a_number(), scaled = factor / sums.sum;",
-    "        const ignis_exp_less<T> exp_of(sums.shift);",
+    "        const ignis_exp_less<T> exp_of(ignis_is_half<T> ? sums.shift - ignis_log<T>(scaled) : sums.shift); /* saves a product each */",
     "        for (int round = last; round >= 0; round--) {",
     "            if (round != last)",
     "                row.recall(xs, from, round);",
@@ -5531,7 +5531,7 @@ static const char *const ignis__lines_softmax_cu[] = {
     "                    Wide values[ignis_pack_count<decltype(x)>];",
     "#pragma unroll",
     "                    for (int i = 0; i < x.count; i++)",
-    "                        values[i] = exp_of(Wide(x[i])) * scaled;",
+    "                        values[i] = ignis_is_half<T> ? exp_of(Wide(x[i])) : exp_of(Wide(x[i])) * scaled;",
     "                    subtract_at(target - column, factor, values);",
     "                    ignis_store(to + column, ignis_pack_round<T>(values));",
     "                },",
@@ -5750,7 +5750,7 @@ static const ignis__source ignis__sources[] = {
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x0e1c70070d98e765ULL, ignis__lines_rope_cu, 102},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x79d9b643c95d176fULL, ignis__lines_softmax_cu, 470},
+    {"softmax.cu", 0xa00e3eedc8b883ceULL, ignis__lines_softmax_cu, 470},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -265,7 +265,7 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
         if (!gradient)
             continue;
         const Wide factor = target >= 0 ? mine.scale : not_a_number(), scaled = factor / sums.sum;
-        const ignis_exp_less<T> exp_of(sums.shift);
+        const ignis_exp_less<T> exp_of(ignis_is_half<T> ? sums.shift - ignis_log<T>(scaled) : sums.shift); /* saves a product each */
         for (int round = last; round >= 0; round--) {
             if (round != last)
                 row.recall(xs, from, round);
@@ -275,7 +275,7 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] = exp_of(Wide(x[i])) * scaled;
+                        values[i] = ignis_is_half<T> ? exp_of(Wide(x[i])) : exp_of(Wide(x[i])) * scaled;
                     subtract_at(target - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
