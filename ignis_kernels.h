@@ -10,7 +10,7 @@
         attention_decode_mma.cu    126 lines    5840 bytes
         attention_mma.cu           414 lines   21458 bytes
         attention_tiles.cuh        262 lines   10789 bytes
-        collective.cu              576 lines   27208 bytes
+        collective.cu              576 lines   27223 bytes
         collective.cuh             315 lines   14470 bytes
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
@@ -2688,7 +2688,7 @@ static const char *const ignis__lines_collective_cu[] = {
     "",
     "#define PACKET_THREADS 544",
     "",
-    "extern \"C\" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets(const ignis_comm_call call)",
+    "extern \"C\" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets(const ignis_comm_call call)",
     "{",
     "    const int workers = blockDim.x - 32, rank = call.rank;",
     "    const long long packets = (call.count + Eight::count - 1) / Eight::count;",
@@ -2750,7 +2750,7 @@ static const char *const ignis__lines_collective_cu[] = {
     "",
     "#ifdef IGNIS_OP",
     "/*  Slice r is elements r * chunk packets on. */",
-    "extern \"C\" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets_two(const ignis_comm_call call)",
+    "extern \"C\" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets_two(const ignis_comm_call call)",
     "{",
     "    ignis_comm_turn turn(call);",
     "    const int workers = blockDim.x - 32, rank = call.rank;",
@@ -2863,7 +2863,7 @@ static const char *const ignis__lines_collective_cu[] = {
     "",
     "/*  In iteration i a block pushes its share of step i, and then takes that of step i - 1, which has had time to arrive. It has",
     "    then seen all others post step i - 1, before which they took step i - 3. So step i + 1 may use the slot of step i - 3: four slots. */",
-    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_parts(const ignis_comm_call call)",
+    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(const ignis_comm_call call)",
     "{",
     "    ignis_comm_turn turn(call);",
     "    const int rank = call.rank, chunk = call.chunk;",
@@ -2956,7 +2956,7 @@ static const char *const ignis__lines_collective_cu[] = {
     "    ranks, takes the results of tile i - 2, and works on its slice of tile i - 1. Three slots do in each phase:",
     "    before a block pushes slices of tile i it has seen the others' results of tile i - 3, which they posted when they had taken those slices;",
     "    before it pushes the result of tile i - 1 it has seen their slices of tile i - 1, which they posted when they had taken the results of tile i - 4. */",
-    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_slices(const ignis_comm_call call)",
+    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(const ignis_comm_call call)",
     "{",
     "    ignis_comm_turn turn(call);",
     "    const int rank = call.rank, chunk = call.chunk;",
@@ -3067,7 +3067,7 @@ static const char *const ignis__lines_collective_cu[] = {
     "/*  A launch for both directions has the blocks of the sending lanes first. in_stride is the count of bytes to send, out_stride that to",
     "    receive; push is whom to send to and take from whom to receive, as masks; chunk the lanes to send with, steps those to receive with;",
     "    root the fingerprint of what is received. */",
-    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_pair(const ignis_comm_call call)",
+    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(const ignis_comm_call call)",
     "{",
     "    constexpr int packs_a_slot = IGNIS_COMM_PAIR_SLOT / 16;",
     "    const int sending = call.push ? call.chunk : 0;",
@@ -5738,7 +5738,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode_mma.cu", 0x7dfefb204c9df3acULL, ignis__lines_attention_decode_mma_cu, 126},
     {"attention_mma.cu", 0x76b27f6f0c45f68eULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xcfa6902f26f11361ULL, ignis__lines_attention_tiles_cuh, 262},
-    {"collective.cu", 0xb6a1065dd21441c5ULL, ignis__lines_collective_cu, 576},
+    {"collective.cu", 0x7cad1390a794bf96ULL, ignis__lines_collective_cu, 576},
     {"collective.cuh", 0x616a7253d19116a3ULL, ignis__lines_collective_cuh, 315},
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},

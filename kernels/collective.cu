@@ -136,7 +136,7 @@ template <typename Slots> __device__ inline bool take_packets(ignis_comm_turn &t
 
 #define PACKET_THREADS 544
 
-extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets(const ignis_comm_call call)
 {
     const int workers = blockDim.x - 32, rank = call.rank;
     const long long packets = (call.count + Eight::count - 1) / Eight::count;
@@ -198,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets(
 
 #ifdef IGNIS_OP
 /*  Slice r is elements r * chunk packets on. */
-extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets_two(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets_two(const ignis_comm_call call)
 {
     ignis_comm_turn turn(call);
     const int workers = blockDim.x - 32, rank = call.rank;
@@ -311,7 +311,7 @@ struct ranks_words {
 
 /*  In iteration i a block pushes its share of step i, and then takes that of step i - 1, which has had time to arrive. It has
     then seen all others post step i - 1, before which they took step i - 3. So step i + 1 may use the slot of step i - 3: four slots. */
-extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_parts(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(const ignis_comm_call call)
 {
     ignis_comm_turn turn(call);
     const int rank = call.rank, chunk = call.chunk;
@@ -404,7 +404,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_parts(cons
     ranks, takes the results of tile i - 2, and works on its slice of tile i - 1. Three slots do in each phase:
     before a block pushes slices of tile i it has seen the others' results of tile i - 3, which they posted when they had taken those slices;
     before it pushes the result of tile i - 1 it has seen their slices of tile i - 1, which they posted when they had taken the results of tile i - 4. */
-extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_slices(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(const ignis_comm_call call)
 {
     ignis_comm_turn turn(call);
     const int rank = call.rank, chunk = call.chunk;
@@ -515,7 +515,7 @@ __device__ inline uint4 *pair_slot(char *region, int from, int lane, uint32_t nu
 /*  A launch for both directions has the blocks of the sending lanes first. in_stride is the count of bytes to send, out_stride that to
     receive; push is whom to send to and take from whom to receive, as masks; chunk the lanes to send with, steps those to receive with;
     root the fingerprint of what is received. */
-extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_pair(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(const ignis_comm_call call)
 {
     constexpr int packs_a_slot = IGNIS_COMM_PAIR_SLOT / 16;
     const int sending = call.push ? call.chunk : 0;
