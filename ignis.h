@@ -7333,6 +7333,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")            \
     X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                  \
     X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                    \
+    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                  \
     X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                  \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
     X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
@@ -12488,6 +12489,7 @@ static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != I
 typedef struct ignis__cross_entropy_work {
     ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
     ignis__rows plan;
+    ignis__builtin builtin;
 } ignis__cross_entropy_work;
 
 #define IGNIS__FEW_ROWS 128    /* that one block, a warp a row, is through with sooner than three launches are made */
@@ -12497,6 +12499,31 @@ typedef struct ignis__cross_entropy_work {
 static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
 {
     return plan->warp && entropy->rows <= IGNIS__FEW_ROWS;
+}
+
+/*  How the rows are shared out. Blocks stay for many rows, as many as the device holds at a time, so that few have something to hand over. */
+static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
+                                      ignis_dtype dtype)
+{
+    ignis__rows *plan = &work->plan;
+    void *function;
+    int resident = 0;
+    *plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, !work->gradient || work->logits % 16 == work->gradient % 16,
+                             work->gradient ? 1 : 0);
+    if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
+        (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
+        plan->packed = IGNIS__ROWS_EXACT;
+    work->builtin = plan->warp                          ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP
+                    : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
+                    : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
+                                                        : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
+    if (ignis__cross_entropy_is_few(entropy, plan))
+        return;
+    function = ignis__builtin_get(op->work.call, op->work.device, work->builtin, dtype);
+    op->ok = function && ignis__shared_allow(&op->work, function, plan->shared) &&
+             !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                                 (&resident, function, (int)plan->threads, plan->shared));
+    plan->blocks = ignis__clamp(plan->blocks, 1, (int64_t)op->work.device->info.multiprocessors * (resident ? resident : 1));
 }
 
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
@@ -12528,9 +12555,7 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
     count[3] = &entropy->rows;
     count[4] = &entropy->ignore_index;
     ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, IGNIS__COUNT_BLOCKS, 1, 1, 256, 1, 0, count);
-    ignis__rows_launch(op, &work->plan, IGNIS__BUILTIN_CROSS_ENTROPY_WARP,
-                       work->plan.packed == IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_EXACT : IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK,
-                       dtype, rows);
+    ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
 }
 
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_tensor targets_tensor, const ignis_cross_entropy_desc *desc)
@@ -12544,7 +12569,6 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     ignis__array *loss = NULL, *made = NULL, *losses = NULL, *count = NULL, *log_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work;
     ignis_dtype dtype, wide;
-    int64_t most;
     bool fused;
     inputs[0] = logits_tensor;
     inputs[1] = targets_tensor;
@@ -12566,15 +12590,9 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     work.targets = ignis__op_read(&op, op.in[1]);
     if (fused)
         work.gradient = ignis__op_write(&op, made);
-    if (op.ok) { /* blocks stay for many rows, so that few have something to hand over */
-        work.plan =
-            ignis__rows_plan(&op, dtype, entropy.rows, entropy.classes, !fused || work.logits % 16 == work.gradient % 16, fused ? 1 : 0);
-        if (work.plan.packed && (work.logits | work.gradient) % 16 == 0 &&
-            (entropy.classes | entropy.stride) % ignis__pack_elements(dtype) == 0)
-            work.plan.packed = IGNIS__ROWS_EXACT;
-        most = (int64_t)op.work.device->info.multiprocessors * (1024 / (int64_t)work.plan.threads);
-        work.plan.blocks = work.plan.blocks < most ? work.plan.blocks : most;
-        work.plan.blocks = work.plan.blocks ? work.plan.blocks : 1; /* no rows have a loss, too */
+    if (op.ok)
+        ignis__cross_entropy_plan(&op, &entropy, &work, dtype);
+    if (op.ok) {
         losses = ignis__op_new_row(&op, work.plan.blocks, wide);
         count = ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64);
     }

@@ -22,6 +22,8 @@ typedef ignis_wide<T> Wide;
 
 /* Registers for so many blocks on a multiprocessor; wider types need more. */
 #define WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
+#define ENTROPY_BLOCKS (sizeof(T) > 2 ? WARP_BLOCKS : __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1200 ? 10 : 8)
+#define ROUND_BLOCKS (sizeof(T) == 8 ? 4 : __CUDA_ARCH__ < 800 ? 8 : IGNIS_T == 2 ? 10 : 9)
 #define VOCABULARY_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000 ? 2 : 1) /* for rows that need all threads */
 
 /* >>sums -------------------------------------------------------------------------------------------------------- */
@@ -376,7 +378,7 @@ __device__ inline void hand_over(Wide *loss, Wide *scale, Wide *losses, ignis_co
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
+extern "C" __global__ void __launch_bounds__(128, ENTROPY_BLOCKS)
     ignis_cross_entropy_warp(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                              long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                              ignis_count *count, int packed)
@@ -391,8 +393,8 @@ extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     hand_over(loss, scale, losses, count, mine);
 }
 
-/*  The same by blocks. What a block keeps is in shared memory, as registers are scarce here: the two kernels are one but for that, too. */
-template <int N, bool exact>
+/*  The same by blocks. What a block keeps is in shared memory, as registers are scarce here, for which the kernels are several, too. */
+template <typename Team, int N, bool exact>
 __device__ inline void cross_entropy_of_block(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const logit_rows &all, int mean,
                                               Wide *losses, ignis_count *count, int kept)
 {
@@ -400,8 +402,18 @@ __device__ inline void cross_entropy_of_block(Wide *loss, Wide *scale, Wide *log
     if (threadIdx.x < 32)
         mine = {scale_of(mean, count), 0};
     __syncthreads();
-    cross_entropy<ignis_block_team, N, exact>(mine, log_sums, gradient, all, kept);
+    cross_entropy<Team, N, exact>(mine, log_sums, gradient, all, kept);
     hand_over(loss, scale, losses, count, mine);
+}
+
+/*  Exact rows that 128 threads have in registers. */
+extern "C" __global__ void __launch_bounds__(128, ROUND_BLOCKS)
+    ignis_cross_entropy_round(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
+                              long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
+                              ignis_count *count, int, int)
+{
+    const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
+    cross_entropy_of_block<ignis_one_round_team, PACK, true>(loss, scale, log_sums, gradient, all, mean, losses, count, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
@@ -410,7 +422,7 @@ extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
                               ignis_count *count, int, int kept)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
-    cross_entropy_of_block<PACK, true>(loss, scale, log_sums, gradient, all, mean, losses, count, kept);
+    cross_entropy_of_block<ignis_block_team, PACK, true>(loss, scale, log_sums, gradient, all, mean, losses, count, kept);
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
@@ -420,9 +432,9 @@ extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
 {
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index};
     if (packed)
-        cross_entropy_of_block<PACK, false>(loss, scale, log_sums, gradient, all, mean, losses, count, kept);
+        cross_entropy_of_block<ignis_block_team, PACK, false>(loss, scale, log_sums, gradient, all, mean, losses, count, kept);
     else
-        cross_entropy_of_block<1, false>(loss, scale, log_sums, gradient, all, mean, losses, count, 0);
+        cross_entropy_of_block<ignis_block_team, 1, false>(loss, scale, log_sums, gradient, all, mean, losses, count, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
