@@ -9165,22 +9165,27 @@ IGNIS__MAYBE_UNUSED static bool ignis__job_barrier(const char *call, ignis__job 
 
 /* --- the communicator, its region, its kernels ------------------------------------------------------------------------ */
 
+/*  Of one set and phase; kernels are compiled for it. Blocks come with chunks of 64 KB in two phases when there are 128. */
+#ifndef IGNIS__COMM_DATA_MIB
+#define IGNIS__COMM_DATA_MIB 24
+#endif
+
 /*  The layout of a region, and what kernels get and keep; kernels/collective.cuh has the same numbers and structs, and says what they mean. */
 enum {
     IGNIS__COMM_BLOCKS = 256,
-    IGNIS__COMM_LANES = 32,
+    IGNIS__COMM_LANES = 64,
     IGNIS__COMM_FLAGS = 4096,
     IGNIS__COMM_PACKETS = 1 << 18,
     IGNIS__COMM_PACKETS_SIZE = 4 << 20,
     IGNIS__COMM_DATA = IGNIS__COMM_PACKETS + 4 * IGNIS__COMM_PACKETS_SIZE,
-    IGNIS__COMM_DATA_SIZE = 12 << 20,
+    IGNIS__COMM_DATA_SIZE = IGNIS__COMM_DATA_MIB << 20,
     IGNIS__COMM_PAIR_DATA = IGNIS__COMM_DATA + 4 * IGNIS__COMM_DATA_SIZE,
     IGNIS__COMM_PAIR_SLOT = 16 << 10,
     IGNIS__COMM_PAIR_SLOTS = 4,
     IGNIS__COMM_ONE_PHASE_SLOTS = 4,
     IGNIS__COMM_TWO_PHASE_SLOTS = 3,
-    IGNIS__COMM_PACKET_THREADS = 544,
-    IGNIS__COMM_FLAG_THREADS = 512
+    IGNIS__COMM_WORKERS = 512, /* threads of a block that move data, at most */
+    IGNIS__COMM_THREADS = IGNIS__COMM_WORKERS + 32
 };
 
 /*  What has broken a communicator. */
@@ -9213,7 +9218,7 @@ typedef struct ignis__comm_call {
     uint32_t fingerprint;
     int rank, chunk, steps;
     uint32_t push, take, push_two, take_two;
-    int root, in_aligned, out_aligned, keep;
+    int root, slices, in_aligned, out_aligned, keep;
 } ignis__comm_call;
 
 /*  What may be varied for measuring: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator starts, and has to be the same on
@@ -9235,8 +9240,7 @@ typedef struct ignis__comm_tune {
     X(ll_two_max, -1)        \
     X(one_shot_max, -1)      \
     X(nccl_min, -1)          \
-    X(blocks, 64)            \
-    X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+    X(blocks, -1) X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
 /*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
     last of them. */
@@ -9320,8 +9324,9 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
 {
     static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two", "ignis_comm_parts",
                                                            "ignis_comm_slices", "ignis_comm_pair"};
-    char defines[96];
-    int registers, kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d", program->ranks);
+    char defines[128];
+    int registers, kernel,
+        length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS_COMM_DATA_MIB=%d", program->ranks, IGNIS__COMM_DATA_MIB);
     if (program->op >= 0)
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
     if (program->delay)
@@ -9429,11 +9434,7 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
         *(int64_t *)(void *)((char *)tune + known[i].offset) = value;
         text = *end ? end + 1 : end;
     }
-    tune->blocks = ignis__clamp(tune->blocks, 1, IGNIS__COMM_BLOCKS);
-    tune->ll_blocks = ignis__clamp(tune->ll_blocks, 1, IGNIS__COMM_BLOCKS);
     tune->lanes = ignis__clamp(tune->lanes, 1, IGNIS__COMM_LANES);
-    tune->threads = ignis__clamp(tune->threads / 32 * 32, 64, IGNIS__COMM_FLAG_THREADS);
-    tune->ll_threads = ignis__clamp(tune->ll_threads / 32 * 32, 32, IGNIS__COMM_PACKET_THREADS - 32);
     return true;
 }
 
@@ -9525,10 +9526,10 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
 {
     static const struct {
         int kernel, threads;
-    } limits[] = {{IGNIS__COMM_KERNEL_PACKETS, IGNIS__COMM_PACKET_THREADS},
-                  {IGNIS__COMM_KERNEL_PARTS, IGNIS__COMM_FLAG_THREADS},
-                  {IGNIS__COMM_KERNEL_SLICES, IGNIS__COMM_FLAG_THREADS},
-                  {IGNIS__COMM_KERNEL_PAIR, IGNIS__COMM_FLAG_THREADS}};
+    } limits[] = {{IGNIS__COMM_KERNEL_PACKETS, IGNIS__COMM_THREADS},
+                  {IGNIS__COMM_KERNEL_PARTS, IGNIS__COMM_THREADS},
+                  {IGNIS__COMM_KERNEL_SLICES, IGNIS__COMM_THREADS},
+                  {IGNIS__COMM_KERNEL_PAIR, IGNIS__COMM_WORKERS}};
     ignis__comm_program *program = ignis__comm_program_get(call, comm->device, comm->size, -1, -1, comm->tune.delay != 0);
     int i, per_processor = 1;
     if (!program)
@@ -9734,8 +9735,7 @@ static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {"nothing",
                                                                       "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
 static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
 
-/*  Algorithms, and up to how many bytes of one rank's input each is used: the first row that fits. Measured on H200s with NVLink.
-    Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three ranks on, and wait twice. */
+/*  Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three ranks on, and wait twice. */
 typedef enum ignis__comm_algorithm {
     IGNIS__COMM_BY_PACKETS,
     IGNIS__COMM_BY_PACKETS_TWO,
@@ -9746,20 +9746,46 @@ typedef enum ignis__comm_algorithm {
 
 #define IGNIS__COMM_ANY INT64_MAX
 
+/*  The way that an operation is done. */
+typedef struct ignis__comm_way {
+    ignis__comm_algorithm algorithm;
+    int blocks, threads; /* that move data; the GPU that runs the least at once sets a limit */
+    int chunk;           /* by flags: bytes that a block moves at a step, all ranks' parts together */
+} ignis__comm_way;
+
+/*  Up to how many bytes of a part (what a rank gives to or gets from each other one) each is used: the first row that fits.
+    all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4, and from 5 on, where packets are pushed more often, they end earlier. The
+    others were measured on 4 with 64 blocks, and take the 128 that all_reduce has shown to be better. */
 static const struct {
     ignis__comm_kind kind; /* 0: any */
     int most_ranks;
-    ignis__comm_algorithm algorithm;
     int64_t most_bytes;
+    ignis__comm_way way;
 } ignis__comm_table[] = {
-    {IGNIS__COMM_ALL_REDUCE, 2, IGNIS__COMM_BY_PACKETS, 256 << 10},     {IGNIS__COMM_ALL_REDUCE, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
-    {IGNIS__COMM_ALL_REDUCE, 4, IGNIS__COMM_BY_PACKETS, 64 << 10},      {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},
-    {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_PACKETS_TWO, 512 << 10}, {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
-    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},          {IGNIS__COMM_REDUCE, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
-    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_PARTS, 256 << 10},           {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
-    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},       {IGNIS__COMM_BROADCAST, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
-    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_PARTS, 256 << 10},        {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
-    {(ignis__comm_kind)0, 8, IGNIS__COMM_BY_PACKETS, 64 << 10},         {(ignis__comm_kind)0, 8, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
+    {IGNIS__COMM_ALL_REDUCE, 2, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_ALL_REDUCE, 2, 256 << 10, {IGNIS__COMM_BY_PACKETS, 64, 512, 0}},
+    {IGNIS__COMM_ALL_REDUCE, 2, 2 << 20, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
+    {IGNIS__COMM_ALL_REDUCE, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_ALL_REDUCE, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_ALL_REDUCE, 8, 512 << 10, {IGNIS__COMM_BY_PACKETS_TWO, 64, 256, 0}},
+    {IGNIS__COMM_ALL_REDUCE, 8, 2 << 20, {IGNIS__COMM_BY_SLICES, 64, 256, 64 << 10}},
+    {IGNIS__COMM_ALL_REDUCE, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 512, 32 << 10}},
+    {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 512, 64 << 10}},
+    {IGNIS__COMM_REDUCE, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_REDUCE, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_REDUCE, 2, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
+    {IGNIS__COMM_REDUCE, 8, 256 << 10, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
+    {IGNIS__COMM_REDUCE, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 512, 32 << 10}},
+    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 512, 64 << 10}},
+    {IGNIS__COMM_BROADCAST, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_BROADCAST, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_BROADCAST, 2, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
+    {IGNIS__COMM_BROADCAST, 8, 256 << 10, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
+    {IGNIS__COMM_BROADCAST, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 512, 32 << 10}},
+    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 512, 64 << 10}},
+    {(ignis__comm_kind)0, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 256, 0}},
+    {(ignis__comm_kind)0, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 256, 0}},
+    {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
 };
 
 /*  What is asked for, once it is checked. */
@@ -9775,27 +9801,46 @@ typedef struct ignis__comm_task {
 /*  The largest one-phase operation by packets, in bytes of a part. */
 static int64_t ignis__comm_packets_limit(int ranks) { return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2); }
 
-static ignis__comm_algorithm ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
+/*  What IGNIS_COMM_TUNE says instead of the table. */
+static void ignis__comm_tune_way(const ignis__comm_tune *tune, ignis__comm_way *way)
+{
+    bool packets = way->algorithm == IGNIS__COMM_BY_PACKETS || way->algorithm == IGNIS__COMM_BY_PACKETS_TWO;
+    int64_t blocks = packets ? tune->ll_blocks : tune->blocks, threads = packets ? tune->ll_threads : tune->threads;
+    if (blocks >= 0)
+        way->blocks = (int)ignis__clamp(blocks, 1, IGNIS__COMM_BLOCKS);
+    if (threads >= 0)
+        way->threads = (int)ignis__clamp(threads / 32 * 32, 32, IGNIS__COMM_WORKERS);
+    if (tune->chunk >= 0)
+        way->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
+}
+
+static ignis__comm_way ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
 {
     const ignis__comm_tune *tune = &comm->tune;
-    int64_t part = task->count * ignis__dtypes[task->dtype].size, limit = ignis__comm_packets_limit(comm->size);
-    int64_t bytes = task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL ? part * comm->size : part;
-    bool two_phases = task->kind <= IGNIS__COMM_BROADCAST;
+    int64_t bytes = task->count * ignis__dtypes[task->dtype].size;
+    ignis__comm_way way;
     int i;
-    if (comm->nccl && (!comm->region[comm->rank] || (tune->nccl_min >= 0 && bytes >= tune->nccl_min)))
-        return IGNIS__COMM_BY_NCCL;
-    if (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0) {
-        if (bytes <= tune->ll_max && part <= limit)
-            return IGNIS__COMM_BY_PACKETS;
-        if (bytes <= tune->ll_two_max && task->kind == IGNIS__COMM_ALL_REDUCE && part <= limit)
-            return IGNIS__COMM_BY_PACKETS_TWO;
-        return bytes <= tune->one_shot_max || !two_phases ? IGNIS__COMM_BY_PARTS : IGNIS__COMM_BY_SLICES;
-    }
     for (i = 0; i < IGNIS__COUNT(ignis__comm_table) - 1; i++)
         if ((!ignis__comm_table[i].kind || ignis__comm_table[i].kind == task->kind) && comm->size <= ignis__comm_table[i].most_ranks &&
             bytes <= ignis__comm_table[i].most_bytes)
             break;
-    return ignis__comm_table[i].algorithm;
+    way = ignis__comm_table[i].way;
+    if (comm->nccl && (!comm->region[comm->rank] || (tune->nccl_min >= 0 && bytes >= tune->nccl_min))) {
+        way.algorithm = IGNIS__COMM_BY_NCCL;
+    } else if (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0) {
+        bool fits = bytes <= ignis__comm_packets_limit(comm->size), packets;
+        way.algorithm = bytes <= tune->one_shot_max || task->kind > IGNIS__COMM_BROADCAST ? IGNIS__COMM_BY_PARTS : IGNIS__COMM_BY_SLICES;
+        if (fits && bytes <= tune->ll_max)
+            way.algorithm = IGNIS__COMM_BY_PACKETS;
+        else if (fits && bytes <= tune->ll_two_max && task->kind == IGNIS__COMM_ALL_REDUCE)
+            way.algorithm = IGNIS__COMM_BY_PACKETS_TWO;
+        packets = way.algorithm <= IGNIS__COMM_BY_PACKETS_TWO;
+        way.blocks = packets ? 64 : 128;
+        way.threads = packets ? 256 : 512;
+        way.chunk = 64 << 10;
+    }
+    ignis__comm_tune_way(tune, &way);
+    return way;
 }
 
 /*  How an operation is cut up: blocks, threads, and in the call chunk and steps. */
@@ -9804,33 +9849,31 @@ typedef struct ignis__comm_plan {
     unsigned blocks, threads;
 } ignis__comm_plan;
 
-static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, ignis__comm_algorithm algorithm, int64_t bytes, ignis__comm_call *to)
+static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__comm_way *way, int64_t bytes, ignis__comm_call *to)
 {
-    const ignis__comm_tune *tune = &comm->tune;
-    bool two = algorithm == IGNIS__COMM_BY_PACKETS_TWO || algorithm == IGNIS__COMM_BY_SLICES;
+    int most = way->blocks < comm->most_blocks ? way->blocks : comm->most_blocks;
+    bool two = way->algorithm == IGNIS__COMM_BY_PACKETS_TWO || way->algorithm == IGNIS__COMM_BY_SLICES;
     ignis__comm_plan plan;
     int64_t units, blocks, chunk;
-    if (algorithm == IGNIS__COMM_BY_PACKETS || algorithm == IGNIS__COMM_BY_PACKETS_TWO) {
+    plan.threads = (unsigned)way->threads + 32;
+    if (way->algorithm == IGNIS__COMM_BY_PACKETS || way->algorithm == IGNIS__COMM_BY_PACKETS_TWO) {
         units = ignis__ceil_div(bytes, two ? 8 * comm->size : 8);
-        blocks = ignis__clamp(ignis__ceil_div(units, tune->ll_threads), 1,
-                              tune->ll_blocks < comm->most_blocks ? tune->ll_blocks : comm->most_blocks);
+        blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
         plan.kernel = two ? IGNIS__COMM_KERNEL_PACKETS_TWO : IGNIS__COMM_KERNEL_PACKETS;
-        plan.threads = (unsigned)tune->ll_threads + 32;
         to->chunk = (int)units;
         to->steps = 1;
     } else {
-        units = ignis__ceil_div(bytes, two ? 16 * comm->size : 16);
-        blocks =
-            ignis__clamp(ignis__ceil_div(units, tune->threads), 1, tune->blocks < comm->most_blocks ? tune->blocks : comm->most_blocks);
-        chunk = (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS : 2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
-                ((int64_t)blocks * comm->size * 16);
-        if (chunk > tune->chunk / 16 / comm->size)
-            chunk = tune->chunk / 16 / comm->size;
+        units = ignis__ceil_div(bytes, two ? 16 * to->slices : 16);
+        blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
+        chunk =
+            (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS : (int64_t)2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
+            ((int64_t)blocks * comm->size * 16);
+        if (chunk > way->chunk / 16 / comm->size)
+            chunk = way->chunk / 16 / comm->size;
         chunk = chunk < 32 ? 32 : chunk / 32 * 32;
         to->steps = (int)ignis__clamp(ignis__ceil_div(units, blocks * chunk), 1, INT32_MAX);
         to->chunk = (int)ignis__clamp(ignis__ceil_div(ignis__ceil_div(units, blocks * to->steps), 32) * 32, 32, chunk);
         plan.kernel = two ? IGNIS__COMM_KERNEL_SLICES : IGNIS__COMM_KERNEL_PARTS;
-        plan.threads = (unsigned)tune->threads;
     }
     plan.blocks = (unsigned)blocks;
     return plan;
@@ -9942,21 +9985,24 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
 /*  What each rank pushes and takes, by operation. */
 static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
-    const uint32_t all = (1u << comm->size) - 1, me = 1u << comm->rank, root = 1u << task->root, others = all & ~me;
     const bool is_root = comm->rank == task->root;
     const bool combines =
         task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE || task->kind == IGNIS__COMM_REDUCE_SCATTER;
-    ignis__comm_algorithm algorithm = ignis__comm_choose(comm, task);
+    ignis__comm_way way = ignis__comm_choose(comm, task);
     int64_t part = task->count * ignis__dtypes[task->dtype].size;
+    uint32_t me, root, others;
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
-    if (algorithm == IGNIS__COMM_BY_NCCL)
+    if (way.algorithm == IGNIS__COMM_BY_NCCL)
         return comm->nccl_run(work->call, comm, (int)task->kind, task->in, task->out, task->count, task->dtype, task->op, task->root,
                               work->stream);
     program = ignis__comm_program_for(work->call, comm, combines ? (int)task->dtype : -1, combines ? (int)task->op : -1);
     if (!program)
         return false;
+    me = 1u << comm->rank; /* NCCL may have more ranks than bits */
+    root = 1u << task->root;
+    others = ((1u << comm->size) - 1) & ~me;
     memset(&to, 0, sizeof to);
     to.in = task->in;
     to.out = task->out;
@@ -9964,6 +10010,7 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     to.push = to.take = to.push_two = to.take_two = others;
     to.keep = 1;
     to.root = task->root;
+    to.slices = task->kind == IGNIS__COMM_REDUCE || task->kind == IGNIS__COMM_BROADCAST ? comm->size - 1 : comm->size;
     switch (task->kind) {
     case IGNIS__COMM_ALL_GATHER: to.out_stride = part; break;
     case IGNIS__COMM_ALL_TO_ALL: to.out_stride = to.in_stride = part; break;
@@ -9972,11 +10019,11 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
         to.keep = is_root;
         to.push_two = root & ~me;
         to.take_two = to.take = is_root ? others : 0;
-        if (algorithm != IGNIS__COMM_BY_SLICES)
+        if (way.algorithm != IGNIS__COMM_BY_SLICES)
             to.push = root & ~me;
         break;
     case IGNIS__COMM_BROADCAST:
-        to.keep = algorithm == IGNIS__COMM_BY_SLICES && !is_root;
+        to.keep = way.algorithm == IGNIS__COMM_BY_SLICES && !is_root;
         to.push = is_root ? others : 0;
         to.take = root & ~me;
         to.push_two = others & ~root;
@@ -9985,7 +10032,7 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     case IGNIS__COMM_BARRIER: to.push = to.take = 0; break;
     default: break;
     }
-    plan = ignis__comm_cut(comm, algorithm, part, &to);
+    plan = ignis__comm_cut(comm, &way, part, &to);
     to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
@@ -10033,7 +10080,9 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     }
     plan.kernel = IGNIS__COMM_KERNEL_PAIR;
     plan.blocks = (unsigned)(lanes[0] + lanes[1]);
-    plan.threads = (unsigned)comm->tune.threads;
+    plan.threads = IGNIS__COMM_WORKERS;
+    if (comm->tune.threads >= 0)
+        plan.threads = (unsigned)ignis__clamp(comm->tune.threads / 32 * 32, 32, IGNIS__COMM_WORKERS);
     to.push = send ? 1u << send->root : 0;
     to.take = receive ? 1u << receive->root : 0;
     to.in = send ? send->in : 0;
