@@ -10,8 +10,8 @@
         attention_decode_mma.cu    126 lines    5840 bytes
         attention_mma.cu           414 lines   21458 bytes
         attention_tiles.cuh        262 lines   10789 bytes
-        collective.cu              603 lines   27922 bytes
-        collective.cuh             319 lines   14645 bytes
+        collective.cu              614 lines   28505 bytes
+        collective.cuh             321 lines   14785 bytes
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
         mma.cuh                    105 lines    4586 bytes
@@ -2550,8 +2550,9 @@ static const char *const ignis__lines_collective_cu[] = {
     "        ignis_comm_parts         the first one with flags: for more data",
     "        ignis_comm_slices        the second one with flags; when it moves bytes, a rank passes on the slice that it gets from the root",
     "        ignis_comm_pair          send, receive or both",
+    "        ignis_comm_mark          tells the host that an operation of NCCL begins, or has ended",
     "",
-    "    All kernels but the last run with one more warp than their work needs: in block 0 it meets the other ranks meanwhile, and with flags it",
+    "    The first four run with one more warp than their work needs: in block 0 it meets the other ranks meanwhile, and with flags it",
     "    posts and awaits them in every block.",
     "*/",
     "#include \"ignis.cuh\"",
@@ -3142,6 +3143,16 @@ static const char *const ignis__lines_collective_cu[] = {
     "    if (threadIdx.x == 0)",
     "        *counter = begun + steps;",
     "}",
+    "",
+    "/* >>mark -------------------------------------------------------------------------------------------------------- */",
+    "",
+    "/*  Before and after an operation of NCCL, whose waits have no deadline: the host sees how long it takes. steps is 1 before it, 0 after. */",
+    "extern \"C\" __global__ void ignis_comm_mark(const ignis_comm_call call)",
+    "{",
+    "    ignis_comm_state *const state = call.state;",
+    "    if (threadIdx.x == 0)",
+    "        ignis_ptx_st_release_u64(&state->record->nccl, call.steps ? ++state->marks : 0);",
+    "}",
     "#endif",
 };
 
@@ -3259,6 +3270,7 @@ static const char *const ignis__lines_collective_cuh[] = {
     "    uint32_t op;",
     "    uint32_t block;",
     "    uint32_t mine, theirs; /* fingerprints */",
+    "    unsigned long long nccl; /* the number of NCCL's operation that runs; 0: none */",
     "};",
     "",
     "/* In memory of this rank alone. */",
@@ -3270,6 +3282,7 @@ static const char *const ignis__lines_collective_cuh[] = {
     "    ignis_comm_record *record;",
     "    char *region[8];",
     "    uint32_t sent[8][IGNIS_COMM_LANES], received[8][IGNIS_COMM_LANES]; /* steps of pairs */",
+    "    unsigned long long marks; /* operations of NCCL */",
     "};",
     "",
     "/* What a launch gets. A part is what one rank gives to or takes from another. */",
@@ -5717,8 +5730,8 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode_mma.cu", 0x7dfefb204c9df3acULL, ignis__lines_attention_decode_mma_cu, 126},
     {"attention_mma.cu", 0x76b27f6f0c45f68eULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xcfa6902f26f11361ULL, ignis__lines_attention_tiles_cuh, 262},
-    {"collective.cu", 0xa16be99ccdc96fceULL, ignis__lines_collective_cu, 603},
-    {"collective.cuh", 0x3444ee037ac08494ULL, ignis__lines_collective_cuh, 319},
+    {"collective.cu", 0x366f1577972af883ULL, ignis__lines_collective_cu, 614},
+    {"collective.cuh", 0x4f99e7987100dbadULL, ignis__lines_collective_cuh, 321},
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"mma.cuh", 0xf0c44793c9e4a4faULL, ignis__lines_mma_cuh, 105},

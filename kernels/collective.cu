@@ -8,8 +8,9 @@
         ignis_comm_parts         the first one with flags: for more data
         ignis_comm_slices        the second one with flags; when it moves bytes, a rank passes on the slice that it gets from the root
         ignis_comm_pair          send, receive or both
+        ignis_comm_mark          tells the host that an operation of NCCL begins, or has ended
 
-    All kernels but the last run with one more warp than their work needs: in block 0 it meets the other ranks meanwhile, and with flags it
+    The first four run with one more warp than their work needs: in block 0 it meets the other ranks meanwhile, and with flags it
     posts and awaits them in every block.
 */
 #include "ignis.cuh"
@@ -599,5 +600,15 @@ extern "C" __global__ void __launch_bounds__(PAIR_THREADS) ignis_comm_pair(const
     __syncthreads();
     if (threadIdx.x == 0)
         *counter = begun + steps;
+}
+
+/* >>mark -------------------------------------------------------------------------------------------------------- */
+
+/*  Before and after an operation of NCCL, whose waits have no deadline: the host sees how long it takes. steps is 1 before it, 0 after. */
+extern "C" __global__ void ignis_comm_mark(const ignis_comm_call call)
+{
+    ignis_comm_state *const state = call.state;
+    if (threadIdx.x == 0)
+        ignis_ptx_st_release_u64(&state->record->nccl, call.steps ? ++state->marks : 0);
 }
 #endif

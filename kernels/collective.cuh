@@ -111,6 +111,7 @@ struct ignis_comm_record {
     uint32_t op;
     uint32_t block;
     uint32_t mine, theirs; /* fingerprints */
+    unsigned long long nccl; /* the number of NCCL's operation that runs; 0: none */
 };
 
 /* In memory of this rank alone. */
@@ -122,6 +123,7 @@ struct ignis_comm_state {
     ignis_comm_record *record;
     char *region[8];
     uint32_t sent[8][IGNIS_COMM_LANES], received[8][IGNIS_COMM_LANES]; /* steps of pairs */
+    unsigned long long marks; /* operations of NCCL */
 };
 
 /* What a launch gets. A part is what one rank gives to or takes from another. */

@@ -16,7 +16,7 @@ enum { SLOTS = 8, RANKS = 4 };
 
 typedef struct command {
     char
-        what; /* i init, s split, k shrink, a abort, d destroy, q query, w wait until it is broken, f fork, r all-reduce of `color` numbers `key` times */
+        what; /* i init, s split, k shrink, a abort, d destroy, q query, w wait until it is broken, f fork, r all-reduce of `color` numbers `key` times, g capture that, l launch the graph `key` times */
     int on, into; /* slots of communicators */
     int color, key;
     double timeout_s;
@@ -40,6 +40,7 @@ static const char *const variables[] = {"IGNIS_RANK",
                                         "IGNIS_COMM_LAUNCHER",
                                         "IGNIS_COMM_TRANSPORT",
                                         "IGNIS_COMM_HOST",
+                                        "IGNIS_COMM_TUNE",
                                         "RANK",
                                         "WORLD_SIZE",
                                         "LOCAL_RANK",
@@ -110,6 +111,48 @@ static void reduce(ignis_comm comm, int count, int times)
     free(data);
 }
 
+/*  A graph of one sum, and what it works on. */
+static ignis_graph graph;
+static ignis_array graph_in, graph_out;
+
+static void graph_capture(ignis_comm comm, int count)
+{
+    ignis_array_desc desc;
+    ignis_comm_info info;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(count);
+    ignis_comm_query(comm, &info);
+    ignis_device_use(info.device);
+    graph_in = ignis_array_create(&desc);
+    graph_out = ignis_array_create(&desc);
+    ignis_array_fill(graph_in, info.rank + 1);
+    ignis_array_zero(graph_out);
+    ignis_graph_begin();
+    ignis_comm_all_reduce(comm, graph_in, graph_out, IGNIS_OP_SUM);
+    graph = ignis_graph_end();
+}
+
+static void graph_launch(ignis_comm comm, int count, int times)
+{
+    ignis_comm_info info;
+    float *data = (float *)malloc(sizeof(float) * (size_t)count);
+    ignis_comm_query(comm, &info);
+    while (times-- > 0 && ignis_status_last() == IGNIS_OK) {
+        ignis_array_zero(graph_out);
+        ignis_graph_launch(graph);
+        if (ignis_comm_synchronize(comm) == IGNIS_OK && ignis_array_to_host(graph_out, data, IGNIS_F32, count) == IGNIS_OK)
+            CHECK(data[0] == (float)(info.size * (info.size + 1) / 2) && data[count - 1] == data[0]);
+    }
+    free(data);
+}
+
+static void graph_free(void)
+{
+    ignis_graph_free(graph);
+    ignis_array_free(graph_in);
+    ignis_array_free(graph_out);
+}
+
 static void obey(const command *order, ignis_comm *slots, outcome *result)
 {
     double start = now_s();
@@ -123,6 +166,9 @@ static void obey(const command *order, ignis_comm *slots, outcome *result)
     case 's': slots[order->into] = ignis_comm_split(slots[order->on], order->color, order->key); break;
     case 'k': slots[order->into] = ignis_comm_shrink(slots[order->on]); break;
     case 'a': ignis_comm_abort(slots[order->on]); break;
+    case 'g': graph_capture(slots[order->on], order->color); break;
+    case 'l': graph_launch(slots[order->on], order->color, order->key); break;
+    case 'x': graph_free(); break;
     case 'r': reduce(slots[order->on], order->color, order->key); break;
     case 'd': ignis_comm_destroy(slots[order->on]); break;
     case 'f':
@@ -1179,6 +1225,272 @@ TEST(ranks_of_several_hosts_use_nccl)
         CHECK_INT(ask(&ranks[i], 'q', 2).info.size, 3);
     finish(ranks, RANKS);
     folder_end();
+}
+
+/* --- NCCL for large operations ------------------------------------------------------------------------------------------ */
+
+/*  The simulator's NCCL, unless another is named. */
+static char nccl_library[256];
+
+static void nccl_find(void)
+{
+    const char *named = getenv("IGNIS_NCCL_LIBRARY"), *cuda = getenv("IGNIS_CUDA_LIBRARY");
+    if (named)
+        snprintf(nccl_library, sizeof nccl_library, "%s", named);
+    else if (cuda && strrchr(cuda, '/'))
+        snprintf(nccl_library, sizeof nccl_library, "%.*s/libnccl.so.2", (int)(strrchr(cuda, '/') - cuda), cuda);
+}
+
+/*  Ranks that leave operations from 64 KB on to NCCL; `odd` (-1: none) has another library, or none. */
+static void start_with_nccl(process *ranks, int count, int odd, const char *its_library)
+{
+    const char *before = getenv("IGNIS_NCCL_LIBRARY");
+    char saved[256], text[512];
+    int i;
+    nccl_find();
+    snprintf(saved, sizeof saved, "%s", before ? before : "");
+    setenv("IGNIS_SIM_STREAMS", "thread", 1);
+    for (i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s IGNIS_COMM_TUNE=nccl_min=64K",
+                 i, count, i, folder);
+        environment(text);
+        if (i == odd)
+            setenv("IGNIS_NCCL_LIBRARY", its_library, 1);
+        else if (*nccl_library)
+            setenv("IGNIS_NCCL_LIBRARY", nccl_library, 1);
+        ranks[i] = process_start("rank");
+    }
+    environment_clear();
+    unsetenv("IGNIS_SIM_STREAMS");
+    unsetenv("IGNIS_NCCL_LIBRARY");
+    if (before)
+        setenv("IGNIS_NCCL_LIBRARY", saved, 1);
+}
+
+/*  init, by all, with a deadline. */
+static void meet_within(process *ranks, int count, double timeout_s)
+{
+    command order = {'i', 0, 0, 0, 0, 0};
+    int i;
+    order.timeout_s = timeout_s;
+    for (i = 0; i < count; i++)
+        CHECK(process_send(ranks[i].socket, &order, sizeof order, -1));
+    for (i = 0; i < count; i++)
+        CHECK_WENT_WELL(hear(&ranks[i]));
+}
+
+/*  The same order for all that live. */
+static void all_do(process *ranks, int count, char what, int on, int color, int key)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        if (ranks[i].pid > 0)
+            tell(&ranks[i], what, on, on, color, key);
+    for (i = 0; i < count; i++)
+        if (ranks[i].pid > 0)
+            CHECK_WENT_WELL(hear(&ranks[i]));
+}
+
+/*  What all say of NCCL: "" nothing yet. */
+static void all_say(process *ranks, int count, int on, const char *part)
+{
+    int i;
+    for (i = 0; i < count; i++) {
+        outcome result;
+        if (ranks[i].pid <= 0)
+            continue;
+        result = ask(&ranks[i], 'q', on);
+        CHECK_INT(result.info.transport, IGNIS_COMM_PEER);
+        CHECK_INT(result.info.status, IGNIS_OK);
+        if (*part)
+            CHECK_HAS(result.info.reason, part);
+        else
+            CHECK(strstr(result.info.reason, "NCCL") == NULL);
+    }
+}
+
+enum { SMALL = 1000, LARGE = 100000 };
+static const char helps[] = "NCCL does large operations";
+
+TEST(large_operations_join_nccl_when_the_first_comes)
+{
+    process ranks[RANKS];
+    int i, count;
+    for (count = 2; count <= RANKS; count += 2) {
+        NEEDS(count);
+        start_with_nccl(ranks, count, -1, "");
+        meet_within(ranks, count, 20);
+        all_do(ranks, count, 'r', 0, SMALL, 3);
+        all_say(ranks, count, 0, "");
+        all_do(ranks, count, 'r', 0, LARGE, 3);
+        if (strstr(ask(&ranks[0], 'q', 0).info.reason, "does not help")) {
+            finish(ranks, count);
+            folder_end();
+            SKIP("NCCL is not installed");
+        }
+        all_say(ranks, count, 0, helps);
+        all_do(ranks, count, 'r', 0, SMALL, 3);
+        all_do(ranks, count, 'r', 0, LARGE + 1, 3);
+        for (i = 0; i < count; i++)
+            tell(&ranks[i], 's', 0, 1, i % 2, 0);
+        for (i = 0; i < count; i++)
+            CHECK_WENT_WELL(hear(&ranks[i]));
+        if (count == RANKS) { /* a part has an NCCL of its own */
+            all_say(ranks, count, 1, "");
+            all_do(ranks, count, 'r', 1, LARGE, 2);
+            all_say(ranks, count, 1, helps);
+        }
+        all(ranks, count, 'd', 0, 0);
+        all(ranks, count, 'd', 1, 1);
+        finish(ranks, count);
+        folder_end();
+    }
+}
+
+TEST(nccl_that_one_rank_lacks_is_used_by_none)
+{
+    process ranks[3];
+    NEEDS(3);
+    start_with_nccl(ranks, 3, 1, "missing/libnccl.so.2");
+    meet_within(ranks, 3, 20);
+    all_do(ranks, 3, 'r', 0, LARGE, 2);
+    all_say(ranks, 3, 0, "NCCL was not found");
+    CHECK_HAS(ask(&ranks[0], 'q', 0).info.reason, "NCCL does not help: rank 1: ");
+    all_do(ranks, 3, 'r', 0, LARGE, 2);
+    all(ranks, 3, 'd', 0, 0);
+    finish(ranks, 3);
+    folder_end();
+}
+
+/*  A library that has all functions, says that it is of this version, and never gets anywhere. */
+static bool nccl_that_never_joins(const char *path, int version)
+{
+    static const char *const rest[] = {"GetUniqueId", "CommInitRank", "CommFinalize",   "CommDestroy",   "CommAbort", "AllReduce",
+                                       "Reduce",      "Broadcast",    "AllGather",      "ReduceScatter", "Send",      "Recv",
+                                       "GroupStart",  "GroupEnd",     "GetErrorString", "GetLastError",  "CommSplit"};
+    char source[96], line[512];
+    FILE *file;
+    int i;
+    bool ok;
+    snprintf(source, sizeof source, "%.80s.c", path);
+    file = fopen(source, "w");
+    if (!file)
+        return false;
+    fprintf(file,
+            "int ncclGetVersion(int *version) { *version = %d; return 0; }\n"
+            "int ncclCommInitRankConfig(void **comm) { *comm = (void *)8; return 7; }\n"
+            "int ncclCommGetAsyncError(void *comm, int *error) { *error = 7; return 0; }\n",
+            version);
+    for (i = 0; i < (int)(sizeof rest / sizeof rest[0]); i++)
+        fprintf(file, "long nccl%s(void) { return 0; }\n", rest[i]);
+    fclose(file);
+    snprintf(line, sizeof line, "cc -shared -fPIC -w -o %s %s", path, source);
+    ok = system(line) == 0;
+    unlink(source);
+    return ok;
+}
+
+TEST(a_join_that_takes_too_long_leaves_all_without_nccl)
+{
+    process ranks[2];
+    char path[64];
+    int versions[] = {22809, 22810}, i;
+    snprintf(path, sizeof path, "/tmp/ignis_test_job_nccl_%d.so", (int)getpid());
+    for (i = 0; i < 2; i++) {
+        NEEDS(2);
+        if (!nccl_that_never_joins(path, versions[i])) {
+            folder_end();
+            SKIP("there is no compiler");
+        }
+        start_with_nccl(ranks, 2, 1, path);
+        meet_within(ranks, 2, 2);
+        all_do(ranks, 2, 'r', 0, LARGE, 2);
+        all_say(ranks, 2, 0, "NCCL does not help: ");
+        if (i > 0)
+            all_say(ranks, 2, 0, "version 22810 on rank 1");
+        all_do(ranks, 2, 'r', 0, LARGE, 2);
+        all(ranks, 2, 'd', 0, 0);
+        finish(ranks, 2);
+        unlink(path);
+        folder_end();
+    }
+}
+
+TEST(a_rank_that_does_not_come_to_join_is_named)
+{
+    process ranks[2];
+    outcome result;
+    NEEDS(2);
+    start_with_nccl(ranks, 2, -1, "");
+    meet_within(ranks, 2, 2);
+    tell(&ranks[0], 'r', 0, 0, LARGE, 1);
+    result = hear(&ranks[0]);
+    CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    CHECK_HAS(result.message, "rank 1 did not answer");
+    CHECK(result.seconds < 10);
+    CHECK_INT(ask(&ranks[0], 'q', 0).info.status, IGNIS_ERROR_TIMEOUT);
+    CHECK_INT(ask(&ranks[1], 'w', 0).info.status, IGNIS_ERROR_PEER);
+    all(ranks, 2, 'd', 0, 0);
+    finish(ranks, 2);
+    folder_end();
+}
+
+TEST(graphs_use_nccl_when_it_was_joined_before)
+{
+    process ranks[2];
+    int joined;
+    for (joined = 0; joined < 2; joined++) {
+        NEEDS(2);
+        start_with_nccl(ranks, 2, -1, "");
+        meet_within(ranks, 2, 20);
+        if (joined)
+            all_do(ranks, 2, 'r', 0, LARGE, 1);
+        all_do(ranks, 2, 'g', 0, LARGE, 0);
+        all_say(ranks, 2, 0, joined ? "NCCL" : "");
+        all_do(ranks, 2, 'l', 0, LARGE, 5);
+        all_do(ranks, 2, 'r', 0, LARGE, 1);
+        all_do(ranks, 2, 'l', 0, LARGE, 5);
+        if (joined) /* it may outlive the communicator */
+            all(ranks, 2, 'd', 0, 0);
+        all_do(ranks, 2, 'x', 0, 0, 0);
+        finish(ranks, 2);
+        folder_end();
+    }
+}
+
+/*  In the middle of NCCL's operations a rank dies, or stops. */
+TEST(a_rank_that_dies_or_stops_in_nccl_is_noticed_and_the_others_go_on)
+{
+    process ranks[3];
+    outcome result;
+    int i, stops;
+    for (stops = 0; stops < 2; stops++) {
+        NEEDS(3);
+        start_with_nccl(ranks, 3, -1, "");
+        meet_within(ranks, 3, stops ? 3 : 20);
+        all_do(ranks, 3, 'r', 0, LARGE, 2);
+        for (i = 0; i < 3; i++)
+            tell(&ranks[i], 'r', 0, 0, 20 * LARGE, 1000000);
+        ignis__sleep_us(700000);
+        if (stops)
+            kill(ranks[1].pid, SIGSTOP);
+        else
+            process_kill(&ranks[1]);
+        for (i = 0; i < 3; i += 2) {
+            result = hear(&ranks[i]);
+            CHECK_INT(result.status, stops ? IGNIS_ERROR_TIMEOUT : IGNIS_ERROR_PEER);
+            CHECK(result.seconds < 15);
+        }
+        if (stops)
+            process_kill(&ranks[1]);
+        ranks[1].pid = -1;
+        all(ranks, 3, 'k', 0, 1);
+        all(ranks, 3, 'd', 0, 0);
+        all_do(ranks, 3, 'r', 1, LARGE, 3);
+        all(ranks, 3, 'd', 1, 1);
+        finish(ranks, 3);
+        folder_end();
+    }
 }
 
 int main(int argc, char **argv)
