@@ -143,7 +143,7 @@
 
         ON SPEED. Small operations are done with Ignis' own kernels, by whatever algorithm is fastest for the size. Communicators of
         ignis_comm_init, and those made from them, leave large ones to NCCL where it is faster and installed: from about 128 MB for
-        all_reduce, 64 MB for the others, 8 MB for broadcast. The ranks join NCCL when the first such operation comes, which waits for all of
+        all_reduce, 64 MB for the others. The ranks join NCCL when the first such operation comes, which waits for all of
         them on the host, once. If one of them cannot, all go on without; ignis_comm_info.reason tells. A graph uses NCCL if that was joined
         before its capture: do one such operation first. NCCL's sums have an order of their own. Who needs the order of the ranks at every
         size sets IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer; nccl_min=64M sets another border.
@@ -9223,8 +9223,8 @@ enum {
     IGNIS__COMM_PAIR_SLOTS = 4,
     IGNIS__COMM_ONE_PHASE_SLOTS = 4,
     IGNIS__COMM_TWO_PHASE_SLOTS = 3,
-    IGNIS__COMM_WORKERS = 512, /* threads of a block that move data, at most */
-    IGNIS__COMM_THREADS = IGNIS__COMM_WORKERS + 32
+    IGNIS__COMM_PACKET_THREADS = 544, /* of a block, at most; a warp of them does not move data */
+    IGNIS__COMM_FLAG_THREADS = 512
 };
 
 /*  What has broken a communicator. */
@@ -9580,10 +9580,10 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
 {
     static const struct {
         int kernel, threads;
-    } limits[] = {{IGNIS__COMM_KERNEL_PACKETS, IGNIS__COMM_THREADS},
-                  {IGNIS__COMM_KERNEL_PARTS, IGNIS__COMM_THREADS},
-                  {IGNIS__COMM_KERNEL_SLICES, IGNIS__COMM_THREADS},
-                  {IGNIS__COMM_KERNEL_PAIR, IGNIS__COMM_WORKERS}};
+    } limits[] = {{IGNIS__COMM_KERNEL_PACKETS, IGNIS__COMM_PACKET_THREADS},
+                  {IGNIS__COMM_KERNEL_PARTS, IGNIS__COMM_FLAG_THREADS},
+                  {IGNIS__COMM_KERNEL_SLICES, IGNIS__COMM_FLAG_THREADS},
+                  {IGNIS__COMM_KERNEL_PAIR, IGNIS__COMM_FLAG_THREADS}};
     ignis__comm_program *program = ignis__comm_program_get(call, comm->device, comm->size, -1, -1, comm->tune.delay != 0);
     int i, per_processor = 1;
     if (!program)
@@ -9823,38 +9823,38 @@ static const struct {
 } ignis__comm_table[] = {
     {IGNIS__COMM_ALL_REDUCE, 2, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
     {IGNIS__COMM_ALL_REDUCE, 2, 256 << 10, {IGNIS__COMM_BY_PACKETS, 64, 512, 0}},
-    {IGNIS__COMM_ALL_REDUCE, 2, 2 << 20, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
+    {IGNIS__COMM_ALL_REDUCE, 2, 2 << 20, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
     {IGNIS__COMM_ALL_REDUCE, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
     {IGNIS__COMM_ALL_REDUCE, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
     {IGNIS__COMM_ALL_REDUCE, 8, 512 << 10, {IGNIS__COMM_BY_PACKETS_TWO, 64, 256, 0}},
     {IGNIS__COMM_ALL_REDUCE, 8, 2 << 20, {IGNIS__COMM_BY_SLICES, 64, 256, 64 << 10}},
-    {IGNIS__COMM_ALL_REDUCE, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 512, 32 << 10}},
-    {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 512, 64 << 10}},
+    {IGNIS__COMM_ALL_REDUCE, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 480, 32 << 10}},
+    {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 480, 64 << 10}},
     {IGNIS__COMM_REDUCE, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
     {IGNIS__COMM_REDUCE, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
-    {IGNIS__COMM_REDUCE, 2, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
-    {IGNIS__COMM_REDUCE, 8, 256 << 10, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
-    {IGNIS__COMM_REDUCE, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 512, 32 << 10}},
-    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 512, 64 << 10}},
+    {IGNIS__COMM_REDUCE, 2, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
+    {IGNIS__COMM_REDUCE, 8, 256 << 10, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
+    {IGNIS__COMM_REDUCE, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 480, 32 << 10}},
+    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 480, 64 << 10}},
     {IGNIS__COMM_BROADCAST, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
     {IGNIS__COMM_BROADCAST, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
-    {IGNIS__COMM_BROADCAST, 2, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
-    {IGNIS__COMM_BROADCAST, 8, 256 << 10, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
-    {IGNIS__COMM_BROADCAST, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 512, 32 << 10}},
-    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 512, 64 << 10}},
+    {IGNIS__COMM_BROADCAST, 2, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
+    {IGNIS__COMM_BROADCAST, 8, 256 << 10, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
+    {IGNIS__COMM_BROADCAST, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 480, 32 << 10}},
+    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 480, 64 << 10}},
     {(ignis__comm_kind)0, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 256, 0}},
     {(ignis__comm_kind)0, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 256, 0}},
-    {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 512, 64 << 10}},
+    {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
 };
 
-/*  From how many bytes on, all parts together, NCCL is faster; 0: never, or not measured. On 2 and 4 H200s, against kernels with 64 blocks for all but
-    all_reduce; with 5 ranks and more as with 4. */
+/*  From how many bytes on, all parts together, NCCL is faster by so much that joining it pays; operations that are not here never are. On 2 and 4 H200s,
+    against 64 blocks for all but all_reduce; the numbers for 2 ranks of all but all_reduce are what its pushes took; 5 ranks and more are as 4. */
 static const struct {
     ignis__comm_kind kind;
     int most_ranks;
     int64_t least_bytes;
 } ignis__comm_nccl_table[] = {
-    {IGNIS__COMM_ALL_REDUCE, 8, 128 << 20}, {IGNIS__COMM_BROADCAST, 8, 8 << 20},        {IGNIS__COMM_ALL_GATHER, 2, 512 << 20},
+    {IGNIS__COMM_ALL_REDUCE, 8, 128 << 20}, {IGNIS__COMM_BROADCAST, 8, 64 << 20},       {IGNIS__COMM_ALL_GATHER, 2, 512 << 20},
     {IGNIS__COMM_ALL_GATHER, 8, 64 << 20},  {IGNIS__COMM_REDUCE_SCATTER, 2, 512 << 20}, {IGNIS__COMM_REDUCE_SCATTER, 8, 64 << 20},
     {IGNIS__COMM_ALL_TO_ALL, 2, 128 << 20}, {IGNIS__COMM_ALL_TO_ALL, 8, 64 << 20},
 };
@@ -9880,7 +9880,7 @@ static void ignis__comm_tune_way(const ignis__comm_tune *tune, ignis__comm_way *
     if (blocks >= 0)
         way->blocks = (int)ignis__clamp(blocks, 1, IGNIS__COMM_BLOCKS);
     if (threads >= 0)
-        way->threads = (int)ignis__clamp(threads / 32 * 32, 32, IGNIS__COMM_WORKERS);
+        way->threads = (int)ignis__clamp(threads / 32 * 32, 32, (packets ? IGNIS__COMM_PACKET_THREADS : IGNIS__COMM_FLAG_THREADS) - 32);
     if (tune->chunk >= 0)
         way->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
 }
@@ -9905,7 +9905,7 @@ static ignis__comm_way ignis__comm_choose(const ignis__comm *comm, const ignis__
             way.algorithm = IGNIS__COMM_BY_PACKETS_TWO;
         packets = way.algorithm <= IGNIS__COMM_BY_PACKETS_TWO;
         way.blocks = packets ? 64 : 128;
-        way.threads = packets ? 256 : 512;
+        way.threads = packets ? 256 : 480;
         way.chunk = 64 << 10;
     }
     ignis__comm_tune_way(tune, &way);
@@ -9939,7 +9939,7 @@ static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__co
             ((int64_t)blocks * comm->size * 16);
         if (chunk > way->chunk / 16 / comm->size)
             chunk = way->chunk / 16 / comm->size;
-        chunk = chunk < 32 ? 32 : chunk / 32 * 32;
+        chunk = chunk < 32 ? 32 : chunk < way->threads ? chunk / 32 * 32 : chunk / way->threads * way->threads;
         to->steps = (int)ignis__clamp(ignis__ceil_div(units, blocks * chunk), 1, INT32_MAX);
         to->chunk = (int)ignis__clamp(ignis__ceil_div(ignis__ceil_div(units, blocks * to->steps), 32) * 32, 32, chunk);
         plan.kernel = two ? IGNIS__COMM_KERNEL_SLICES : IGNIS__COMM_KERNEL_PARTS;
@@ -10224,9 +10224,9 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     }
     plan.kernel = IGNIS__COMM_KERNEL_PAIR;
     plan.blocks = (unsigned)(lanes[0] + lanes[1]);
-    plan.threads = IGNIS__COMM_WORKERS;
+    plan.threads = IGNIS__COMM_FLAG_THREADS;
     if (comm->tune.threads >= 0)
-        plan.threads = (unsigned)ignis__clamp(comm->tune.threads / 32 * 32, 32, IGNIS__COMM_WORKERS);
+        plan.threads = (unsigned)ignis__clamp(comm->tune.threads / 32 * 32, 32, IGNIS__COMM_FLAG_THREADS);
     to.push = send ? 1u << send->root : 0;
     to.take = receive ? 1u << receive->root : 0;
     to.in = send ? send->in : 0;

@@ -22,9 +22,8 @@ typedef ignis_type<IGNIS_T> T;
 typedef uint8_t T;
 #endif
 
-#ifndef IGNIS_COMM_UNROLL
+/* Words of a thread that are on their way. */
 #define IGNIS_COMM_UNROLL 4
-#endif
 
 /* >>elements ---------------------------------------------------------------------------------------------------- */
 
@@ -256,8 +255,7 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS) ignis_comm_packets_
 
 typedef words<16> Sixteen;
 
-#define FLAG_THREADS 544
-#define PAIR_THREADS 512
+#define FLAG_THREADS 512 /* a warp more would leave each thread 96 registers, of which many ranks need more */
 
 /*  The last warp of a block moves no data. It tells the other ranks what this block has done, and waits for what theirs have, between barriers at
     which it meets the warps that work. So these do not wait until what they have stored can be seen everywhere: they go on meanwhile. */
@@ -322,7 +320,7 @@ struct ranks_words {
 
 /*  In iteration i a block pushes its share of step i, and then takes that of step i - 1, which has had time to arrive. It has
     then seen all others post step i - 1, before which they took step i - 3. So step i + 1 may use the slot of step i - 3: four slots. */
-extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_parts(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(const ignis_comm_call call)
 {
     ignis_comm_turn turn(call);
     const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
@@ -331,12 +329,12 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_parts(cons
     const auto packs = [&](int step) { return (int)max(min(all - first(step), (long long)chunk), 0LL); };
     const auto slot = [&](int owner, int step, int from) {
         return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, 0) +
-               (((size_t)(step % IGNIS_COMM_ONE_PHASE_SLOTS) * gridDim.x + blockIdx.x) * N + from) * chunk;
+               (((step % IGNIS_COMM_ONE_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
     };
     const auto push = [&](int step) {
         const long long begin = first(step);
         if (call.in_stride == 0)
-            move<IGNIS_COMM_UNROLL, uint4>(
+            move<(N > 6 ? 1 : N > 4 ? 2 : IGNIS_COMM_UNROLL), uint4>(
                 workers, packs(step),
                 [&](uint4 &word, int k) { word = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned); },
                 [&](const uint4 &word, int k) {
@@ -417,43 +415,44 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_parts(cons
     ranks, takes the results of tile i - 2, and works on its slice of tile i - 1. Three slots do in each phase:
     before a block pushes slices of tile i it has seen the others' results of tile i - 3, which they posted when they had taken those slices;
     before it pushes the result of tile i - 1 it has seen their slices of tile i - 1, which they posted when they had taken the results of tile i - 4. */
-extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_slices(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(const ignis_comm_call call)
 {
     ignis_comm_turn turn(call);
     const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
     const bool rooted = call.slices < N;
     const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;
-    const auto first = [&](int step, int slice) {
-        return (((long long)step * gridDim.x + blockIdx.x) * call.slices + (rooted && slice > call.root ? slice - 1 : slice)) * chunk;
-    };
-    const auto packs = [&](int step, int slice) {
-        return rooted && slice == call.root ? 0 : (int)max(min(all - first(step, slice), (long long)chunk), 0LL);
-    };
+    const int tile = call.slices * chunk;
+    const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * tile; };
+    const auto left = [&](int step) { return (int)max(min(all - first(step), (long long)tile), 0LL); }; /* of a tile, there is so much */
+    const auto place = [&](int slice) { return (rooted && slice > call.root ? slice - 1 : slice) * chunk; };
+    const auto packs = [&](int left, int slice) { return rooted && slice == call.root ? 0 : max(min(left - place(slice), chunk), 0); };
     const auto slot = [&](int owner, int phase, int step, int from) {
         return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, phase) +
-               (((size_t)(step % IGNIS_COMM_TWO_PHASE_SLOTS) * gridDim.x + blockIdx.x) * N + from) * chunk;
+               (((step % IGNIS_COMM_TWO_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
     };
     const auto push = [&](int step) {
+        const long long begin = first(step);
+        const int most = left(step);
         move<RANKS_UNROLL, ranks_words>(
             workers, chunk,
             [&](ranks_words &word, int k) {
 #pragma unroll
                 for (int o = 1; o < N; o++)
-                    if (k < packs(step, other(rank, o)))
-                        word.at[o] = Sixteen::load(call.in, (first(step, other(rank, o)) + k) * Sixteen::count, call.count, call.in_aligned);
+                    if (k < packs(most, other(rank, o)))
+                        word.at[o] = Sixteen::load(call.in, (begin + place(other(rank, o)) + k) * Sixteen::count, call.count, call.in_aligned);
             },
             [&](const ranks_words &word, int k) {
 #pragma unroll
                 for (int o = 1; o < N; o++)
-                    if (k < packs(step, other(rank, o)))
+                    if (k < packs(most, other(rank, o)))
                         slot(other(rank, o), 0, step, rank)[k] = word.at[o];
             });
     };
     const auto work = [&](int step) {
-        const long long begin = first(step, rank);
+        const long long begin = first(step) + place(rank);
 #ifdef IGNIS_OP
         move<RANKS_UNROLL, ranks_words>(
-            workers, packs(step, rank),
+            workers, packs(left(step), rank),
             [&](ranks_words &word, int k) {
                 const uint4 mine = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned);
 #pragma unroll
@@ -465,7 +464,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_slices(con
 #else
         const uint4 *const from = slot(rank, 0, step, call.root);
         move<IGNIS_COMM_UNROLL, uint4>(
-            workers, packs(step, rank), [&](uint4 &word, int k) { word = from[k]; },
+            workers, packs(left(step), rank), [&](uint4 &word, int k) { word = from[k]; },
             [&](const uint4 &word, int k) {
 #endif
 #pragma unroll
@@ -477,19 +476,21 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS) ignis_comm_slices(con
             });
     };
     const auto take = [&](int step) {
+        const long long begin = first(step);
+        const int most = left(step);
         move<RANKS_UNROLL, ranks_words>(
             workers, chunk,
             [&](ranks_words &word, int k) {
 #pragma unroll
                 for (int r = 0; r < N; r++)
-                    if (has(call.take_two, r) && k < packs(step, r))
+                    if (has(call.take_two, r) && k < packs(most, r))
                         word.at[r] = slot(rank, 1, step, r)[k];
             },
             [&](const ranks_words &word, int k) {
 #pragma unroll
                 for (int r = 0; r < N; r++)
-                    if (has(call.take_two, r) && k < packs(step, r))
-                        Sixteen::store(call.out, (first(step, r) + k) * Sixteen::count, call.count, call.out_aligned, word.at[r]);
+                    if (has(call.take_two, r) && k < packs(most, r))
+                        Sixteen::store(call.out, (begin + place(r) + k) * Sixteen::count, call.count, call.out_aligned, word.at[r]);
             });
     };
     if (blockIdx.x == 0 && lane >= 0)
@@ -543,7 +544,7 @@ __device__ inline uint4 *pair_slot(char *region, int from, int lane, uint32_t nu
 /*  A launch for both directions has the blocks of the sending lanes first. in_stride is the count of bytes to send, out_stride that to
     receive; push is whom to send to and take from whom to receive, as masks; chunk the lanes to send with, steps those to receive with;
     root the fingerprint of what is received. */
-extern "C" __global__ void __launch_bounds__(PAIR_THREADS) ignis_comm_pair(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(const ignis_comm_call call)
 {
     constexpr int packs_a_slot = IGNIS_COMM_PAIR_SLOT / 16;
     const int sending = call.push ? call.chunk : 0;
