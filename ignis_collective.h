@@ -141,6 +141,14 @@
         that fails between any two, all go through pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
         or more than 8, use NCCL, which has to be installed then. It is also used if asked for. Between processes this needs Linux.
 
+        ON SPEED. Small operations are done with Ignis' own kernels, by whatever algorithm is fastest for the size. Communicators of
+        ignis_comm_init, and those made from them, leave large ones to NCCL where it is faster and installed: from about 128 MB for
+        all_reduce, 64 MB for the others. The ranks join NCCL when the first such operation comes, which waits for all of
+        them on the host, once. If one of them cannot, all go on without; ignis_comm_info.reason tells. A graph uses NCCL if that was joined
+        before its capture: do one such operation first. NCCL's sums have an order of their own. Who needs the order of the ranks at every
+        size sets IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer; nccl_min=64M sets another border.
+        Operations of NCCL have the same deadline as others; a thread of Ignis looks after it.
+
         WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
         communicator that it was in within milliseconds, and kernels that wait for it leave. Nothing hangs: kernels have the deadline, too.
         From then on all operations on that communicator fail with PEER (or TIMEOUT, MISMATCH, by what broke it), results of those that
@@ -914,8 +922,9 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices
     All of them can be captured in graphs. A graph is launched on every rank, in the same order as other operations on the communicator, and
     not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the earlier ones.
 
-    Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm combines in the order of the ranks, so all
-    ranks get the same bits, on every run and in every transport. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times
+    Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm of Ignis combines in the order of the ranks, so
+    all ranks get the same bits, on every run and in every transport. What NCCL combines (see ON SPEED in the manual) has NCCL's order: the same bits
+    on all ranks, and on every run with the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times
     1/size, for floating types.
 
     For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
@@ -7173,8 +7182,8 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
 }
 
 /*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
-static ignis__nccl_comm *ignis__nccl_join(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank, int size,
-                                          int64_t deadline_ns)
+IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
+                                                              int size, int64_t deadline_ns)
 {
     ignis__nccl_comm *nccl = ignis__nccl_begin(call, device, id, rank, size, deadline_ns - ignis__monotonic_ns());
     if (nccl && !ignis__nccl_joined(call, nccl)) {
@@ -7242,6 +7251,13 @@ static bool ignis__nccl_group_end(const char *call, ignis__nccl_comm *nccl)
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclGroupEnd", error);
+}
+
+/*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's number, 0: nothing. */
+static int ignis__nccl_error(ignis__nccl_comm *nccl)
+{
+    int error = ignis__nccl_settle(nccl, 0);
+    return error == IGNIS__NCCL_LATE || error == IGNIS__NCCL_ABORTED ? IGNIS__NCCL_SUCCESS : error;
 }
 
 /* ===============================================================================================================
@@ -7466,13 +7482,21 @@ typedef struct ignis__job_rank {
 } ignis__job_rank;
 
 /*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its watcher's thread. */
-typedef enum ignis__job_event { IGNIS__JOB_DIED, IGNIS__JOB_LEFT, IGNIS__JOB_ABORTED } ignis__job_event;
+typedef enum ignis__job_event {
+    IGNIS__JOB_DIED,
+    IGNIS__JOB_LEFT,
+    IGNIS__JOB_ABORTED,
+    IGNIS__JOB_TICK /* time has passed; of no member */
+} ignis__job_event;
+
+enum { IGNIS__JOB_TICK_MS = 20 };
 
 typedef struct ignis__job_watch {
     uint64_t key; /* of the communicator: the same on all its ranks */
     const int *member;
     int count;
     unsigned char *gone; /* for each member: it has destroyed its part */
+    bool ticks;          /* it is told that time passes */
     void (*notify)(void *owner, ignis__job_event event, int member);
     void *owner;
     struct ignis__job_watch *next;
@@ -7868,10 +7892,12 @@ static bool ignis__job_drain(ignis__job *job, int rank)
 static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
 {
     ignis__job *job = (ignis__job *)pointer;
+    int64_t ticked = 0;
     char bytes[16];
     for (;;) {
         int i, count = 1;
-        bool ending;
+        bool ending, ticking = false;
+        ignis__job_watch *watch;
         pthread_mutex_lock(&job->lock);
         job->polls[0].fd = job->wake[0];
         job->polls[0].events = POLLIN;
@@ -7883,10 +7909,18 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
             count = 2 + i;
         }
         ending = job->ending;
+        for (watch = job->watches; watch; watch = watch->next)
+            ticking |= watch->ticks;
+        if (ticking && ignis__monotonic_ns() - ticked >= (int64_t)IGNIS__JOB_TICK_MS * 1000000) {
+            for (watch = job->watches; watch; watch = watch->next)
+                if (watch->ticks)
+                    watch->notify(watch->owner, IGNIS__JOB_TICK, -1);
+            ticked = ignis__monotonic_ns();
+        }
         pthread_mutex_unlock(&job->lock);
         if (ending)
             return 0;
-        if (poll(job->polls, (nfds_t)count, -1) <= 0)
+        if (poll(job->polls, (nfds_t)count, ticking ? IGNIS__JOB_TICK_MS : -1) <= 0)
             continue;
         if (job->polls[0].revents)
             (void)!read(job->wake[0], bytes, sizeof bytes);
@@ -7971,6 +8005,17 @@ static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
         if (job->links[watch->member[i]].state == IGNIS__JOB_DEAD)
             watch->notify(watch->owner, IGNIS__JOB_DIED, i);
     pthread_mutex_unlock(&job->lock);
+}
+
+/*  From here on, `watch` is told that time passes. */
+static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
+{
+    if (!job->links)
+        return;
+    pthread_mutex_lock(&job->lock);
+    watch->ticks = true;
+    pthread_mutex_unlock(&job->lock);
+    ignis__job_wake(job);
 }
 
 /*  Afterwards `watch` is not used any more, and what was sent to its key is forgotten. */
@@ -8936,6 +8981,7 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
 }
 
 static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
+static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
 static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch) { (void)job, (void)watch; }
 static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
 {
@@ -8982,26 +9028,31 @@ static bool ignis__job_failed(const char *call, const ignis__job_failure *failur
 
 /* --- the communicator, its region, its kernels ------------------------------------------------------------------------ */
 
+/*  Of one set and phase; kernels are compiled for it. Blocks come with chunks of 64 KB in two phases when there are 128. */
+#ifndef IGNIS__COMM_DATA_MIB
+#define IGNIS__COMM_DATA_MIB 24
+#endif
+
 /*  The layout of a region, and what kernels get and keep; kernels/collective.cuh has the same numbers and structs, and says what they mean. */
 enum {
     IGNIS__COMM_BLOCKS = 256,
-    IGNIS__COMM_LANES = 32,
+    IGNIS__COMM_LANES = 64,
     IGNIS__COMM_FLAGS = 4096,
     IGNIS__COMM_PACKETS = 1 << 18,
     IGNIS__COMM_PACKETS_SIZE = 4 << 20,
     IGNIS__COMM_DATA = IGNIS__COMM_PACKETS + 4 * IGNIS__COMM_PACKETS_SIZE,
-    IGNIS__COMM_DATA_SIZE = 12 << 20,
+    IGNIS__COMM_DATA_SIZE = IGNIS__COMM_DATA_MIB << 20,
     IGNIS__COMM_PAIR_DATA = IGNIS__COMM_DATA + 4 * IGNIS__COMM_DATA_SIZE,
     IGNIS__COMM_PAIR_SLOT = 16 << 10,
     IGNIS__COMM_PAIR_SLOTS = 4,
     IGNIS__COMM_ONE_PHASE_SLOTS = 4,
     IGNIS__COMM_TWO_PHASE_SLOTS = 3,
-    IGNIS__COMM_PACKET_THREADS = 544,
+    IGNIS__COMM_PACKET_THREADS = 544, /* of a block, at most; a warp of them does not move data */
     IGNIS__COMM_FLAG_THREADS = 512
 };
 
 /*  What has broken a communicator. */
-enum { IGNIS__COMM_FINE, IGNIS__COMM_TIMEOUT, IGNIS__COMM_MISMATCH, IGNIS__COMM_PEER, IGNIS__COMM_TWICE };
+enum { IGNIS__COMM_FINE, IGNIS__COMM_TIMEOUT, IGNIS__COMM_MISMATCH, IGNIS__COMM_PEER, IGNIS__COMM_TWICE, IGNIS__COMM_NCCL_FAILED };
 
 typedef struct ignis__comm_record {
     uint64_t abort; /* what the host asks kernels to leave for: code, and rank << 8 */
@@ -9011,6 +9062,7 @@ typedef struct ignis__comm_record {
     uint32_t op;
     uint32_t block;
     uint32_t mine, theirs;
+    uint64_t nccl;
 } ignis__comm_record;
 
 typedef struct ignis__comm_state {
@@ -9021,6 +9073,7 @@ typedef struct ignis__comm_state {
     ignis__address record;
     ignis__address region[IGNIS_COMM_MAX_RANKS];
     uint32_t sent[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES], received[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES];
+    uint64_t marks;
 } ignis__comm_state;
 
 typedef struct ignis__comm_call {
@@ -9030,7 +9083,7 @@ typedef struct ignis__comm_call {
     uint32_t fingerprint;
     int rank, chunk, steps;
     uint32_t push, take, push_two, take_two;
-    int root, in_aligned, out_aligned, keep;
+    int root, slices, in_aligned, out_aligned, keep;
 } ignis__comm_call;
 
 /*  What may be varied for measuring: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator starts, and has to be the same on
@@ -9039,7 +9092,7 @@ typedef struct ignis__comm_tune {
     int64_t ll_max;                 /* bytes of the largest operation by packets in one phase */
     int64_t ll_two_max;             /* and in two */
     int64_t one_shot_max;           /* bytes of the largest one by flags in one phase */
-    int64_t nccl_min;               /* bytes from which on NCCL does it, where it is there */
+    int64_t nccl_min;               /* bytes from which on NCCL does it, where it is there, all parts together; 0: never */
     int64_t blocks, threads, chunk; /* by flags; chunk: bytes that a block moves at a step, all ranks' parts together */
     int64_t ll_blocks, ll_threads;  /* by packets */
     int64_t lanes;                  /* blocks of a send or receive */
@@ -9052,8 +9105,7 @@ typedef struct ignis__comm_tune {
     X(ll_two_max, -1)        \
     X(one_shot_max, -1)      \
     X(nccl_min, -1)          \
-    X(blocks, 64)            \
-    X(threads, 512) X(chunk, 64 << 10) X(ll_blocks, 64) X(ll_threads, 256) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+    X(blocks, -1) X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
 /*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
     last of them. */
@@ -9074,6 +9126,9 @@ typedef struct ignis__comm_memory {
     ignis__comm_group *group;
 } ignis__comm_memory;
 
+/*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first operation that NCCL does faster. */
+typedef enum ignis__comm_nccl_state { IGNIS__COMM_NCCL_UNTRIED, IGNIS__COMM_NCCL_JOINED, IGNIS__COMM_NCCL_REFUSED } ignis__comm_nccl_state;
+
 typedef struct ignis__comm {
     ignis__slot slot; /* its lock: one operation at a time */
     int rank, size;
@@ -9085,7 +9140,12 @@ typedef struct ignis__comm {
     bool staged;
     int64_t timeout_ns;
     char reason[256];
-    void *nccl;
+    void *nccl;                             /* set before nccl_there; it stays until the end, also when it is of no use */
+    uint64_t nccl_there;                    /* other threads may use nccl */
+    ignis__comm_nccl_state nccl_state;      /* of a communicator that has kernels of its own, too */
+    bool graphs_left;                       /* at the end: some that may use it */
+    void (*tell)(struct ignis__comm *comm); /* tells the other ranks that it is broken */
+    bool (*nccl_join)(const char *call, struct ignis__comm *comm); /* sets nccl_state; false: the operation fails */
     bool (*nccl_run)(const char *call, struct ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
                      ignis_dtype dtype, ignis_op op, int root, void *stream);
     struct ignis__comm_tie *tie;                               /* to ranks of other processes; null: of ignis_comm_init_all */
@@ -9104,6 +9164,9 @@ typedef struct ignis__comm {
 
 static ignis__pool ignis__comms = {sizeof(ignis__comm), IGNIS__KIND_COMM, IGNIS__MUTEX_INIT, 0, {0}, NULL};
 
+/*  Whether it has kernels of its own, and not only NCCL; NCCL may have more ranks than there are regions. */
+static bool ignis__comm_has_region(const ignis__comm *comm) { return comm->size <= IGNIS_COMM_MAX_RANKS && comm->region[comm->rank]; }
+
 /*  Bytes of the region of each rank. */
 static int64_t ignis__comm_region_bytes(int size)
 {
@@ -9117,6 +9180,7 @@ enum {
     IGNIS__COMM_KERNEL_PARTS,
     IGNIS__COMM_KERNEL_SLICES,
     IGNIS__COMM_KERNEL_PAIR,
+    IGNIS__COMM_KERNEL_MARK,
     IGNIS__COMM_KERNELS
 };
 
@@ -9136,9 +9200,10 @@ static struct {
 static bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
 {
     static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two", "ignis_comm_parts",
-                                                           "ignis_comm_slices", "ignis_comm_pair"};
-    char defines[96];
-    int registers, kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d", program->ranks);
+                                                           "ignis_comm_slices",  "ignis_comm_pair",        "ignis_comm_mark"};
+    char defines[128];
+    int registers, kernel,
+        length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS_COMM_DATA_MIB=%d", program->ranks, IGNIS__COMM_DATA_MIB);
     if (program->op >= 0)
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
     if (program->delay)
@@ -9147,7 +9212,7 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
                              &program->module))
         return false;
     for (kernel = 0; kernel < IGNIS__COMM_KERNELS; kernel++) {
-        if (kernel == (program->op >= 0 ? IGNIS__COMM_KERNEL_PAIR : IGNIS__COMM_KERNEL_PACKETS_TWO))
+        if (program->op >= 0 ? kernel >= IGNIS__COMM_KERNEL_PAIR : kernel == IGNIS__COMM_KERNEL_PACKETS_TWO)
             continue;
         if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&program->function[kernel], program->module.module, names[kernel])) ||
             IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, /* which has a driver that loads lazily load it now */
@@ -9246,11 +9311,7 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
         *(int64_t *)(void *)((char *)tune + known[i].offset) = value;
         text = *end ? end + 1 : end;
     }
-    tune->blocks = ignis__clamp(tune->blocks, 1, IGNIS__COMM_BLOCKS);
-    tune->ll_blocks = ignis__clamp(tune->ll_blocks, 1, IGNIS__COMM_BLOCKS);
     tune->lanes = ignis__clamp(tune->lanes, 1, IGNIS__COMM_LANES);
-    tune->threads = ignis__clamp(tune->threads / 32 * 32, 64, IGNIS__COMM_FLAG_THREADS);
-    tune->ll_threads = ignis__clamp(tune->ll_threads / 32 * 32, 32, IGNIS__COMM_PACKET_THREADS - 32);
     return true;
 }
 
@@ -9330,8 +9391,9 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     memcpy(state->region, comm->region, sizeof state->region);
     ok = !IGNIS__CUDA_FAILED(call, comm->device, cuMemcpyHtoDAsync_v2,
                              (memory->state->address, state, sizeof *state, comm->device->stream)) &&
-         (comm->staged || !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
-                                              (comm->region[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
+         (comm->staged || !ignis__comm_has_region(comm) ||
+          !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
+                              (comm->region[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
          !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
     ignis__free(state);
     return ok;
@@ -9364,7 +9426,7 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
 }
 
 /*  Makes a communicator ready whose region, block, staged and timeout_ns are set. The blocks are its memory's from here on, also on failure. Afterwards
-    all ranks have to meet, before one of them launches. A communicator of one rank, or of NCCL alone, has no region. */
+    all ranks have to meet, before one of them launches. A communicator of NCCL alone has no region, one of one rank nothing at all. */
 static bool ignis__comm_start(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
@@ -9387,7 +9449,11 @@ static bool ignis__comm_start(const char *call, ignis__comm *comm)
         comm->storage->wrapped = true;
         comm->storage->release_fn = ignis__comm_memory_release;
         comm->storage->release_data = comm->memory;
-        ok = comm->size == 1 || !comm->region[comm->rank] || (ignis__comm_memory_begin(call, comm) && ignis__comm_count_blocks(call, comm));
+        ok = comm->size == 1 || ignis__comm_memory_begin(call, comm);
+        if (ok && comm->size > 1 && ignis__comm_has_region(comm))
+            ok = ignis__comm_count_blocks(call, comm);
+        else if (ok && comm->size > 1) /* of a program for any number of ranks, it marks what NCCL does */
+            ok = (comm->programs[0][0] = ignis__comm_program_get(call, comm->device, 2, -1, -1, false)) != NULL;
     } else {
         comm->memory = NULL;
     }
@@ -9412,7 +9478,8 @@ static void ignis__comm_stop(const char *call, ignis__comm *comm)
     }
     if (memory && memory->state && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
         (void)IGNIS__CUDA(cuCtxSynchronize, ());
-        if (ignis__atomic_load(&comm->storage->users) > 1)
+        comm->graphs_left = ignis__atomic_load(&comm->storage->users) > 1;
+        if (comm->graphs_left)
             (void)IGNIS__CUDA_FAILED(
                 call, comm->device, cuMemsetD8Async,
                 (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
@@ -9495,10 +9562,11 @@ static void ignis__comms_close(const char *call)
     }
 }
 
-/*  Breaks a communicator from the host, and those of its group: kernels that wait leave soon. code: IGNIS__COMM_PEER; peer: whom it is about, -1: nobody. */
+/*  Breaks a communicator from the host, and those of its group: kernels that wait leave soon. code: IGNIS__COMM_PEER, or another; peer: whom it is
+    about, -1: nobody. Kernels see what of it fits into 8 bits, as they have fewer ranks. */
 static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 {
-    uint64_t none = 0, value = (uint64_t)code | (uint64_t)(peer & 0xFF) << 8;
+    uint64_t none = 0, value = (uint64_t)code | (uint64_t)((uint32_t)peer & 0xFFFFFF) << 8;
     int i;
     ignis__atomic_swap_if(&comm->broken, &none, value);
     if (comm->memory && comm->memory->record)
@@ -9520,12 +9588,12 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 /*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
 static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
-    static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE, IGNIS_DIAG_COMM_TIMEOUT, IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,
-                                                   IGNIS_DIAG_COMM_MISMATCH};
+    static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,      IGNIS_DIAG_COMM_TIMEOUT,  IGNIS_DIAG_COMM_MISMATCH,
+                                                   IGNIS_DIAG_COMM_PEER, IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_NCCL_CALL};
     const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
     uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
-    *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFF) : -1;
-    if (*peer >= comm->size)
+    *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFFFFFF) : -1;
+    if (*peer >= comm->size || (broken & 0xFF) == IGNIS__COMM_NCCL_FAILED)
         *peer = -1;
     code = code ? code : (uint32_t)(broken & 0xFF);
     return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
@@ -9550,32 +9618,68 @@ static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {"nothing",
                                                                       "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
 static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
 
-/*  Algorithms, and up to how many bytes of one rank's input each is used: the first row that fits. Measured on H200s with NVLink.
-    Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three ranks on, and wait twice. */
+/*  Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three ranks on, and wait twice. */
 typedef enum ignis__comm_algorithm {
     IGNIS__COMM_BY_PACKETS,
     IGNIS__COMM_BY_PACKETS_TWO,
     IGNIS__COMM_BY_PARTS,
-    IGNIS__COMM_BY_SLICES,
-    IGNIS__COMM_BY_NCCL
+    IGNIS__COMM_BY_SLICES
 } ignis__comm_algorithm;
 
 #define IGNIS__COMM_ANY INT64_MAX
 
+/*  The way that an operation is done. */
+typedef struct ignis__comm_way {
+    ignis__comm_algorithm algorithm;
+    int blocks, threads; /* that move data; the GPU that runs the least at once sets a limit */
+    int chunk;           /* by flags: bytes that a block moves at a step, all ranks' parts together */
+} ignis__comm_way;
+
+/*  Up to how many bytes of a part (what a rank gives to or gets from each other one) each is used: the first row that fits.
+    all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4, and from 5 on, where packets are pushed more often, they end earlier. The
+    others were measured on 4 with 64 blocks, and take the 128 that all_reduce has shown to be better. */
 static const struct {
     ignis__comm_kind kind; /* 0: any */
     int most_ranks;
-    ignis__comm_algorithm algorithm;
     int64_t most_bytes;
+    ignis__comm_way way;
 } ignis__comm_table[] = {
-    {IGNIS__COMM_ALL_REDUCE, 2, IGNIS__COMM_BY_PACKETS, 256 << 10},     {IGNIS__COMM_ALL_REDUCE, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
-    {IGNIS__COMM_ALL_REDUCE, 4, IGNIS__COMM_BY_PACKETS, 64 << 10},      {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},
-    {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_PACKETS_TWO, 512 << 10}, {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
-    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},          {IGNIS__COMM_REDUCE, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
-    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_PARTS, 256 << 10},           {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
-    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_PACKETS, 32 << 10},       {IGNIS__COMM_BROADCAST, 2, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
-    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_PARTS, 256 << 10},        {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_BY_SLICES, IGNIS__COMM_ANY},
-    {(ignis__comm_kind)0, 8, IGNIS__COMM_BY_PACKETS, 64 << 10},         {(ignis__comm_kind)0, 8, IGNIS__COMM_BY_PARTS, IGNIS__COMM_ANY},
+    {IGNIS__COMM_ALL_REDUCE, 2, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_ALL_REDUCE, 2, 256 << 10, {IGNIS__COMM_BY_PACKETS, 64, 512, 0}},
+    {IGNIS__COMM_ALL_REDUCE, 2, 2 << 20, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
+    {IGNIS__COMM_ALL_REDUCE, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_ALL_REDUCE, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_ALL_REDUCE, 8, 512 << 10, {IGNIS__COMM_BY_PACKETS_TWO, 64, 256, 0}},
+    {IGNIS__COMM_ALL_REDUCE, 8, 2 << 20, {IGNIS__COMM_BY_SLICES, 64, 256, 64 << 10}},
+    {IGNIS__COMM_ALL_REDUCE, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 480, 32 << 10}},
+    {IGNIS__COMM_ALL_REDUCE, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 480, 64 << 10}},
+    {IGNIS__COMM_REDUCE, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_REDUCE, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_REDUCE, 2, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
+    {IGNIS__COMM_REDUCE, 8, 256 << 10, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
+    {IGNIS__COMM_REDUCE, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 480, 32 << 10}},
+    {IGNIS__COMM_REDUCE, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 480, 64 << 10}},
+    {IGNIS__COMM_BROADCAST, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_BROADCAST, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
+    {IGNIS__COMM_BROADCAST, 2, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
+    {IGNIS__COMM_BROADCAST, 8, 256 << 10, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
+    {IGNIS__COMM_BROADCAST, 8, 64 << 20, {IGNIS__COMM_BY_SLICES, 128, 480, 32 << 10}},
+    {IGNIS__COMM_BROADCAST, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_SLICES, 128, 480, 64 << 10}},
+    {(ignis__comm_kind)0, 4, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 256, 0}},
+    {(ignis__comm_kind)0, 8, 32 << 10, {IGNIS__COMM_BY_PACKETS, 64, 256, 0}},
+    {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
+};
+
+/*  From how many bytes on, all parts together, NCCL is faster by so much that joining it pays; operations that are not here never are. On 2 and 4 H200s,
+    against 64 blocks for all but all_reduce; the numbers for 2 ranks of all but all_reduce are what its pushes took; 5 ranks and more are as 4. */
+static const struct {
+    ignis__comm_kind kind;
+    int most_ranks;
+    int64_t least_bytes;
+} ignis__comm_nccl_table[] = {
+    {IGNIS__COMM_ALL_REDUCE, 8, 128 << 20}, {IGNIS__COMM_BROADCAST, 8, 64 << 20},       {IGNIS__COMM_ALL_GATHER, 2, 512 << 20},
+    {IGNIS__COMM_ALL_GATHER, 8, 64 << 20},  {IGNIS__COMM_REDUCE_SCATTER, 2, 512 << 20}, {IGNIS__COMM_REDUCE_SCATTER, 8, 64 << 20},
+    {IGNIS__COMM_ALL_TO_ALL, 2, 128 << 20}, {IGNIS__COMM_ALL_TO_ALL, 8, 64 << 20},
 };
 
 /*  What is asked for, once it is checked. */
@@ -9591,27 +9695,44 @@ typedef struct ignis__comm_task {
 /*  The largest one-phase operation by packets, in bytes of a part. */
 static int64_t ignis__comm_packets_limit(int ranks) { return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2); }
 
-static ignis__comm_algorithm ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
+/*  What IGNIS_COMM_TUNE says instead of the table. */
+static void ignis__comm_tune_way(const ignis__comm_tune *tune, ignis__comm_way *way)
+{
+    bool packets = way->algorithm == IGNIS__COMM_BY_PACKETS || way->algorithm == IGNIS__COMM_BY_PACKETS_TWO;
+    int64_t blocks = packets ? tune->ll_blocks : tune->blocks, threads = packets ? tune->ll_threads : tune->threads;
+    if (blocks >= 0)
+        way->blocks = (int)ignis__clamp(blocks, 1, IGNIS__COMM_BLOCKS);
+    if (threads >= 0)
+        way->threads = (int)ignis__clamp(threads / 32 * 32, 32, (packets ? IGNIS__COMM_PACKET_THREADS : IGNIS__COMM_FLAG_THREADS) - 32);
+    if (tune->chunk >= 0)
+        way->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
+}
+
+static ignis__comm_way ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
 {
     const ignis__comm_tune *tune = &comm->tune;
-    int64_t part = task->count * ignis__dtypes[task->dtype].size, limit = ignis__comm_packets_limit(comm->size);
-    int64_t bytes = task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL ? part * comm->size : part;
-    bool two_phases = task->kind <= IGNIS__COMM_BROADCAST;
+    int64_t bytes = task->count * ignis__dtypes[task->dtype].size;
+    ignis__comm_way way;
     int i;
-    if (comm->nccl && (!comm->region[comm->rank] || (tune->nccl_min >= 0 && bytes >= tune->nccl_min)))
-        return IGNIS__COMM_BY_NCCL;
-    if (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0) {
-        if (bytes <= tune->ll_max && part <= limit)
-            return IGNIS__COMM_BY_PACKETS;
-        if (bytes <= tune->ll_two_max && task->kind == IGNIS__COMM_ALL_REDUCE && part <= limit)
-            return IGNIS__COMM_BY_PACKETS_TWO;
-        return bytes <= tune->one_shot_max || !two_phases ? IGNIS__COMM_BY_PARTS : IGNIS__COMM_BY_SLICES;
-    }
     for (i = 0; i < IGNIS__COUNT(ignis__comm_table) - 1; i++)
         if ((!ignis__comm_table[i].kind || ignis__comm_table[i].kind == task->kind) && comm->size <= ignis__comm_table[i].most_ranks &&
             bytes <= ignis__comm_table[i].most_bytes)
             break;
-    return ignis__comm_table[i].algorithm;
+    way = ignis__comm_table[i].way;
+    if (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0) {
+        bool fits = bytes <= ignis__comm_packets_limit(comm->size), packets;
+        way.algorithm = bytes <= tune->one_shot_max || task->kind > IGNIS__COMM_BROADCAST ? IGNIS__COMM_BY_PARTS : IGNIS__COMM_BY_SLICES;
+        if (fits && bytes <= tune->ll_max)
+            way.algorithm = IGNIS__COMM_BY_PACKETS;
+        else if (fits && bytes <= tune->ll_two_max && task->kind == IGNIS__COMM_ALL_REDUCE)
+            way.algorithm = IGNIS__COMM_BY_PACKETS_TWO;
+        packets = way.algorithm <= IGNIS__COMM_BY_PACKETS_TWO;
+        way.blocks = packets ? 64 : 128;
+        way.threads = packets ? 256 : 480;
+        way.chunk = 64 << 10;
+    }
+    ignis__comm_tune_way(tune, &way);
+    return way;
 }
 
 /*  How an operation is cut up: blocks, threads, and in the call chunk and steps. */
@@ -9620,33 +9741,31 @@ typedef struct ignis__comm_plan {
     unsigned blocks, threads;
 } ignis__comm_plan;
 
-static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, ignis__comm_algorithm algorithm, int64_t bytes, ignis__comm_call *to)
+static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__comm_way *way, int64_t bytes, ignis__comm_call *to)
 {
-    const ignis__comm_tune *tune = &comm->tune;
-    bool two = algorithm == IGNIS__COMM_BY_PACKETS_TWO || algorithm == IGNIS__COMM_BY_SLICES;
+    int most = way->blocks < comm->most_blocks ? way->blocks : comm->most_blocks;
+    bool two = way->algorithm == IGNIS__COMM_BY_PACKETS_TWO || way->algorithm == IGNIS__COMM_BY_SLICES;
     ignis__comm_plan plan;
     int64_t units, blocks, chunk;
-    if (algorithm == IGNIS__COMM_BY_PACKETS || algorithm == IGNIS__COMM_BY_PACKETS_TWO) {
+    plan.threads = (unsigned)way->threads + 32;
+    if (way->algorithm == IGNIS__COMM_BY_PACKETS || way->algorithm == IGNIS__COMM_BY_PACKETS_TWO) {
         units = ignis__ceil_div(bytes, two ? 8 * comm->size : 8);
-        blocks = ignis__clamp(ignis__ceil_div(units, tune->ll_threads), 1,
-                              tune->ll_blocks < comm->most_blocks ? tune->ll_blocks : comm->most_blocks);
+        blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
         plan.kernel = two ? IGNIS__COMM_KERNEL_PACKETS_TWO : IGNIS__COMM_KERNEL_PACKETS;
-        plan.threads = (unsigned)tune->ll_threads + 32;
         to->chunk = (int)units;
         to->steps = 1;
     } else {
-        units = ignis__ceil_div(bytes, two ? 16 * comm->size : 16);
-        blocks =
-            ignis__clamp(ignis__ceil_div(units, tune->threads), 1, tune->blocks < comm->most_blocks ? tune->blocks : comm->most_blocks);
-        chunk = (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS : 2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
-                ((int64_t)blocks * comm->size * 16);
-        if (chunk > tune->chunk / 16 / comm->size)
-            chunk = tune->chunk / 16 / comm->size;
-        chunk = chunk < 32 ? 32 : chunk / 32 * 32;
+        units = ignis__ceil_div(bytes, two ? 16 * to->slices : 16);
+        blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
+        chunk =
+            (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS : (int64_t)2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
+            ((int64_t)blocks * comm->size * 16);
+        if (chunk > way->chunk / 16 / comm->size)
+            chunk = way->chunk / 16 / comm->size;
+        chunk = chunk < 32 ? 32 : chunk < way->threads ? chunk / 32 * 32 : chunk / way->threads * way->threads;
         to->steps = (int)ignis__clamp(ignis__ceil_div(units, blocks * chunk), 1, INT32_MAX);
         to->chunk = (int)ignis__clamp(ignis__ceil_div(ignis__ceil_div(units, blocks * to->steps), 32) * 32, 32, chunk);
         plan.kernel = two ? IGNIS__COMM_KERNEL_SLICES : IGNIS__COMM_KERNEL_PARTS;
-        plan.threads = (unsigned)tune->threads;
     }
     plan.blocks = (unsigned)blocks;
     return plan;
@@ -9694,6 +9813,13 @@ static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, 
         ignis__comm_fingerprint_write(&text, record->mine);
     } else if (code == IGNIS__COMM_TWICE)
         ignis__text_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams", peer);
+    else if (what == IGNIS_DIAG_NCCL_CALL)
+        ignis__text_add(&text, "NCCL reports error %d on an operation that was under way",
+                        (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF));
+    else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
+        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer, (double)comm->timeout_ns * 1e-9);
+    else if (what == IGNIS_DIAG_COMM_TIMEOUT)
+        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s", (double)comm->timeout_ns * 1e-9);
     else if (peer >= 0)
         ignis__text_add(&text, "rank %d died or gave the communicator up", peer);
     else
@@ -9755,24 +9881,93 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
     return ignis__launch(work, program->function[plan->kernel], grid, block, 0, params);
 }
 
+/*  Whether NCCL does an operation faster, if it is there. */
+static bool ignis__comm_nccl_pays(const ignis__comm *comm, const ignis__comm_task *task)
+{
+    const ignis__comm_tune *tune = &comm->tune;
+    int64_t bytes = task->count * ignis__dtypes[task->dtype].size, least = tune->nccl_min;
+    int i;
+    if (task->kind == IGNIS__COMM_BARRIER)
+        return false;
+    if (task->kind >= IGNIS__COMM_ALL_GATHER)
+        bytes *= comm->size;
+    if (least < 0 && (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0))
+        return false;
+    for (i = 0; least < 0 && i < IGNIS__COUNT(ignis__comm_nccl_table); i++)
+        if (ignis__comm_nccl_table[i].kind == task->kind && comm->size <= ignis__comm_nccl_table[i].most_ranks)
+            least = ignis__comm_nccl_table[i].least_bytes;
+    return least > 0 && bytes >= least;
+}
+
+/*  Around what NCCL does: the host is told when it begins and when it has ended. */
+static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool begins)
+{
+    ignis__comm_program *program = ignis__comm_program_for(work->call, comm, -1, -1);
+    ignis__comm_plan plan = {IGNIS__COMM_KERNEL_MARK, 1, 32};
+    ignis__comm_call to;
+    memset(&to, 0, sizeof to);
+    to.steps = begins;
+    return program && ignis__comm_launch(work, comm, program, &plan, &to);
+}
+
+/*  NCCL breaks for good with an operation that it refuses, and the others wait for that. */
+static bool ignis__comm_nccl_ended(ignis__comm *comm, bool ok)
+{
+    if (!ok) {
+        ignis__comm_break(comm, IGNIS__COMM_PEER, comm->rank);
+        if (comm->tell)
+            comm->tell(comm);
+    }
+    return ok;
+}
+
+/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with something
+    else. */
+static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
+{
+    if (ignis__comm_has_region(comm)) {
+        ignis__comm_program *program = ignis__comm_program_for(work->call, comm, -1, -1);
+        ignis__comm_plan plan = {IGNIS__COMM_KERNEL_MARK, 1, 64}; /* the fingerprint says that NCCL does it */
+        ignis__comm_call to;
+        memset(&to, 0, sizeof to);
+        to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
+        plan.kernel = IGNIS__COMM_KERNEL_PACKETS;
+        if (!program || !ignis__comm_launch(work, comm, program, &plan, &to))
+            return false;
+    }
+    return ignis__comm_mark(work, comm, true) &&
+           ignis__comm_nccl_ended(comm, comm->nccl_run(work->call, comm, (int)task->kind, task->in, task->out, task->count, task->dtype,
+                                                       task->op, task->root, work->stream)) &&
+           ignis__comm_mark(work, comm, false);
+}
+
 /*  What each rank pushes and takes, by operation. */
 static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
-    const uint32_t all = (1u << comm->size) - 1, me = 1u << comm->rank, root = 1u << task->root, others = all & ~me;
     const bool is_root = comm->rank == task->root;
     const bool combines =
         task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE || task->kind == IGNIS__COMM_REDUCE_SCATTER;
-    ignis__comm_algorithm algorithm = ignis__comm_choose(comm, task);
+    ignis__comm_way way;
     int64_t part = task->count * ignis__dtypes[task->dtype].size;
+    uint32_t me, root, others;
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
-    if (algorithm == IGNIS__COMM_BY_NCCL)
-        return comm->nccl_run(work->call, comm, (int)task->kind, task->in, task->out, task->count, task->dtype, task->op, task->root,
-                              work->stream);
+    if (comm->nccl_join && ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
+        if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() && !comm->nccl_join(work->call, comm))
+            return false;
+        if (comm->nccl_state == IGNIS__COMM_NCCL_JOINED)
+            return ignis__comm_run_nccl(work, comm, task);
+    }
+    if (!ignis__comm_has_region(comm))
+        return ignis__comm_run_nccl(work, comm, task);
+    way = ignis__comm_choose(comm, task);
     program = ignis__comm_program_for(work->call, comm, combines ? (int)task->dtype : -1, combines ? (int)task->op : -1);
     if (!program)
         return false;
+    me = 1u << comm->rank; /* NCCL may have more ranks than bits */
+    root = 1u << task->root;
+    others = ((1u << comm->size) - 1) & ~me;
     memset(&to, 0, sizeof to);
     to.in = task->in;
     to.out = task->out;
@@ -9780,6 +9975,7 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     to.push = to.take = to.push_two = to.take_two = others;
     to.keep = 1;
     to.root = task->root;
+    to.slices = task->kind == IGNIS__COMM_REDUCE || task->kind == IGNIS__COMM_BROADCAST ? comm->size - 1 : comm->size;
     switch (task->kind) {
     case IGNIS__COMM_ALL_GATHER: to.out_stride = part; break;
     case IGNIS__COMM_ALL_TO_ALL: to.out_stride = to.in_stride = part; break;
@@ -9788,11 +9984,11 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
         to.keep = is_root;
         to.push_two = root & ~me;
         to.take_two = to.take = is_root ? others : 0;
-        if (algorithm != IGNIS__COMM_BY_SLICES)
+        if (way.algorithm != IGNIS__COMM_BY_SLICES)
             to.push = root & ~me;
         break;
     case IGNIS__COMM_BROADCAST:
-        to.keep = algorithm == IGNIS__COMM_BY_SLICES && !is_root;
+        to.keep = way.algorithm == IGNIS__COMM_BY_SLICES && !is_root;
         to.push = is_root ? others : 0;
         to.take = root & ~me;
         to.push_two = others & ~root;
@@ -9801,7 +9997,7 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     case IGNIS__COMM_BARRIER: to.push = to.take = 0; break;
     default: break;
     }
-    plan = ignis__comm_cut(comm, algorithm, part, &to);
+    plan = ignis__comm_cut(comm, &way, part, &to);
     to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
@@ -9816,8 +10012,10 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     int64_t bytes[2] = {0, 0}, most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
     int i, lanes[2] = {0, 0};
     uint32_t prints[2] = {0, 0};
-    if (comm->nccl && !comm->region[comm->rank]) {
+    if (!ignis__comm_has_region(comm)) {
         bool ok, both = send && receive;
+        if (!ignis__comm_mark(work, comm, true))
+            return false;
         if (both)
             ignis__nccl_group_begin();
         ok = (!send || comm->nccl_run(work->call, comm, IGNIS__COMM_SEND, send->in, 0, send->count, send->dtype, send->op, send->root,
@@ -9826,7 +10024,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
                                          receive->root, work->stream));
         if (both)
             ok = ignis__nccl_group_end(work->call, (ignis__nccl_comm *)comm->nccl) && ok;
-        return ok;
+        return ignis__comm_nccl_ended(comm, ok) && ignis__comm_mark(work, comm, false);
     }
     program = ignis__comm_program_for(work->call, comm, -1, -1);
     if (!program)
@@ -9849,7 +10047,9 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     }
     plan.kernel = IGNIS__COMM_KERNEL_PAIR;
     plan.blocks = (unsigned)(lanes[0] + lanes[1]);
-    plan.threads = (unsigned)comm->tune.threads;
+    plan.threads = IGNIS__COMM_FLAG_THREADS;
+    if (comm->tune.threads >= 0)
+        plan.threads = (unsigned)ignis__clamp(comm->tune.threads / 32 * 32, 32, IGNIS__COMM_FLAG_THREADS);
     to.push = send ? 1u << send->root : 0;
     to.take = receive ? 1u << receive->root : 0;
     to.in = send ? send->in : 0;
@@ -10160,7 +10360,7 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
-    if (ok) { /* bounded by the deadlines of the kernels */
+    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_look_after */
         ignis__mutex_lock(&comm->slot.lock);
         last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream) ? comm->stream : NULL;
         ignis__mutex_unlock(&comm->slot.lock);
@@ -10304,6 +10504,10 @@ typedef struct ignis__comm_tie {
     bool registered[IGNIS_COMM_MAX_RANKS];
     int64_t staged_bytes;
     ignis__block *byte; /* for barriers through NCCL */
+    uint64_t nccl_seen; /* by the watcher: the operation of NCCL that ran when it looked last, */
+    int64_t nccl_since; /* and since when it does */
+    uint64_t nccl_told; /* nccl_reason is there */
+    char nccl_reason[192];
 } ignis__comm_tie;
 
 /*  What a rank says after each step of making a communicator. */
@@ -10312,6 +10516,7 @@ typedef struct ignis__vote {
     int32_t driver_error;
     int64_t bytes;       /* of its region */
     int32_t most_blocks; /* of its kernels */
+    int32_t release;     /* of NCCL */
     char why[256];
     ignis__nccl_id nccl;
 } ignis__vote;
@@ -10320,6 +10525,7 @@ typedef struct ignis__vote {
 typedef struct ignis__making {
     const char *call;
     ignis__comm *comm;
+    uint64_t key; /* under which the ranks exchange their votes */
     int64_t deadline;
     ignis__record before; /* what this thread had reported */
     ignis__vote mine, *all;
@@ -10342,7 +10548,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
     ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
     making->mine.failed = (int32_t)failure.diagnostic;
     making->mine.driver_error = (int32_t)failure.driver_error;
-    if (!ignis__job_gather(comm->job, tie->watch.key, &tie->watch, tie->watch.member, tie->watch.count, tie->me, &making->mine,
+    if (!ignis__job_gather(comm->job, making->key, &tie->watch, tie->watch.member, tie->watch.count, tie->me, &making->mine,
                            sizeof making->mine, making->all, fd, fds, making->deadline, &making->failure)) {
         making->lost = true;
         return false;
@@ -10590,11 +10796,11 @@ static bool ignis__regions_make(ignis__making *making)
 static void ignis__comm_ending(ignis__comm *comm)
 {
     ignis__binding binding;
-    ignis__job_watch_end(comm->job, &comm->tie->watch);
     if (!ignis__atomic_load(&comm->device->lost) && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
-        (void)IGNIS__CUDA_FAILED("ignis_comm_destroy", comm->device, cuCtxSynchronize, ()); /* kernels have deadlines, so this ends */
+        (void)IGNIS__CUDA_FAILED("ignis_comm_destroy", comm->device, cuCtxSynchronize, ()); /* everything has a deadline, so this ends */
         ignis__device_leave(&binding);
     }
+    ignis__job_watch_end(comm->job, &comm->tie->watch);
 }
 
 /*  Gives back what ignis__comm_stop does not know of. */
@@ -10602,6 +10808,9 @@ static void ignis__comm_ended(const char *call, ignis__comm *comm)
 {
     ignis__comm_tie *tie = comm->tie;
     ignis__binding binding;
+    if (comm->nccl &&
+        comm->graphs_left) /* a goodbye would wait until the last of them is gone; NCCL's kernels leave at once from here on */
+        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
     ignis__nccl_leave(call, (ignis__nccl_comm *)comm->nccl);
     comm->nccl = NULL;
     if (tie->byte && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
@@ -10616,6 +10825,33 @@ static void ignis__comm_ended(const char *call, ignis__comm *comm)
     comm->tie = NULL;
 }
 
+/*  Ends what NCCL does, if it is there. Any thread may call it. */
+static void ignis__comm_nccl_abort(ignis__comm *comm)
+{
+    if (ignis__atomic_load(&comm->nccl_there))
+        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
+}
+
+/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has failed. On the watcher's thread. */
+static void ignis__comm_look_after(ignis__comm *comm)
+{
+    ignis__comm_tie *tie = comm->tie;
+    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
+    int64_t now = ignis__monotonic_ns();
+    int peer, error;
+    if (running != tie->nccl_seen || !running) {
+        tie->nccl_seen = running;
+        tie->nccl_since = now;
+    } else if (now - tie->nccl_since > comm->timeout_ns) {
+        ignis__comm_break(comm, IGNIS__COMM_TIMEOUT, -1);
+    } else if (ignis__atomic_load(&comm->nccl_there) && (error = ignis__nccl_error((ignis__nccl_comm *)comm->nccl)) != 0) {
+        ignis__comm_break(comm, IGNIS__COMM_NCCL_FAILED, error);
+    }
+    if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
+        ignis__comm_nccl_abort(comm);
+}
+
 /*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still
     in it. */
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
@@ -10623,9 +10859,17 @@ static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
     ignis__comm *comm = (ignis__comm *)owner;
     if (event == IGNIS__JOB_LEFT)
         return;
+    if (event == IGNIS__JOB_TICK) {
+        ignis__comm_look_after(comm);
+        return;
+    }
     ignis__comm_break(comm, IGNIS__COMM_PEER, member);
-    if (comm->nccl)
-        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
+    ignis__comm_nccl_abort(comm);
+}
+
+static void ignis__comm_tell(ignis__comm *comm)
+{
+    ignis__job_tell(comm->job, comm->tie->watch.member, comm->tie->watch.count, IGNIS__JOB_ABORT, comm->tie->watch.key);
 }
 
 /*  A communicator of members (ranks of the job) with nothing in it yet. */
@@ -10659,6 +10903,7 @@ static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis
     comm->tie = tie;
     comm->ending = ignis__comm_ending;
     comm->ended = ignis__comm_ended;
+    comm->tell = ignis__comm_tell;
     comm->job = job;
     comm->timeout_ns = timeout_ns;
     ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
@@ -10684,39 +10929,93 @@ static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *loca
 }
 
 /*  An operation of a communicator through NCCL; a barrier is a sum of one byte. */
-static bool ignis__comm_run_nccl(const char *call, ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
-                                 ignis_dtype dtype, ignis_op op, int root, void *stream)
+static bool ignis__comm_call_nccl(const char *call, ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
+                                  ignis_dtype dtype, ignis_op op, int root, void *stream)
 {
     ignis__nccl_comm *nccl = (ignis__nccl_comm *)comm->nccl;
-    ignis__address byte = comm->tie->byte->address;
-    if (kind == IGNIS__COMM_BARRIER)
-        return ignis__nccl_run(call, nccl, IGNIS__NCCL_ALL_REDUCE, byte, byte, 1, IGNIS_U8, IGNIS_OP_SUM, 0, comm->size, stream);
-    return ignis__nccl_run(call, nccl, (ignis__nccl_kind)(kind - IGNIS__COMM_ALL_REDUCE), in, out, count, dtype, op, root, comm->size,
-                           stream);
+    ignis__address byte;
+    if (kind != IGNIS__COMM_BARRIER)
+        return ignis__nccl_run(call, nccl, (ignis__nccl_kind)(kind - IGNIS__COMM_ALL_REDUCE), in, out, count, dtype, op, root, comm->size,
+                               stream);
+    byte = comm->tie->byte->address;
+    return ignis__nccl_run(call, nccl, IGNIS__NCCL_ALL_REDUCE, byte, byte, 1, IGNIS_U8, IGNIS_OP_SUM, 0, comm->size, stream);
 }
 
-/*  Through NCCL: rank 0 makes an id, and all join. */
-static bool ignis__comm_make_nccl(ignis__making *making)
+/*  Rank 0 makes an id, all open NCCL, and then all join. False: one of them could not, or is lost. */
+static bool ignis__comm_join(ignis__making *making)
 {
     ignis__comm *comm = making->comm;
     ignis__binding binding;
     ignis__nccl_id id;
+    int i;
     ignis__step_begin(making);
     if (comm->rank == 0)
         (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
     else
         (void)ignis__nccl_open(making->call);
-    if (ignis_status_last() == IGNIS_OK && ignis__device_enter(making->call, comm->device, &binding)) {
+    making->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
+    if (ignis_status_last() == IGNIS_OK && !ignis__comm_has_region(comm) && ignis__device_enter(making->call, comm->device, &binding)) {
         comm->tie->byte = ignis__memory_take(making->call, comm->device, comm->device->stream, 16);
         ignis__device_leave(&binding);
     }
     if (!ignis__step_end(making, -1, NULL))
         return false;
+    for (i = 0; i < comm->size; i++)
+        if (making->all[i].release != making->all[0].release) {
+            making->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
+            snprintf(making->mine.why, sizeof making->mine.why, "NCCL is version %d on rank 0 and version %d on rank %d",
+                     (int)making->all[0].release, (int)making->all[i].release, i);
+            return false;
+        }
     id = making->all[0].nccl;
     ignis__step_begin(making);
-    comm->nccl = ignis__nccl_join(making->call, comm->device, &id, comm->rank, comm->size, making->deadline);
-    comm->nccl_run = ignis__comm_run_nccl;
+    comm->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->deadline - ignis__monotonic_ns());
+    comm->nccl_run = ignis__comm_call_nccl;
+    if (comm->nccl) {
+        ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
+        (void)ignis__nccl_joined(making->call, (ignis__nccl_comm *)comm->nccl);
+        ((ignis__nccl_comm *)comm->nccl)->patience_ns = comm->timeout_ns;
+    }
+    making->deadline += comm->timeout_ns; /* one that has waited in vain comes later */
     return ignis__step_end(making, -1, NULL);
+}
+
+/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all stay with own kernels for good. False: one
+    has died, or did not come. */
+static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
+{
+    ignis__comm_tie *tie = comm->tie;
+    ignis__making making;
+    int peer;
+    bool ok;
+    memset(&making, 0, sizeof making);
+    making.call = call;
+    making.comm = comm;
+    making.key = ignis__hash(tie->watch.key, "nccl", 4);
+    making.deadline = ignis__monotonic_ns() + comm->timeout_ns;
+    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
+    if (!making.all) { /* the others wait in vain, and are told why */
+        ignis__fail_host_memory(call, sizeof *making.all * (size_t)comm->size);
+        return ignis__comm_nccl_ended(comm, false);
+    }
+    ignis__job_watch_tick(comm->job, &tie->watch);
+    ok = ignis__comm_join(&making);
+    ignis__free(making.all);
+    if (!ok)
+        ignis__comm_nccl_abort(comm);
+    if (making.lost) {
+        for (peer = comm->size - 1; peer >= 0 && tie->watch.member[peer] != making.failure.rank; peer--)
+            ;
+        ignis__comm_break(comm, making.failure.dead ? IGNIS__COMM_PEER : IGNIS__COMM_TIMEOUT, peer);
+        ignis__comm_tell(comm);
+        return ignis__job_failed(call, &making.failure);
+    }
+    comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
+    snprintf(tie->nccl_reason, sizeof tie->nccl_reason, ok ? "NCCL does large operations" : "NCCL does not help: %.160s", making.mine.why);
+    tie->nccl_reason[strcspn(tie->nccl_reason, "\n")] = 0; /* the first line is enough */
+    ignis__atomic_store(&tie->nccl_told, 1);
+    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size, tie->nccl_reason);
+    return true;
 }
 
 /*  Chooses the transport, as all ranks do from the same facts, and sets it up. */
@@ -10739,13 +11038,15 @@ static bool ignis__comm_make_transport(ignis__making *making)
     if (*apart || tie->wanted == IGNIS_COMM_NCCL) {
         tie->transport = IGNIS_COMM_NCCL;
         snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
-        return ignis__comm_make_nccl(making);
+        return ignis__comm_join(making);
     }
     tie->transport = IGNIS_COMM_PEER;
     if (comm->size == 1) {
         snprintf(comm->reason, sizeof comm->reason, "there is one rank");
         return true;
     }
+    if (tie->wanted == IGNIS_COMM_TRANSPORT_DEFAULT)
+        comm->nccl_join = ignis__comm_join_late;
     if (tie->wanted != IGNIS_COMM_STAGED) {
         snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
         if (ignis__regions_make(making))
@@ -10774,6 +11075,7 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
+    making.key = comm->tie->watch.key;
     making.deadline = ignis__monotonic_ns() + comm->timeout_ns;
     making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
     comm->tie->wanted = wanted;
@@ -10787,6 +11089,8 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
         (void)ignis__comm_start(call, comm);
         making.mine.most_blocks = (int32_t)comm->most_blocks;
         ignis__job_watch_begin(comm->job, &comm->tie->watch);
+        if (comm->nccl)
+            ignis__job_watch_tick(comm->job, &comm->tie->watch);
         ok = ignis__step_end(&making, -1, NULL);
         for (i = 0; ok && i < comm->size; i++) /* all launch as many as the smallest GPU runs */
             comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
@@ -11070,10 +11374,9 @@ IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
     if (!comm)
         return ignis__failed();
     ignis__comm_break(comm, IGNIS__COMM_PEER, comm->rank);
-    if (comm->nccl)
-        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
-    if (comm->job)
-        ignis__job_tell(comm->job, comm->tie->watch.member, comm->tie->watch.count, IGNIS__JOB_ABORT, comm->tie->watch.key);
+    ignis__comm_nccl_abort(comm);
+    if (comm->tell)
+        comm->tell(comm);
     ignis__comm_drop(call, comm);
     return IGNIS_OK;
 }
@@ -11128,7 +11431,10 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
         info->hosts = ignis__comm_hosts(comm, &info->local_rank, &info->local_size);
         info->transport = comm->tie->transport;
     }
-    snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
+    if (comm->tie && ignis__atomic_load(&comm->tie->nccl_told))
+        snprintf(info->reason, sizeof info->reason, "%.60s; %.190s", comm->reason, comm->tie->nccl_reason);
+    else
+        snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
     info->status = ignis__diagnostics[ignis__comm_failure(comm, &info->failed_rank)].status;
     info->timeout_s = (double)comm->timeout_ns / 1e9;
     ignis__comm_drop(call, comm);

@@ -6,8 +6,10 @@
         row op=all_reduce ranks=4 dtype=bf16 bytes=1024 mode=graph variant=default us=4.56 bus_gbs=0.34
 
         cc -O2 -I. bench/bench_collective.c -o bench_collective -lm -ldl -lpthread
-        ./bench_collective [ops=all_reduce,...] [dtypes=bf16,f32] [modes=graph,eager] [min=1K] [max=1G] [ranks=all] [factor=4]
+        ./bench_collective [ops=all_reduce,...] [dtypes=bf16,f32] [modes=graph,eager] [min=1K] [max=1G] [ranks=all] [factor=4] [job=1]
                            [variants=default | tune | "name:IGNIS_COMM_TUNE;name:..."]
+
+    With job=1 every thread calls ignis_comm_init, as a process would; so NCCL is used where it is faster.
 */
 #define _GNU_SOURCE
 #define IGNIS_IMPLEMENTATION
@@ -19,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
@@ -67,18 +70,17 @@ static const variant tuning[] = {
     {"ll2_32x256", PACKETS_TWO "ll_blocks=32,ll_threads=256", 4 K, 1 M},
     {"ll2_64x256", PACKETS_TWO "ll_blocks=64,ll_threads=256", 4 K, 1 M},
     {"ll2_128x512", PACKETS_TWO "ll_blocks=128,ll_threads=512", 64 K, 1 M},
-    {"one_32x512", ONE_SHOT "blocks=32,threads=512", 64 K, 16 M},
-    {"one_64x512", ONE_SHOT "blocks=64,threads=512", 64 K, 1024 M},
-    {"one_128x512", ONE_SHOT "blocks=128,threads=512", 64 K, 1024 M},
-    {"two_16x512", TWO_SHOT "blocks=16,threads=512,chunk=256K", 64 K, 1024 M},
-    {"two_24x512", TWO_SHOT "blocks=24,threads=512,chunk=128K", 64 K, 1024 M},
-    {"two_32x512", TWO_SHOT "blocks=32,threads=512,chunk=128K", 64 K, 1024 M},
-    {"two_64x512", TWO_SHOT "blocks=64,threads=512,chunk=64K", 64 K, 1024 M},
-    {"two_64x512_c32", TWO_SHOT "blocks=64,threads=512,chunk=32K", 64 K, 1024 M},
-    {"two_64x256", TWO_SHOT "blocks=64,threads=256,chunk=64K", 64 K, 1024 M},
-    {"two_128x512", TWO_SHOT "blocks=128,threads=512,chunk=32K", 64 K, 1024 M},
-    {"two_128x256", TWO_SHOT "blocks=128,threads=256,chunk=32K", 64 K, 1024 M},
-    {"two_256x256", TWO_SHOT "blocks=256,threads=256,chunk=16K", 64 K, 1024 M},
+    {"one_64x480", ONE_SHOT "blocks=64,threads=480,chunk=64K", 64 K, 1024 M},
+    {"one_128x480", ONE_SHOT "blocks=128,threads=480,chunk=64K", 64 K, 1024 M},
+    {"one_128x480_c96", ONE_SHOT "blocks=128,threads=480,chunk=96K", 1 M, 1024 M},
+    {"two_64x256", TWO_SHOT "blocks=64,threads=256,chunk=64K", 64 K, 4 M},
+    {"two_64x480_c64", TWO_SHOT "blocks=64,threads=480,chunk=64K", 64 K, 1024 M},
+    {"two_64x480_c128", TWO_SHOT "blocks=64,threads=480,chunk=128K", 1 M, 1024 M},
+    {"two_128x256_c32", TWO_SHOT "blocks=128,threads=256,chunk=32K", 64 K, 64 M},
+    {"two_128x480_c16", TWO_SHOT "blocks=128,threads=480,chunk=16K", 1 M, 64 M},
+    {"two_128x480_c32", TWO_SHOT "blocks=128,threads=480,chunk=32K", 64 K, 1024 M},
+    {"two_128x480_c64", TWO_SHOT "blocks=128,threads=480,chunk=64K", 1 M, 1024 M},
+    {"two_132x480_c64", TWO_SHOT "blocks=132,threads=480,chunk=64K", 16 M, 1024 M},
 };
 #undef K
 #undef M
@@ -88,7 +90,7 @@ enum { MOST_VARIANTS = 32, MOST_SIZES = 32 };
 static struct {
     bool operation[OPERATIONS], dtype[IGNIS_DTYPE_COUNT], mode[2];
     int64_t min, max, factor;
-    int ranks;
+    int ranks, job;
     variant variants[MOST_VARIANTS];
     int variant_count;
 } wanted;
@@ -256,12 +258,30 @@ static int sizes_count(void)
     return count;
 }
 
+static char folder[] = "/tmp/ignis_bench_XXXXXX"; /* where ranks meet */
+
+static ignis_comm join(int rank, int size)
+{
+    ignis_comm_desc desc;
+    char place[64];
+    memset(&desc, 0, sizeof desc);
+    snprintf(place, sizeof place, "dir:%s", folder);
+    desc.rank = rank;
+    desc.size = size;
+    desc.rendezvous = place;
+    desc.device = rank ? rank : IGNIS_DEVICE_0;
+    return ignis_comm_init(&desc);
+}
+
 static void *run_rank(void *context)
 {
     rank *r = (rank *)context;
     int64_t bytes = wanted.min;
     int s;
     REQUIRE(ignis_device_use(r->rank));
+    if (wanted.job)
+        r->comm = join(r->rank, r->size);
+    require(r->comm.id != 0, "ignis_comm_init");
     for (s = 0; s < sizes_count(); s++, bytes *= wanted.factor) {
         r->us[s] = NAN;
         if (bytes < r->how->min || bytes > r->how->max)
@@ -271,6 +291,7 @@ static void *run_rank(void *context)
         pthread_barrier_wait(&together);
         r->us[s] = measure(r, bytes);
     }
+    REQUIRE(ignis_comm_destroy(r->comm));
     return NULL;
 }
 
@@ -287,7 +308,9 @@ static void run_table(operation op, ignis_dtype dtype, int mode, char *const *me
     for (v = 0; v < wanted.variant_count; v++) {
         const variant *how = &wanted.variants[v];
         setenv("IGNIS_COMM_TUNE", how->tune, 1);
-        REQUIRE(ignis_comm_init_all(comms, NULL, wanted.ranks, NULL));
+        memset(comms, 0, sizeof comms);
+        if (!wanted.job)
+            REQUIRE(ignis_comm_init_all(comms, NULL, wanted.ranks, NULL));
         for (i = 0; i < wanted.ranks; i++) {
             rank *r = &ranks[i];
             r->rank = i;
@@ -310,8 +333,6 @@ static void run_table(operation op, ignis_dtype dtype, int mode, char *const *me
                        wanted.ranks, ignis__dtypes[dtype].name, (long long)bytes, mode_names[mode], how->name, us[v][s],
                        (double)bytes * bus_factor(op, wanted.ranks) / us[v][s] * 1e-3);
         fflush(stdout);
-        for (i = 0; i < wanted.ranks; i++)
-            REQUIRE(ignis_comm_destroy(comms[i]));
     }
     printf("\n%s, %s, %d ranks, %s, us\n%12s", operation_names[op], ignis__dtypes[dtype].name, wanted.ranks, mode_names[mode], "bytes");
     for (v = 0; v < wanted.variant_count; v++)
@@ -409,6 +430,8 @@ int main(int argc, char **argv)
             wanted.ranks = atoi(value);
         else if (strncmp(argv[i], "factor=", 7) == 0)
             wanted.factor = size_of(value);
+        else if (strncmp(argv[i], "job=", 4) == 0)
+            wanted.job = atoi(value);
         else
             require(false, argv[i]);
     }
@@ -417,6 +440,7 @@ int main(int argc, char **argv)
         printf("skipped: there is one GPU\n");
         return ignis_shutdown() != IGNIS_OK;
     }
+    require(!wanted.job || mkdtemp(folder), "mkdtemp");
     printf("%d x %s\n", wanted.ranks, device.name);
     for (i = 0; i < 2 * wanted.ranks; i++) {
         ignis_array_desc desc;
@@ -437,5 +461,7 @@ int main(int argc, char **argv)
     for (i = 0; i < 2 * wanted.ranks; i++)
         REQUIRE(ignis_array_free(arrays_made[i]));
     REQUIRE(ignis_shutdown());
+    if (wanted.job)
+        rmdir(folder);
     return 0;
 }

@@ -8,8 +8,10 @@
         ignis_comm_parts         the first one with flags: for more data
         ignis_comm_slices        the second one with flags; when it moves bytes, a rank passes on the slice that it gets from the root
         ignis_comm_pair          send, receive or both
+        ignis_comm_mark          tells the host that an operation of NCCL begins, or has ended
 
-    All kernels but the last run with one more warp than their work needs: in block 0 it meets the other ranks meanwhile.
+    The first four run with one more warp than their work needs: in block 0 it meets the other ranks meanwhile, and with flags it
+    posts and awaits them in every block.
 */
 #include "ignis.cuh"
 #include "collective.cuh"
@@ -20,9 +22,8 @@ typedef ignis_type<IGNIS_T> T;
 typedef uint8_t T;
 #endif
 
-#ifndef IGNIS_COMM_UNROLL
+/* Words of a thread that are on their way. */
 #define IGNIS_COMM_UNROLL 4
-#endif
 
 /* >>elements ---------------------------------------------------------------------------------------------------- */
 
@@ -254,50 +255,58 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packe
 
 typedef words<16> Sixteen;
 
-#define FLAG_THREADS 512
+#define FLAG_THREADS 512 /* a warp more would leave each thread 96 registers, of which many ranks need more */
 
-/*  With all threads of the block: what they have stored can be seen by all ranks, which are told that this block has done `steps` steps. */
-__device__ inline void post(const ignis_comm_turn &turn, int phase, int steps)
-{
-    const ignis_comm_call &call = turn.call;
-    __syncthreads();
-    if (threadIdx.x < N && threadIdx.x != call.rank && !turn.over)
-        ignis_ptx_st_release_u64(ignis_comm_flag_at(call.region[threadIdx.x], turn.set, phase, blockIdx.x, call.rank),
-                                 (unsigned long long)turn.op << 32 | (uint32_t)steps);
-}
+/*  The last warp of a block moves no data. It tells the other ranks what this block has done, and waits for what theirs have, between barriers at
+    which it meets the warps that work. So these do not wait until what they have stored can be seen everywhere: they go on meanwhile. */
 
-/*  With all threads of the block: waits for this block of all other ranks. False: in vain, for all threads. */
-__device__ inline bool await(ignis_comm_turn &turn, int phase, int steps)
+/*  With all threads of the block. False: this block has given up. */
+__device__ inline bool together(ignis_comm_turn &turn)
 {
-    const ignis_comm_call &call = turn.call;
-    if (threadIdx.x < N && threadIdx.x != call.rank) {
-        const char *const flag = ignis_comm_flag_at(call.region[call.rank], turn.set, phase, blockIdx.x, threadIdx.x);
-        turn.wait(
-            [&] {
-                const unsigned long long word = ignis_ptx_ld_acquire_u64(flag);
-                return word >> 32 == turn.op && (uint32_t)word >= (uint32_t)steps;
-            },
-            [&] { return (int)threadIdx.x; });
-    } else if (blockIdx.x == 0 && phase == 0 && steps == 1 && threadIdx.x >= 32 && threadIdx.x < 64) {
-        turn.meet(threadIdx.x - 32);
-    }
     turn.over = __syncthreads_or(turn.over);
     return !turn.over;
 }
 
-/*  Moves the packs of a chunk: load(word, k) and store(word, k) for k below `packs`, several of a thread on their way at a time. */
-template <int unroll, typename Word, typename Load, typename Store> __device__ inline void move(int packs, Load load, Store store)
+/*  With the last warp, after a barrier: what the block has stored before it can be seen by all ranks, which are told that it has done `steps` steps. */
+__device__ inline void post(const ignis_comm_turn &turn, int lane, int phase, int steps)
 {
-    for (int k = threadIdx.x; k < packs; k += unroll * blockDim.x) {
+    const ignis_comm_call &call = turn.call;
+    if (lane < N && lane != call.rank)
+        ignis_ptx_st_release_u64(ignis_comm_flag_at(call.region[lane], turn.set, phase, blockIdx.x, call.rank),
+                                 (unsigned long long)turn.op << 32 | (uint32_t)steps);
+}
+
+/*  With the last warp, before a barrier: waits for this block of all other ranks, and at first for the ranks. */
+__device__ inline void await(ignis_comm_turn &turn, int lane, int phase, int steps)
+{
+    const ignis_comm_call &call = turn.call;
+    if (blockIdx.x == 0 && phase == 0 && steps == 1)
+        turn.meet(lane);
+    if (lane >= N || lane == call.rank)
+        return;
+    const char *const flag = ignis_comm_flag_at(call.region[call.rank], turn.set, phase, blockIdx.x, lane);
+    turn.wait(
+        [&] {
+            const unsigned long long word = ignis_ptx_ld_acquire_u64(flag);
+            return word >> 32 == turn.op && (uint32_t)word >= (uint32_t)steps;
+        },
+        [&] { return lane; });
+}
+
+/*  Moves the packs of a chunk with the first `threads` threads: load(word, k) and store(word, k) for k below `packs`, several of a thread on
+    their way at a time. */
+template <int unroll, typename Word, typename Load, typename Store> __device__ inline void move(int threads, int packs, Load load, Store store)
+{
+    for (int k = threadIdx.x; k < packs; k += unroll * threads) {
         Word word[unroll];
 #pragma unroll
         for (int u = 0; u < unroll; u++)
-            if (k + u * (int)blockDim.x < packs)
-                load(word[u], k + u * (int)blockDim.x);
+            if (k + u * threads < packs)
+                load(word[u], k + u * threads);
 #pragma unroll
         for (int u = 0; u < unroll; u++)
-            if (k + u * (int)blockDim.x < packs)
-                store(word[u], k + u * (int)blockDim.x);
+            if (k + u * threads < packs)
+                store(word[u], k + u * threads);
     }
 }
 
@@ -314,63 +323,49 @@ struct ranks_words {
 extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(const ignis_comm_call call)
 {
     ignis_comm_turn turn(call);
-    const int rank = call.rank, chunk = call.chunk;
+    const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
     const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;
     const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * chunk; };
     const auto packs = [&](int step) { return (int)max(min(all - first(step), (long long)chunk), 0LL); };
     const auto slot = [&](int owner, int step, int from) {
         return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, 0) +
-               (((size_t)(step % IGNIS_COMM_ONE_PHASE_SLOTS) * gridDim.x + blockIdx.x) * N + from) * chunk;
+               (((step % IGNIS_COMM_ONE_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
     };
-    if (blockIdx.x == 0 && threadIdx.x >= 32 && threadIdx.x < 64)
-        turn.greet(threadIdx.x - 32);
-    for (int i = 0; i <= call.steps; i++) {
-        if (i < call.steps) {
-            if (call.push && !turn.over) {
-                const long long begin = first(i);
-                if (call.in_stride == 0) {
-                    move<IGNIS_COMM_UNROLL, uint4>(
-                        packs(i),
-                        [&](uint4 &word, int k) {
-                            word = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned);
-                        },
-                        [&](const uint4 &word, int k) {
-#pragma unroll
-                            for (int o = 1; o < N; o++)
-                                if (has(call.push, other(rank, o)))
-                                    slot(other(rank, o), i, rank)[k] = word;
-                        });
-                } else {
-                    move<RANKS_UNROLL, ranks_words>(
-                        packs(i),
-                        [&](ranks_words &word, int k) {
-#pragma unroll
-                            for (int o = 1; o < N; o++)
-                                if (has(call.push, other(rank, o)))
-                                    word.at[o] = Sixteen::load(call.in + other(rank, o) * call.in_stride, (begin + k) * Sixteen::count, call.count,
-                                                               call.in_aligned);
-                        },
-                        [&](const ranks_words &word, int k) {
-#pragma unroll
-                            for (int o = 1; o < N; o++)
-                                if (has(call.push, other(rank, o)))
-                                    slot(other(rank, o), i, rank)[k] = word.at[o];
-                        });
-                }
-            }
-            turn.delay();
-            post(turn, 0, i + 1);
-        }
-        if (i == 0)
-            continue;
-        const int step = i - 1;
+    const auto push = [&](int step) {
         const long long begin = first(step);
-        if (!await(turn, 0, step + 1))
-            break;
+        if (call.in_stride == 0)
+            move<(N > 6 ? 1 : N > 4 ? 2 : IGNIS_COMM_UNROLL), uint4>(
+                workers, packs(step),
+                [&](uint4 &word, int k) { word = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned); },
+                [&](const uint4 &word, int k) {
+#pragma unroll
+                    for (int o = 1; o < N; o++)
+                        if (has(call.push, other(rank, o)))
+                            slot(other(rank, o), step, rank)[k] = word;
+                });
+        else
+            move<RANKS_UNROLL, ranks_words>(
+                workers, packs(step),
+                [&](ranks_words &word, int k) {
+#pragma unroll
+                    for (int o = 1; o < N; o++)
+                        if (has(call.push, other(rank, o)))
+                            word.at[o] = Sixteen::load(call.in + other(rank, o) * call.in_stride, (begin + k) * Sixteen::count, call.count,
+                                                       call.in_aligned);
+                },
+                [&](const ranks_words &word, int k) {
+#pragma unroll
+                    for (int o = 1; o < N; o++)
+                        if (has(call.push, other(rank, o)))
+                            slot(other(rank, o), step, rank)[k] = word.at[o];
+                });
+    };
+    const auto take = [&](int step) {
+        const long long begin = first(step);
 #ifdef IGNIS_OP
         if (call.keep)
             move<RANKS_UNROLL, ranks_words>(
-                packs(step),
+                workers, packs(step),
                 [&](ranks_words &word, int k) {
                     const uint4 mine = Sixteen::load(call.in + rank * call.in_stride, (begin + k) * Sixteen::count, call.count, call.in_aligned);
 #pragma unroll
@@ -387,7 +382,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(c
                 continue;
             const uint4 *const from = slot(rank, step, r);
             move<IGNIS_COMM_UNROLL, uint4>(
-                packs(step),
+                workers, packs(step),
                 [&](uint4 &word, int k) {
                     word = own ? Sixteen::load(call.in + rank * call.in_stride, (begin + k) * Sixteen::count, call.count, call.in_aligned) : from[k];
                 },
@@ -396,102 +391,136 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(c
                 });
         }
 #endif
+    };
+    if (blockIdx.x == 0 && lane >= 0)
+        turn.greet(lane);
+    for (int i = 0; i <= call.steps; i++) {
+        if (lane >= 0 && i > 0)
+            await(turn, lane, 0, i);
+        if (lane < 0 && i < call.steps && call.push && !turn.over)
+            push(i);
+        turn.delay();
+        if (!together(turn))
+            break;
+        if (lane >= 0 && i < call.steps)
+            post(turn, lane, 0, i + 1);
+        if (lane < 0 && i > 0)
+            take(i - 1);
     }
     turn.end();
 }
 
-/*  A step of a block is a tile of N slices, of which rank r combines (or passes on) slice r. In iteration i it pushes the slices of tile i to their
+/*  A step of a block is a tile of slices, of which rank r combines (or passes on) slice r. With a root all ranks but that have one: the root's
+    links carry everything once as it is. In iteration i a block pushes the slices of tile i to their
     ranks, takes the results of tile i - 2, and works on its slice of tile i - 1. Three slots do in each phase:
     before a block pushes slices of tile i it has seen the others' results of tile i - 3, which they posted when they had taken those slices;
     before it pushes the result of tile i - 1 it has seen their slices of tile i - 1, which they posted when they had taken the results of tile i - 4. */
 extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(const ignis_comm_call call)
 {
     ignis_comm_turn turn(call);
-    const int rank = call.rank, chunk = call.chunk;
+    const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
+    const bool rooted = call.slices < N;
     const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;
-    const auto first = [&](int step, int slice) { return (((long long)step * gridDim.x + blockIdx.x) * N + slice) * chunk; };
-    const auto packs = [&](int step, int slice) { return (int)max(min(all - first(step, slice), (long long)chunk), 0LL); };
+    const int tile = call.slices * chunk;
+    const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * tile; };
+    const auto left = [&](int step) { return (int)max(min(all - first(step), (long long)tile), 0LL); }; /* of a tile, there is so much */
+    const auto place = [&](int slice) { return (rooted && slice > call.root ? slice - 1 : slice) * chunk; };
+    const auto packs = [&](int left, int slice) { return rooted && slice == call.root ? 0 : max(min(left - place(slice), chunk), 0); };
     const auto slot = [&](int owner, int phase, int step, int from) {
         return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, phase) +
-               (((size_t)(step % IGNIS_COMM_TWO_PHASE_SLOTS) * gridDim.x + blockIdx.x) * N + from) * chunk;
+               (((step % IGNIS_COMM_TWO_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
     };
-    if (blockIdx.x == 0 && threadIdx.x >= 32 && threadIdx.x < 64)
-        turn.greet(threadIdx.x - 32);
-    for (int i = 0; i <= call.steps + 1; i++) {
-        if (i < call.steps) {
-            if (call.push && !turn.over)
-                move<RANKS_UNROLL, ranks_words>(
-                    chunk,
-                    [&](ranks_words &word, int k) {
+    const auto push = [&](int step) {
+        const long long begin = first(step);
+        const int most = left(step);
+        move<RANKS_UNROLL, ranks_words>(
+            workers, chunk,
+            [&](ranks_words &word, int k) {
 #pragma unroll
-                        for (int o = 1; o < N; o++)
-                            if (k < packs(i, other(rank, o)))
-                                word.at[o] = Sixteen::load(call.in, (first(i, other(rank, o)) + k) * Sixteen::count, call.count, call.in_aligned);
-                    },
-                    [&](const ranks_words &word, int k) {
+                for (int o = 1; o < N; o++)
+                    if (k < packs(most, other(rank, o)))
+                        word.at[o] = Sixteen::load(call.in, (begin + place(other(rank, o)) + k) * Sixteen::count, call.count, call.in_aligned);
+            },
+            [&](const ranks_words &word, int k) {
 #pragma unroll
-                        for (int o = 1; o < N; o++)
-                            if (k < packs(i, other(rank, o)))
-                                slot(other(rank, o), 0, i, rank)[k] = word.at[o];
-                    });
-            turn.delay();
-            post(turn, 0, i + 1);
-        }
-        if (i >= 2) {
-            const int step = i - 2;
-            if (!await(turn, 1, step + 1))
-                break;
-            if (call.take_two)
-                move<RANKS_UNROLL, ranks_words>(
-                    chunk,
-                    [&](ranks_words &word, int k) {
-#pragma unroll
-                        for (int r = 0; r < N; r++)
-                            if (has(call.take_two, r) && k < packs(step, r))
-                                word.at[r] = slot(rank, 1, step, r)[k];
-                    },
-                    [&](const ranks_words &word, int k) {
-#pragma unroll
-                        for (int r = 0; r < N; r++)
-                            if (has(call.take_two, r) && k < packs(step, r))
-                                Sixteen::store(call.out, (first(step, r) + k) * Sixteen::count, call.count, call.out_aligned, word.at[r]);
-                    });
-        }
-        if (i >= 1 && i <= call.steps) {
-            const int step = i - 1;
-            const long long begin = first(step, rank);
-            if (!await(turn, 0, step + 1))
-                break;
+                for (int o = 1; o < N; o++)
+                    if (k < packs(most, other(rank, o)))
+                        slot(other(rank, o), 0, step, rank)[k] = word.at[o];
+            });
+    };
+    const auto work = [&](int step) {
+        const long long begin = first(step) + place(rank);
 #ifdef IGNIS_OP
-            move<RANKS_UNROLL, ranks_words>(
-                packs(step, rank),
-                [&](ranks_words &word, int k) {
-                    const uint4 mine = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned);
+        move<RANKS_UNROLL, ranks_words>(
+            workers, packs(left(step), rank),
+            [&](ranks_words &word, int k) {
+                const uint4 mine = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned);
 #pragma unroll
-                    for (int r = 0; r < N; r++)
-                        word.at[r] = r == rank ? mine : slot(rank, 0, step, r)[k];
-                },
-                [&](const ranks_words &words, int k) {
-                    const uint4 word = Sixteen::combine(words.at);
+                for (int r = 0; r < N; r++)
+                    word.at[r] = r == rank ? mine : slot(rank, 0, step, r)[k];
+            },
+            [&](const ranks_words &words, int k) {
+                const uint4 word = Sixteen::combine(words.at);
 #else
-            const uint4 *const from = slot(rank, 0, step, call.root);
-            move<IGNIS_COMM_UNROLL, uint4>(
-                packs(step, rank),
-                [&](uint4 &word, int k) {
-                    word = rank == call.root ? Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned) : from[k];
-                },
-                [&](const uint4 &word, int k) {
+        const uint4 *const from = slot(rank, 0, step, call.root);
+        move<IGNIS_COMM_UNROLL, uint4>(
+            workers, packs(left(step), rank), [&](uint4 &word, int k) { word = from[k]; },
+            [&](const uint4 &word, int k) {
 #endif
 #pragma unroll
-                    for (int o = 1; o < N; o++)
-                        if (has(call.push_two, other(rank, o)))
-                            slot(other(rank, o), 1, step, rank)[k] = word;
-                    if (call.keep)
-                        Sixteen::store(call.out, (begin + k) * Sixteen::count, call.count, call.out_aligned, word);
-                });
-            turn.delay();
-            post(turn, 1, step + 1);
-        }
+                for (int o = 1; o < N; o++)
+                    if (has(call.push_two, other(rank, o)))
+                        slot(other(rank, o), 1, step, rank)[k] = word;
+                if (call.keep)
+                    Sixteen::store(call.out, (begin + k) * Sixteen::count, call.count, call.out_aligned, word);
+            });
+    };
+    const auto take = [&](int step) {
+        const long long begin = first(step);
+        const int most = left(step);
+        move<RANKS_UNROLL, ranks_words>(
+            workers, chunk,
+            [&](ranks_words &word, int k) {
+#pragma unroll
+                for (int r = 0; r < N; r++)
+                    if (has(call.take_two, r) && k < packs(most, r))
+                        word.at[r] = slot(rank, 1, step, r)[k];
+            },
+            [&](const ranks_words &word, int k) {
+#pragma unroll
+                for (int r = 0; r < N; r++)
+                    if (has(call.take_two, r) && k < packs(most, r))
+                        Sixteen::store(call.out, (begin + place(r) + k) * Sixteen::count, call.count, call.out_aligned, word.at[r]);
+            });
+    };
+    if (blockIdx.x == 0 && lane >= 0)
+        turn.greet(lane);
+    for (int i = 0; i <= call.steps + 1; i++) {
+        const bool works = i >= 1 && i <= call.steps;
+        if (lane >= 0 && i >= 2)
+            await(turn, lane, 1, i - 1);
+        if (lane < 0 && i < call.steps && call.push && !turn.over)
+            push(i);
+        turn.delay();
+        if (!together(turn))
+            break;
+        if (lane >= 0 && i < call.steps)
+            post(turn, lane, 0, i + 1);
+        if (lane >= 0 && works)
+            await(turn, lane, 0, i);
+        if (lane < 0 && i >= 2 && call.take_two)
+            take(i - 2);
+        if (!works)
+            continue;
+        if (!together(turn))
+            break;
+        if (lane < 0)
+            work(i - 1);
+        turn.delay();
+        if (!together(turn))
+            break;
+        if (lane >= 0)
+            post(turn, lane, 1, i);
     }
     turn.end();
 }
@@ -556,11 +585,11 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
         uint4 *const slot = pair_slot(call.region[sends ? peer : rank], sends ? rank : peer, lane, number);
         if (sends)
             move<IGNIS_COMM_UNROLL, uint4>(
-                packs, [&](uint4 &word, int k) { word = Sixteen::load(call.in, (first + k) * 16, bytes, call.in_aligned); },
+                blockDim.x, packs, [&](uint4 &word, int k) { word = Sixteen::load(call.in, (first + k) * 16, bytes, call.in_aligned); },
                 [&](const uint4 &word, int k) { slot[k] = word; });
         else
             move<IGNIS_COMM_UNROLL, uint4>(
-                packs, [&](uint4 &word, int k) { word = slot[k]; },
+                blockDim.x, packs, [&](uint4 &word, int k) { word = slot[k]; },
                 [&](const uint4 &word, int k) { Sixteen::store(call.out, (first + k) * 16, bytes, call.out_aligned, word); });
         turn.delay();
         __syncthreads();
@@ -572,5 +601,15 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
     __syncthreads();
     if (threadIdx.x == 0)
         *counter = begun + steps;
+}
+
+/* >>mark -------------------------------------------------------------------------------------------------------- */
+
+/*  Before and after an operation of NCCL, whose waits have no deadline: the host sees how long it takes. steps is 1 before it, 0 after. */
+extern "C" __global__ void ignis_comm_mark(const ignis_comm_call call)
+{
+    ignis_comm_state *const state = call.state;
+    if (threadIdx.x == 0)
+        ignis_ptx_st_release_u64(&state->record->nccl, call.steps ? ++state->marks : 0);
 }
 #endif

@@ -84,13 +84,16 @@ __device__ inline unsigned long long ignis_ptx_globaltimer() /* nanoseconds */
 
 /* The host has the same numbers and structs. */
 #define IGNIS_COMM_BLOCKS 256     /* of a kernel, at most */
-#define IGNIS_COMM_LANES 32       /* blocks of one direction of a pair, at most */
+#define IGNIS_COMM_LANES 64       /* blocks of one direction of a pair, at most */
 #define IGNIS_COMM_FLAGS 4096     /* offsets into the region, and sizes of its parts; control is at 0 */
 #define IGNIS_COMM_PAIRS (IGNIS_COMM_FLAGS + 4 * IGNIS_COMM_BLOCKS * 128)
 #define IGNIS_COMM_PACKETS (1 << 18)
 #define IGNIS_COMM_PACKETS_SIZE (4 << 20) /* of one set and phase */
 #define IGNIS_COMM_DATA (IGNIS_COMM_PACKETS + 4 * IGNIS_COMM_PACKETS_SIZE)
-#define IGNIS_COMM_DATA_SIZE (12 << 20) /* of one set and phase */
+#ifndef IGNIS_COMM_DATA_MIB
+#define IGNIS_COMM_DATA_MIB 24
+#endif
+#define IGNIS_COMM_DATA_SIZE (IGNIS_COMM_DATA_MIB << 20) /* of one set and phase */
 #define IGNIS_COMM_PAIR_DATA (IGNIS_COMM_DATA + 4 * IGNIS_COMM_DATA_SIZE)
 #define IGNIS_COMM_PAIR_SLOT (16 << 10)
 #define IGNIS_COMM_PAIR_SLOTS 4
@@ -108,6 +111,7 @@ struct ignis_comm_record {
     uint32_t op;
     uint32_t block;
     uint32_t mine, theirs; /* fingerprints */
+    unsigned long long nccl; /* the number of NCCL's operation that runs; 0: none */
 };
 
 /* In memory of this rank alone. */
@@ -119,6 +123,7 @@ struct ignis_comm_state {
     ignis_comm_record *record;
     char *region[8];
     uint32_t sent[8][IGNIS_COMM_LANES], received[8][IGNIS_COMM_LANES]; /* steps of pairs */
+    unsigned long long marks; /* operations of NCCL */
 };
 
 /* What a launch gets. A part is what one rank gives to or takes from another. */
@@ -138,6 +143,7 @@ struct ignis_comm_call {
     uint32_t push_two;         /* the same of the second phase */
     uint32_t take_two;
     int root;                  /* whose data are copied */
+    int slices;                /* of a tile: one for each rank, or for each but the root */
     int in_aligned, out_aligned; /* every part begins at a multiple of 16 bytes */
     int keep;                  /* this rank's own part goes into its output too */
 };

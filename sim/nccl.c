@@ -333,8 +333,7 @@ static int submit(job *j)
         j->captured = 1;
         j->next = j->comm->captured;
         j->comm->captured = j;
-        pthread_mutex_unlock(&lock);
-        drop(j->comm);
+        pthread_mutex_unlock(&lock); /* and its hold keeps the communicator, as the graph may be run at any time */
     }
     if (!cuLaunchHostFunc(j->stream, run_job, j))
         return SUCCESS;

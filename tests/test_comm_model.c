@@ -109,29 +109,28 @@ static void add_operation(model *m, int process, int op)
     } else if (o->shape == PARTS) {
         add_greeting(m, process, op);
         for (i = 0; i <= o->steps; i++) {
-            if (i < o->steps) {
-                if (pushes)
-                    add_for_all(m, process, PUSH, op, 0, i);
-                add_for_all(m, process, POST, op, 0, i);
-            }
+            if (i < o->steps && pushes)
+                add_for_all(m, process, PUSH, op, 0, i);
             if (i == 1)
                 add_meeting(m, process, op);
             if (i > 0)
                 add_for_all(m, process, AWAIT, op, 0, i - 1);
+            if (i < o->steps)
+                add_for_all(m, process, POST, op, 0, i);
             if (i > 0 && takes)
                 add_takes(m, process, op, i - 1);
         }
     } else {
         add_greeting(m, process, op);
         for (i = 0; i <= o->steps + 1; i++) {
-            if (i < o->steps) {
+            if (i < o->steps)
                 add_for_all(m, process, PUSH, op, 0, i);
-                add_for_all(m, process, POST, op, 0, i);
-            }
-            if (i >= 2) {
+            if (i >= 2)
                 add_for_all(m, process, AWAIT, op, 1, i - 2);
+            if (i < o->steps)
+                add_for_all(m, process, POST, op, 0, i);
+            if (i >= 2)
                 add_for_all(m, process, TAKE, op, 1, i - 2);
-            }
             if (i >= 1 && i <= o->steps) {
                 if (i == 1)
                     add_meeting(m, process, op);
