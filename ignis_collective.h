@@ -9083,7 +9083,7 @@ typedef struct ignis__comm_call {
     uint32_t fingerprint;
     int rank, chunk, steps;
     uint32_t push, take, push_two, take_two;
-    int root, slices, in_aligned, out_aligned, keep;
+    int root, none, in_aligned, out_aligned, keep;
 } ignis__comm_call;
 
 /*  What may be varied for measuring: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator starts, and has to be the same on
@@ -9755,7 +9755,7 @@ static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__co
         to->chunk = (int)units;
         to->steps = 1;
     } else {
-        units = ignis__ceil_div(bytes, two ? 16 * to->slices : 16);
+        units = ignis__ceil_div(bytes, two ? 16 * (to->none < comm->size ? comm->size - 1 : comm->size) : 16);
         blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
         chunk =
             (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS : (int64_t)2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
@@ -9975,7 +9975,7 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     to.push = to.take = to.push_two = to.take_two = others;
     to.keep = 1;
     to.root = task->root;
-    to.slices = task->kind == IGNIS__COMM_REDUCE || task->kind == IGNIS__COMM_BROADCAST ? comm->size - 1 : comm->size;
+    to.none = task->kind == IGNIS__COMM_REDUCE || task->kind == IGNIS__COMM_BROADCAST ? task->root : comm->size;
     switch (task->kind) {
     case IGNIS__COMM_ALL_GATHER: to.out_stride = part; break;
     case IGNIS__COMM_ALL_TO_ALL: to.out_stride = to.in_stride = part; break;

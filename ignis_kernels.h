@@ -10,8 +10,8 @@
         attention_decode_mma.cu    126 lines    5840 bytes
         attention_mma.cu           414 lines   21458 bytes
         attention_tiles.cuh        262 lines   10789 bytes
-        collective.cu              615 lines   28975 bytes
-        collective.cuh             321 lines   14785 bytes
+        collective.cu              617 lines   29055 bytes
+        collective.cuh             321 lines   14791 bytes
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
         mma.cuh                    105 lines    4586 bytes
@@ -2865,6 +2865,9 @@ static const char *const ignis__lines_collective_cu[] = {
     "/* Of words of all ranks, so many are on their way. */",
     "#define RANKS_UNROLL ((2 * IGNIS_COMM_UNROLL + N - 1) / N)",
     "",
+    "/* The same of words that go to all others: the more these are, the more registers their addresses take. */",
+    "#define PUSH_UNROLL (N > 6 ? 1 : N > 4 ? 2 : IGNIS_COMM_UNROLL)",
+    "",
     "/*  One word of each rank. */",
     "struct ranks_words {",
     "    uint4 at[N];",
@@ -2886,7 +2889,7 @@ static const char *const ignis__lines_collective_cu[] = {
     "    const auto push = [&](int step) {",
     "        const long long begin = first(step);",
     "        if (call.in_stride == 0)",
-    "            move<(N > 6 ? 1 : N > 4 ? 2 : IGNIS_COMM_UNROLL), uint4>(",
+    "            move<PUSH_UNROLL, uint4>(",
     "                workers, packs(step),",
     "                [&](uint4 &word, int k) { word = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned); },",
     "                [&](const uint4 &word, int k) {",
@@ -2971,13 +2974,12 @@ static const char *const ignis__lines_collective_cu[] = {
     "{",
     "    ignis_comm_turn turn(call);",
     "    const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */",
-    "    const bool rooted = call.slices < N;",
     "    const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;",
-    "    const int tile = call.slices * chunk;",
+    "    const int tile = (call.none < N ? N - 1 : N) * chunk;",
     "    const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * tile; };",
     "    const auto left = [&](int step) { return (int)max(min(all - first(step), (long long)tile), 0LL); }; /* of a tile, there is so much */",
-    "    const auto place = [&](int slice) { return (rooted && slice > call.root ? slice - 1 : slice) * chunk; };",
-    "    const auto packs = [&](int left, int slice) { return rooted && slice == call.root ? 0 : max(min(left - place(slice), chunk), 0); };",
+    "    const auto place = [&](int slice) { return (slice - (slice > call.none)) * chunk; };",
+    "    const auto packs = [&](int left, int slice) { return slice == call.none ? 0 : max(min(left - place(slice), chunk), 0); };",
     "    const auto slot = [&](int owner, int phase, int step, int from) {",
     "        return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, phase) +",
     "               (((step % IGNIS_COMM_TWO_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;",
@@ -3015,7 +3017,7 @@ static const char *const ignis__lines_collective_cu[] = {
     "                const uint4 word = Sixteen::combine(words.at);",
     "#else",
     "        const uint4 *const from = slot(rank, 0, step, call.root);",
-    "        move<IGNIS_COMM_UNROLL, uint4>(",
+    "        move<PUSH_UNROLL, uint4>(",
     "            workers, packs(left(step), rank), [&](uint4 &word, int k) { word = from[k]; },",
     "            [&](const uint4 &word, int k) {",
     "#endif",
@@ -3313,7 +3315,7 @@ static const char *const ignis__lines_collective_cuh[] = {
     "    uint32_t push_two;         /* the same of the second phase */",
     "    uint32_t take_two;",
     "    int root;                  /* whose data are copied */",
-    "    int slices;                /* of a tile: one for each rank, or for each but the root */",
+    "    int none;                  /* which rank has no slice of a tile; IGNIS_RANKS: all have one */",
     "    int in_aligned, out_aligned; /* every part begins at a multiple of 16 bytes */",
     "    int keep;                  /* this rank's own part goes into its output too */",
     "};",
@@ -5795,8 +5797,8 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode_mma.cu", 0x7dfefb204c9df3acULL, ignis__lines_attention_decode_mma_cu, 126},
     {"attention_mma.cu", 0x76b27f6f0c45f68eULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xcfa6902f26f11361ULL, ignis__lines_attention_tiles_cuh, 262},
-    {"collective.cu", 0x19a75948de92cd4bULL, ignis__lines_collective_cu, 615},
-    {"collective.cuh", 0x4f99e7987100dbadULL, ignis__lines_collective_cuh, 321},
+    {"collective.cu", 0xec15977a74957004ULL, ignis__lines_collective_cu, 617},
+    {"collective.cuh", 0xbbbb81c9fc509f05ULL, ignis__lines_collective_cuh, 321},
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
     {"mma.cuh", 0xf0c44793c9e4a4faULL, ignis__lines_mma_cuh, 105},

@@ -313,6 +313,9 @@ template <int unroll, typename Word, typename Load, typename Store> __device__ i
 /* Of words of all ranks, so many are on their way. */
 #define RANKS_UNROLL ((2 * IGNIS_COMM_UNROLL + N - 1) / N)
 
+/* The same of words that go to all others: the more these are, the more registers their addresses take. */
+#define PUSH_UNROLL (N > 6 ? 1 : N > 4 ? 2 : IGNIS_COMM_UNROLL)
+
 /*  One word of each rank. */
 struct ranks_words {
     uint4 at[N];
@@ -334,7 +337,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(c
     const auto push = [&](int step) {
         const long long begin = first(step);
         if (call.in_stride == 0)
-            move<(N > 6 ? 1 : N > 4 ? 2 : IGNIS_COMM_UNROLL), uint4>(
+            move<PUSH_UNROLL, uint4>(
                 workers, packs(step),
                 [&](uint4 &word, int k) { word = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned); },
                 [&](const uint4 &word, int k) {
@@ -419,13 +422,12 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(
 {
     ignis_comm_turn turn(call);
     const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
-    const bool rooted = call.slices < N;
     const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;
-    const int tile = call.slices * chunk;
+    const int tile = (call.none < N ? N - 1 : N) * chunk;
     const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * tile; };
     const auto left = [&](int step) { return (int)max(min(all - first(step), (long long)tile), 0LL); }; /* of a tile, there is so much */
-    const auto place = [&](int slice) { return (rooted && slice > call.root ? slice - 1 : slice) * chunk; };
-    const auto packs = [&](int left, int slice) { return rooted && slice == call.root ? 0 : max(min(left - place(slice), chunk), 0); };
+    const auto place = [&](int slice) { return (slice - (slice > call.none)) * chunk; };
+    const auto packs = [&](int left, int slice) { return slice == call.none ? 0 : max(min(left - place(slice), chunk), 0); };
     const auto slot = [&](int owner, int phase, int step, int from) {
         return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, phase) +
                (((step % IGNIS_COMM_TWO_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
@@ -463,7 +465,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(
                 const uint4 word = Sixteen::combine(words.at);
 #else
         const uint4 *const from = slot(rank, 0, step, call.root);
-        move<IGNIS_COMM_UNROLL, uint4>(
+        move<PUSH_UNROLL, uint4>(
             workers, packs(left(step), rank), [&](uint4 &word, int k) { word = from[k]; },
             [&](const uint4 &word, int k) {
 #endif

@@ -143,7 +143,7 @@ struct ignis_comm_call {
     uint32_t push_two;         /* the same of the second phase */
     uint32_t take_two;
     int root;                  /* whose data are copied */
-    int slices;                /* of a tile: one for each rank, or for each but the root */
+    int none;                  /* which rank has no slice of a tile; IGNIS_RANKS: all have one */
     int in_aligned, out_aligned; /* every part begins at a multiple of 16 bytes */
     int keep;                  /* this rank's own part goes into its output too */
 };
