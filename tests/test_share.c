@@ -93,7 +93,9 @@ static int role_user(void)
             return 4;
         else
             values[i] += 5;
-    if (ignis_array_from_host_raw(array, values, 4000) != IGNIS_OK || !say(channel, 'w') || !hear(channel, 'f'))
+    if (ignis_array_from_host_raw(array, values, 4000) != IGNIS_OK || ignis_synchronize() != IGNIS_OK)
+        return 5;
+    if (!say(channel, 'w') || !hear(channel, 'f'))
         return 5;
     if (ignis_array_free(array) != IGNIS_OK || !say(channel, 'd') || !hear(channel, 'e'))
         return 6;
