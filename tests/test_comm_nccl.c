@@ -13,8 +13,8 @@
 enum { SLOTS = 8, RANKS = 4 };
 
 typedef struct command {
-    char
-        what; /* i init, s split, k shrink, a abort, d destroy, q query, w wait until it is broken, f fork, r all-reduce of `color` numbers `key` times, g capture that, l launch the graph `key` times */
+    char what;    /* i init, s split, k shrink, d destroy, q query, w wait until it is broken, r all-reduce of `color` numbers `key` times,
+                  g capture that, l launch the graph `key` times, x free it */
     int on, into; /* slots of communicators */
     int color, key;
     double timeout_s;
@@ -114,18 +114,11 @@ static void obey(const command *order, ignis_comm *slots, outcome *result)
     case 'i': slots[order->into] = ignis_comm_init(&desc); break;
     case 's': slots[order->into] = ignis_comm_split(slots[order->on], order->color, order->key); break;
     case 'k': slots[order->into] = ignis_comm_shrink(slots[order->on]); break;
-    case 'a': ignis_comm_abort(slots[order->on]); break;
     case 'g': graph_capture(slots[order->on], order->color); break;
     case 'l': graph_launch(slots[order->on], order->color, order->key); break;
     case 'x': graph_free(); break;
     case 'r': reduce(slots[order->on], order->color, order->key); break;
     case 'd': ignis_comm_destroy(slots[order->on]); break;
-    case 'f':
-        if (fork() == 0) {
-            ignis__sleep_us(3000000);
-            _exit(ignis_comm_query(slots[0], &result->info) != IGNIS_ERROR_NOT_SETUP);
-        }
-        break;
     default: break;
     }
     do
