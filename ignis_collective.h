@@ -3660,21 +3660,29 @@ static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
     return true;
 }
 
+/*  The file gets its name when it is whole: a client that found it half made would lock it, look, and go: a connection lost. */
 static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
 {
+    char unnamed[IGNIS__PATH_MAX];
+    bool whole = false;
     if (server->pending_count > 0)
         return false;
-    (void)unlink(fresh->path); /* remains; nobody else has the name while we have it */
-    fresh->shared_file = open(fresh->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (snprintf(unnamed, sizeof unnamed, "%s.new", fresh->path) >= (int)sizeof unnamed)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the file is longer than %d bytes", IGNIS__PATH_MAX - 1);
+    (void)unlink(unnamed); /* remains; nobody else has the name while we have it */
+    fresh->shared_file = open(unnamed, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fresh->shared_file < 0)
-        return ignis__trouble_errno(trouble, fresh->path);
-    fresh->named = true;
-    if (ftruncate(fresh->shared_file, (off_t)sizeof(ignis__shared)) != 0 || !ignis__shm_lock(fresh, 0, NULL))
-        return ignis__trouble_errno(trouble, fresh->path);
-    if (!ignis__shm_map(trouble, fresh, 0))
-        return false;
-    ignis__atomic_store(&fresh->shared->magic, IGNIS__WIRE_MAGIC);
-    return true;
+        return ignis__trouble_errno(trouble, unnamed);
+    if (ftruncate(fresh->shared_file, (off_t)sizeof(ignis__shared)) != 0 || !ignis__shm_lock(fresh, 0, NULL)) {
+        ignis__trouble_errno(trouble, unnamed);
+    } else if (ignis__shm_map(trouble, fresh, 0)) {
+        ignis__atomic_store(&fresh->shared->magic, IGNIS__WIRE_MAGIC);
+        whole = rename(unnamed, fresh->path) == 0 || ignis__trouble_errno(trouble, fresh->path);
+    }
+    fresh->named = whole;
+    if (!whole)
+        (void)unlink(unnamed);
+    return whole;
 }
 
 static bool ignis__shm_present(ignis__wire *fresh)
@@ -3704,7 +3712,7 @@ static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, bool *ag
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
     if (fstat(wire->shared_file, &info) != 0 || lstat(wire->path, &now) != 0 || now.st_ino != info.st_ino)
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its file");
-    if (!ignis__shm_map(trouble, wire, 1)) /* a file of ours that is not whole yet will be */
+    if (!ignis__shm_map(trouble, wire, 1))
         return false;
     if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_other_lives(wire))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);

@@ -889,6 +889,44 @@ TEST(a_server_accepts_many)
     CHECK_INT(files_in(folder), 0);
 }
 
+/*  A client may look at any moment: what has the name of a shared memory channel is whole. */
+static uint64_t looking_ends;
+
+static void *look_at_shared_file(void *path)
+{
+    int64_t *seen_half = (int64_t *)calloc(1, sizeof *seen_half);
+    while (!ignis__atomic_load(&looking_ends)) {
+        int fd = open((const char *)path, O_RDONLY);
+        uint64_t magic = 0;
+        if (fd < 0)
+            continue;
+        *seen_half += pread(fd, &magic, sizeof magic, 0) != (ssize_t)sizeof magic || magic != IGNIS__WIRE_MAGIC;
+        close(fd);
+    }
+    return seen_half;
+}
+
+TEST(a_shared_file_is_never_seen_half_made)
+{
+    char path[400];
+    void *seen_half = NULL;
+    pthread_t looking;
+    int i;
+    SETUP(NULL);
+    snprintf(path, sizeof path, "%s/pair.shm", folder);
+    ignis__atomic_store(&looking_ends, 0);
+    pthread_create(&looking, NULL, look_at_shared_file, path);
+    for (i = 0; i < 300; i++) {
+        pair both = make_pair(IGNIS_CHANNEL_SHM, 20);
+        drop_pair(&both);
+    }
+    ignis__atomic_store(&looking_ends, 1);
+    pthread_join(looking, &seen_half);
+    CHECK_INT(*(int64_t *)seen_half, 0);
+    free(seen_half);
+    CHECK_INT(files_in(folder), 0);
+}
+
 /* what is left behind ------------------------------------------------------------------------------------------------------ */
 
 /*  Sixteen more than are open. */
