@@ -6290,6 +6290,7 @@ typedef struct ignis__image {
     char *lowered;
     void *data;
     size_t size;
+    uint64_t holds;            /* of the memory cache, and of those who load it */
     struct ignis__image *next; /* in the memory cache */
 } ignis__image;
 
@@ -6674,34 +6675,50 @@ static bool ignis__image_compile(const char *call, const ignis__program *program
 
 /* --- images and modules --------------------------------------------------------------------------------------------- */
 
-static void ignis__image_free(ignis__image *image)
+static void ignis__image_drop(ignis__image *image)
 {
-    if (image)
-        ignis__free(image->memory);
+    if (!image || ignis__atomic_add(&image->holds, (uint64_t)-1) > 0)
+        return;
+    ignis__free(image->memory);
     ignis__free(image);
 }
 
-/*  Takes an image out of the memory cache; null when it is not there. */
-static ignis__image *ignis__image_take(const uint64_t key[2])
+/*  Takes an image out of the list of the memory cache, whose lock is held; null when it is not there. */
+static ignis__image *ignis__image_unlink(const uint64_t key[2])
 {
     ignis__image **link, *image;
-    ignis__mutex_lock(&ignis__kernels_state.lock);
     for (link = &ignis__kernels_state.images; *link; link = &(*link)->next)
         if ((*link)->key[0] == key[0] && (*link)->key[1] == key[1])
             break;
     image = *link;
     if (image)
         *link = image->next;
+    return image;
+}
+
+/*  An image of the memory cache, held; null when it is not there. */
+static ignis__image *ignis__image_find(const uint64_t key[2])
+{
+    ignis__image *image;
+    ignis__mutex_lock(&ignis__kernels_state.lock);
+    image = ignis__image_unlink(key);
+    if (image) {
+        image->next = ignis__kernels_state.images;
+        ignis__kernels_state.images = image;
+        ignis__atomic_add(&image->holds, 1);
+    }
     ignis__mutex_unlock(&ignis__kernels_state.lock);
     return image;
 }
 
-/*  Puts an image into the memory cache, where the ones that were used least recently make room. */
+/*  Puts an image into the memory cache, instead of one of its key; the ones that were used least recently make room. */
 static void ignis__image_keep(ignis__image *image)
 {
     ignis__image **link = &ignis__kernels_state.images;
     size_t bytes = 0;
     ignis__mutex_lock(&ignis__kernels_state.lock);
+    ignis__image_drop(ignis__image_unlink(image->key));
+    ignis__atomic_add(&image->holds, 1);
     image->next = *link;
     *link = image;
     while (*link && bytes + (*link)->size <= IGNIS__IMAGE_BYTES) {
@@ -6711,9 +6728,43 @@ static void ignis__image_keep(ignis__image *image)
     while (*link) {
         ignis__image *old = *link;
         *link = old->next;
-        ignis__image_free(old);
+        ignis__image_drop(old);
     }
     ignis__mutex_unlock(&ignis__kernels_state.lock);
+}
+
+/*  The image of a program, held: from the memory cache, from disk, or compiled, which it is in any case when the caches are not trusted. Null on
+    failure. Whoever asks for one that is being compiled waits for it. */
+static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program, const uint64_t key[2],
+                                      bool trust, bool *from_cache)
+{
+    ignis__mutex *compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
+    ignis__image *image;
+    ignis__mutex_lock(compiling);
+    image = trust ? ignis__image_find(key) : NULL;
+    *from_cache = image != NULL;
+    if (!image) {
+        image = (ignis__image *)ignis__alloc(sizeof *image);
+        if (!image) {
+            ignis__fail_host_memory(call, sizeof *image);
+        } else {
+            image->holds = 1;
+            memcpy(image->key, key, sizeof image->key);
+            *from_cache = trust && ignis__image_from_disk(image);
+        }
+        if (image && !*from_cache) {
+            if (ignis__image_compile(call, program, device, image)) {
+                ignis__image_to_disk(image);
+            } else {
+                ignis__image_drop(image);
+                image = NULL;
+            }
+        }
+        if (image)
+            ignis__image_keep(image);
+    }
+    ignis__mutex_unlock(compiling);
+    return image;
 }
 
 /*  *error is the driver's, for the caller to judge. */
@@ -6756,60 +6807,30 @@ static void ignis__module_retire(const char *call, ignis__device *device, ignis_
         ignis__device_leave(&binding);
 }
 
-/*  Loads a program on a device that is entered: from the memory cache, from disk, or compiled. Under the lock of its key. */
-static bool ignis__module_make_locked(const char *call, ignis__device *device, const ignis__program *program, const uint64_t key[2],
-                                      ignis__module *unit)
-{
-    ignis__image *image = ignis__image_take(key);
-    int error = 0;
-    bool loaded = false;
-    if (!image) {
-        image = (ignis__image *)ignis__alloc(sizeof *image);
-        if (!image) {
-            ignis__fail_host_memory(call, sizeof *image);
-            return false;
-        }
-        memcpy(image->key, key, sizeof image->key);
-        (void)ignis__image_from_disk(image);
-    }
-    if (image->memory) {
-        unit->from_cache = true;
-        loaded = ignis__module_load(call, image, unit, &error);
-    }
-    if (!loaded && (error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY || !image->memory)) {
-        /* Not in a cache, or there but not for this driver: that is like a damaged file. */
-        ignis__free(image->memory);
-        image->memory = NULL;
-        unit->from_cache = false;
-        error = 0;
-        if (ignis__image_compile(call, program, device, image)) {
-            ignis__image_to_disk(image);
-            loaded = ignis__module_load(call, image, unit, &error);
-        }
-    }
-    if (error != 0)
-        ignis__cuda_fail(call, device, "cuModuleLoadData", error);
-    if (loaded)
-        ignis__image_keep(image);
-    else
-        ignis__image_free(image);
-    return loaded;
-}
-
+/*  Loads a program on a device that is entered. Loading may wait for the device, and that for a kernel which waits for what another thread is about to
+    launch on another one: no lock is held meanwhile. */
 static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
-    ignis__mutex *compiling;
-    bool ok;
+    bool trust = true, again;
     memset(unit, 0, sizeof *unit);
     if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC)) /* its version is part of the key */
         return false;
     ignis__image_key(program, device, key);
-    compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
-    ignis__mutex_lock(compiling);
-    ok = ignis__module_make_locked(call, device, program, key, unit);
-    ignis__mutex_unlock(compiling);
-    return ok;
+    do {
+        int error = 0;
+        ignis__image *image = ignis__image_get(call, device, program, key, trust, &unit->from_cache);
+        bool loaded = image && ignis__module_load(call, image, unit, &error);
+        ignis__image_drop(image);
+        if (loaded)
+            return true;
+        /* in a cache, but not for this driver: that is like a damaged file */
+        again = unit->from_cache && (error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY);
+        trust = false;
+        if (error != 0 && !again)
+            ignis__cuda_fail(call, device, "cuModuleLoadData", error);
+    } while (again);
+    return false;
 }
 
 /* --- kernels of the caller ------------------------------------------------------------------------------------------ */
@@ -6890,23 +6911,27 @@ static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__k
 static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
     uint64_t *place = &kernel->code[device - ignis__devices];
-    ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place);
+    ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place), *made;
     if (code)
         return code;
-    ignis__mutex_lock(&kernel->slot.lock);
-    code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place);
-    if (!code && (code = (ignis__kernel_code *)ignis__alloc(sizeof *code)) == NULL)
-        ignis__fail_host_memory(call, sizeof *code);
-    else if (code && !code->function) {
-        if (ignis__module_make(call, device, &kernel->program, &code->module) && ignis__kernel_read(call, device, code)) {
-            ignis__atomic_store(place, (uint64_t)(uintptr_t)code);
-        } else {
-            ignis__module_unload(&code->module);
-            ignis__free(code);
-            code = NULL;
-        }
+    made = (ignis__kernel_code *)ignis__alloc(sizeof *made);
+    if (!made) {
+        ignis__fail_host_memory(call, sizeof *made);
+        return NULL;
     }
-    ignis__mutex_unlock(&kernel->slot.lock);
+    if (ignis__module_make(call, device, &kernel->program, &made->module) && ignis__kernel_read(call, device, made)) {
+        ignis__mutex_lock(&kernel->slot.lock); /* another thread may have been as fast, and its code be in use */
+        code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place);
+        if (!code) {
+            ignis__atomic_store(place, (uint64_t)(uintptr_t)made);
+            code = made;
+        }
+        ignis__mutex_unlock(&kernel->slot.lock);
+    }
+    if (code != made) {
+        ignis__module_unload(&made->module);
+        ignis__free(made);
+    }
     return code;
 }
 
@@ -7650,7 +7675,7 @@ static void ignis__images_close(void)
     while (ignis__kernels_state.images) {
         ignis__image *image = ignis__kernels_state.images;
         ignis__kernels_state.images = image->next;
-        ignis__image_free(image);
+        ignis__image_drop(image);
     }
 }
 

@@ -9200,10 +9200,12 @@ typedef struct ignis__comm_program {
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
+/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to launch: only who loads too
+    waits for `loading`. */
 static struct {
-    ignis__mutex lock;
+    ignis__mutex lock, loading;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
-} ignis__comm_programs = {IGNIS__MUTEX_INIT, {NULL}};
+} ignis__comm_programs = {IGNIS__MUTEX_INIT, IGNIS__MUTEX_INIT, {NULL}};
 
 static bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
 {
@@ -9232,33 +9234,48 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     return true;
 }
 
+/*  A program that has been loaded; null: it has not. */
+static ignis__comm_program *ignis__comm_program_find(const ignis__device *device, int ranks, int dtype, int op, bool delay)
+{
+    ignis__comm_program *program;
+    ignis__mutex_lock(&ignis__comm_programs.lock);
+    for (program = ignis__comm_programs.first[device - ignis__devices]; program; program = program->next)
+        if (program->ranks == ranks && program->dtype == dtype && program->op == op && program->delay == delay)
+            break;
+    ignis__mutex_unlock(&ignis__comm_programs.lock);
+    return program;
+}
+
 /*  The program on a device that is entered, compiled and loaded if need be. Null on failure. */
 static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks, int dtype, int op, bool delay)
 {
-    ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices], *program;
-    ignis__mutex_lock(&ignis__comm_programs.lock);
-    for (program = *first; program; program = program->next)
-        if (program->ranks == ranks && program->dtype == dtype && program->op == op && program->delay == delay)
-            break;
+    ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices];
+    ignis__comm_program *program = ignis__comm_program_find(device, ranks, dtype, op, delay);
+    if (program)
+        return program;
+    ignis__mutex_lock(&ignis__comm_programs.loading);
+    program = ignis__comm_program_find(device, ranks, dtype, op, delay);
     if (!program) {
         program = (ignis__comm_program *)ignis__alloc(sizeof *program);
-        if (!program) {
+        if (!program)
             ignis__fail_host_memory(call, sizeof *program);
+    }
+    if (program && !program->ranks) {
+        program->ranks = ranks;
+        program->dtype = dtype;
+        program->op = op;
+        program->delay = delay;
+        if (ignis__comm_program_load(call, device, program)) {
+            ignis__mutex_lock(&ignis__comm_programs.lock);
+            program->next = *first;
+            *first = program;
+            ignis__mutex_unlock(&ignis__comm_programs.lock);
         } else {
-            program->ranks = ranks;
-            program->dtype = dtype;
-            program->op = op;
-            program->delay = delay;
-            if (ignis__comm_program_load(call, device, program)) {
-                program->next = *first;
-                *first = program;
-            } else {
-                ignis__free(program);
-                program = NULL;
-            }
+            ignis__free(program);
+            program = NULL;
         }
     }
-    ignis__mutex_unlock(&ignis__comm_programs.lock);
+    ignis__mutex_unlock(&ignis__comm_programs.loading);
     return program;
 }
 
@@ -10676,20 +10693,21 @@ static void ignis__regions_drop(const char *call, ignis__comm *comm)
     }
 }
 
-/*  Waits for a stream until the deadline. */
+/*  Waits for a stream until the deadline. Nothing of it is under way afterwards, unless it is late. */
 static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline)
 {
     int error;
-    while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) != 0) {
-        if (error != IGNIS__CU_NOT_READY)
-            return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
+    while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) == IGNIS__CU_NOT_READY) {
         if (ignis__monotonic_ns() >= deadline) {
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "a copy to or from another rank's memory did not end before the deadline");
             return false;
         }
         ignis__sleep_us(20);
     }
-    return !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+    if (error == 0)
+        return !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+    (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
+    return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
 }
 
 /*  What rank `from` writes into the region of rank `to`. */
@@ -10719,7 +10737,10 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
                                          (comm->region[i] + offset, data + (size_t)i * piece, piece, stream))
                    : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
                                          (data + (size_t)i * piece, comm->region[i] + offset, piece, stream));
-    ok = ok && ignis__stream_wait(making->call, comm->device, stream, making->deadline);
+    if (ok)
+        ok = ignis__stream_wait(making->call, comm->device, stream, making->deadline);
+    else if (stream) /* the copies before the one that failed use memory that is given back now */
+        (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
     if (stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
     ignis__device_leave(&binding);

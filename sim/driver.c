@@ -3912,6 +3912,9 @@ static int module_load(CUmodule *out, const void *image)
     sim_context *context = current();
     if (!out || !image)
         return ERROR_INVALID_VALUE;
+    /* a driver may wait here for all that runs on the device: who loads between the kernels of ranks that wait for each other may hang */
+    if (sim.streams != STREAMS_LAZY)
+        (void)context_finish(context);
     pthread_mutex_unlock(&sim.lock); /* loading takes a while */
     int code = sim_module_load(image, &loaded);
     pthread_mutex_lock(&sim.lock);

@@ -1654,7 +1654,8 @@ int main(int argc, char **argv)
     const char *role = process_role(argc, argv);
     int code, i;
     setenv("IGNIS_SIM_DEVICES", "4", 0);
-    setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
+    setenv("IGNIS_SIM_STREAMS", "thread", 0); /* what is under way while another rank gives up is under way on a GPU too */
+    setenv("NCCL_NVLS_ENABLE", "0", 1);       /* multicast is not asked for on machines that others use too */
     signal(SIGPIPE, SIG_IGN);
     pthread_mutex_init(&test__state.lock, NULL);
     if (role && strcmp(role, "count") == 0)

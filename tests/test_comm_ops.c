@@ -1069,6 +1069,56 @@ TEST(a_thread_for_each_rank)
     end();
 }
 
+static ignis_kernel loading_kernel;
+
+/*  Rank 0 loads a kernel behind an operation; the others load it before, and rank 0 then waits for them. */
+static void *loading_thread(void *context)
+{
+    int r = (int)(intptr_t)context;
+    ignis_launch launch;
+    ignis_arg arg = ignis_arg_array(shared_arrays.at[r]);
+    memset(&launch, 0, sizeof launch);
+    launch.grid[0] = launch.block[0] = 1;
+    CHECK_OK(ignis_device_use(r));
+    if (r > 0)
+        test_sleep_ms(300);
+    if (r > 0)
+        CHECK_OK(ignis_kernel_launch(loading_kernel, &launch, &arg, 1));
+    CHECK_OK(ignis_comm_all_reduce(comms[r], shared_arrays.at[r], shared_arrays.at[r], IGNIS_OP_SUM));
+    if (r == 0)
+        CHECK_OK(ignis_kernel_launch(loading_kernel, &launch, &arg, 1));
+    CHECK_OK(ignis_comm_synchronize(comms[r]));
+    return NULL;
+}
+
+/*  Loading waits for a device, and that for an operation to which another thread has yet to come, with the same kernel. */
+TEST(a_thread_that_loads_holds_up_no_other)
+{
+    ignis_kernel_desc desc;
+    pthread_t threads[2];
+    int r;
+    RANKS_SETUP(3);
+    REQUIRE(begin_for(2, SMALL, 5));
+    memset(&desc, 0, sizeof desc);
+    desc.source = "extern \"C\" __global__ void tenfold(float *x) { x[0] *= 10.f; }";
+    desc.entry = "tenfold";
+    CHECK_OK(ignis_device_use(2)); /* where it is loaded now */
+    loading_kernel = ignis_kernel_compile(&desc);
+    shared_arrays = make_all(IGNIS_F32, 1, 0);
+    for (r = 0; r < 2; r++)
+        fill(shared_arrays.at[r], IGNIS_OP_SUM, IGNIS_F32, r, 1);
+    for (r = 0; r < 2; r++)
+        CHECK_OK(ignis_comm_all_reduce(comms[r], shared_arrays.at[r], shared_arrays.at[r], IGNIS_OP_SUM));
+    settle();
+    for (r = 0; r < 2; r++)
+        REQUIRE(pthread_create(&threads[r], NULL, loading_thread, (void *)(intptr_t)r) == 0);
+    for (r = 0; r < 2; r++)
+        pthread_join(threads[r], NULL);
+    free_all(&shared_arrays);
+    CHECK_OK(ignis_kernel_free(loading_kernel));
+    end();
+}
+
 /* --- what is let go -------------------------------------------------------------------------------------------------- */
 
 TEST(a_start_that_fails_anywhere_leaves_nothing)
