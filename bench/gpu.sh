@@ -1,13 +1,34 @@
 #!/bin/sh
 # Everything that only a GPU can show, in one run: tests, memory checker, examples, benchmarks with their peers; the results last.
 #
-#   sh bench/gpu.sh [folder for the logs] [stage ...]        stages: test memcheck examples bench peers
+#   sh bench/gpu.sh [folder for the logs] [stage ...]        stages: test memcheck examples bench peers collective parallel
+#
+# The last two are for several GPUs; without them they have nothing to do.
 cd "$(dirname "$0")/.." || exit 1
 logs=${1:-build/gpu}
 [ $# -gt 0 ] && shift
-stages=${*:-test memcheck examples bench peers}
+stages=${*:-test memcheck examples bench peers collective parallel}
 mkdir -p "$logs"
 PATH=$PATH:/usr/local/cuda/bin
+export NCCL_NVLS_ENABLE=0 # multicast is not asked for on machines that others use too
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+
+# Ignis beside NCCL: rows of bench_collective, then lines of peer_collective.py, made a table.
+beside() {
+    awk '$1 == "row" {
+             for (i = 2; i <= NF; i++) { split($i, pair, "="); row[pair[1]] = pair[2] }
+             key = sprintf("%-14s %-4s %10s %-5s", row["op"], row["dtype"], row["bytes"], row["mode"])
+             if (!(key in ours)) order[count++] = key
+             ours[key] = row["us"]
+         }
+         $1 != "row" && $4 ~ /^(graph|eager)$/ { theirs[sprintf("%-14s %-4s %10s %-5s", $1, $2, $3, $4)] = $5 }
+         END {
+             printf "%-36s %10s %10s %6s\n", "", "Ignis, us", "NCCL, us", "ratio"
+             for (i = 0; i < count; i++)
+                 if (order[i] in theirs)
+                     printf "%s %10.2f %10.2f %6.2f\n", order[i], ours[order[i]], theirs[order[i]], ours[order[i]] / theirs[order[i]]
+         }' "$@"
+}
 
 stage() {
     echo "== $1"
@@ -21,7 +42,21 @@ stage() {
             nvcc -I. "$source" -o "$program" && "$program" || exit 1
         done ;;
     bench) make bench ;;
-    peers) for peer in bench/peer_*.py; do python3 "$peer" || exit 1; done ;;
+    peers) for peer in bench/peer_torch.py bench/peer_cupy.py bench/peer_training.py; do python3 "$peer" || exit 1; done ;;
+    collective)
+        make build/default/bench_collective || exit 1
+        for n in 2 4 8; do
+            [ "$n" -le "$gpus" ] || continue
+            build/default/bench_collective ranks=$n ops=all_reduce,all_gather,reduce_scatter,broadcast,all_to_all \
+                dtypes=bf16,f32 >"$logs/ignis-$n.txt" && python3 bench/peer_collective.py "$n" >"$logs/nccl-$n.txt" || exit 1
+            echo "$n GPUs" && beside "$logs/ignis-$n.txt" "$logs/nccl-$n.txt"
+        done ;;
+    parallel)
+        make check-gpus build/default/bench_parallel || exit 1
+        for n in 1 2 4 8; do
+            [ "$n" -le "$gpus" ] && [ "$gpus" -gt 1 ] || continue
+            sh examples/launch.sh "$n" build/default/bench_parallel && python3 bench/peer_parallel.py "$n" || exit 1
+        done ;;
     esac
 }
 
@@ -33,7 +68,7 @@ for name in $stages; do
 done
 for name in $stages; do
     case $name in
-    bench | peers) cat "$logs/$name.log" ;;
+    bench | peers | collective | parallel) cat "$logs/$name.log" ;;
     *) grep -aE '^[0-9]+ passed|^FAIL|^skip|ERROR SUMMARY: [1-9]|LEAK SUMMARY: [1-9]' "$logs/$name.log" | tail -n 12 ;;
     esac
 done
