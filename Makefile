@@ -134,13 +134,16 @@ check-gpus: $(SIMULATOR) $(OUT)/train_gpt
 check-torch: $(SIMULATOR)
 	python3 tests/torch_compare.py
 
-# The lanes run the same tests in other ways; test-sim runs the simulator's own. What they leave out, so that all of it ends in time:
+# The lanes run the same tests in other ways; test-sim runs the simulator's own. Sanitizers and clang compile without optimizing, in a
+# quarter of the time. What the lanes leave out, so that all of it ends in time:
 #   LONG_TESTS    all lanes: compiling every kernel of every dtype again takes minutes
 #   MATH_TESTS    the sanitizers and clang: their kernels have been through them while they were written
 #   OPS_TESTS     the sanitizers and clang: collective kernels over all dtypes, sizes and ways
 #   HOST_TESTS    lazy and streams: no work in streams, or little that others do not do as well
+#   SERIAL_TESTS  test-tsan: they have one thread
 #   RANK_TESTS    all lanes: many processes, each of which starts and waits for the others: too slow under a sanitizer, and little about
 #                 streams; `make test` runs them
+SERIAL_TESTS := $(addprefix %/test_,convert elementwise faults storage tape tensor)
 LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows training)
 MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
@@ -152,11 +155,11 @@ lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
 
 test-asan:
 	IGNIS_SIM_SANITIZE=address IGNIS_MEMORY_BYPASS=1 $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=asan \
-	    LANE_CFLAGS=-fsanitize=address,undefined TESTS='$(call lane,asan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
+	    LANE_CFLAGS='-O0 -fsanitize=address,undefined' TESTS='$(call lane,asan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
 
 test-tsan:
-	IGNIS_SIM_SANITIZE=thread $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=tsan LANE_CFLAGS=-fsanitize=thread \
-	    TESTS='$(call lane,tsan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
+	IGNIS_SIM_SANITIZE=thread $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=tsan LANE_CFLAGS='-O0 -fsanitize=thread' \
+	    TESTS='$(call lane,tsan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS) $(SERIAL_TESTS))'
 
 test-lazy:
 	IGNIS_SIM_STREAMS=lazy IGNIS_SIM_ORDER=random:7 $(MAKE) -j$(JOBS) test IGNIS_SIM=1 \
@@ -167,7 +170,7 @@ test-streams:
 	    TESTS='$(filter-out $(LONG_TESTS) $(HOST_TESTS) $(RANK_TESTS),$(TESTS))'
 
 test-clang:
-	$(MAKE) -j$(JOBS) test CC=clang IGNIS_SIM=1 LANE=clang TESTS='$(call lane,clang,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
+	$(MAKE) -j$(JOBS) test CC=clang IGNIS_SIM=1 LANE=clang LANE_CFLAGS=-O0 TESTS='$(call lane,clang,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
 
 test-sim: simulator
 	@$(MAKE) -C sim test
