@@ -142,8 +142,8 @@
         or more than 8, use NCCL, which has to be installed then. It is also used if asked for. Between processes this needs Linux.
 
         ON SPEED. Small operations are done with Ignis' own kernels, by whatever algorithm is fastest for the size. Communicators of
-        ignis_comm_init, and those made from them, leave large ones to NCCL where it is faster and installed: from about 128 MB for
-        all_reduce, 64 MB for the others. The ranks join NCCL when the first such operation comes, which waits for all of
+        ignis_comm_init, and those made from them, leave large ones to NCCL where it is faster and installed: from 64 MB on, with two
+        ranks later, and then never for all_reduce. The ranks join NCCL when the first such operation comes, which waits for all of
         them on the host, once. If one of them cannot, all go on without; ignis_comm_info.reason tells. A graph uses NCCL if that was joined
         before its capture: do one such operation first. NCCL's sums have an order of their own. Who needs the order of the ranks at every
         size sets IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer; nccl_min=64M sets another border.
@@ -9695,16 +9695,22 @@ static const struct {
     {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
 };
 
-/*  From how many bytes on, all parts together, NCCL is faster by so much that joining it pays; operations that are not here never are. On 2 and 4 H200s,
-    against 64 blocks for all but all_reduce; the numbers for 2 ranks of all but all_reduce are what its pushes took; 5 ranks and more are as 4. */
+/*  From how many bytes on, all parts together, NCCL is faster by so much that joining it pays; 0 and operations that are not here: never. On 2 and
+    4 H200s, against 64 blocks for all but all_reduce; the numbers for 2 ranks of the others are what its pushes took; 5 ranks and more are as 4. */
 static const struct {
     ignis__comm_kind kind;
     int most_ranks;
     int64_t least_bytes;
 } ignis__comm_nccl_table[] = {
-    {IGNIS__COMM_ALL_REDUCE, 8, 128 << 20}, {IGNIS__COMM_BROADCAST, 8, 64 << 20},       {IGNIS__COMM_ALL_GATHER, 2, 512 << 20},
-    {IGNIS__COMM_ALL_GATHER, 8, 64 << 20},  {IGNIS__COMM_REDUCE_SCATTER, 2, 512 << 20}, {IGNIS__COMM_REDUCE_SCATTER, 8, 64 << 20},
-    {IGNIS__COMM_ALL_TO_ALL, 2, 128 << 20}, {IGNIS__COMM_ALL_TO_ALL, 8, 64 << 20},
+    {IGNIS__COMM_ALL_REDUCE, 2, 0},
+    {IGNIS__COMM_ALL_REDUCE, 8, 64 << 20},
+    {IGNIS__COMM_BROADCAST, 8, 64 << 20},
+    {IGNIS__COMM_ALL_GATHER, 2, 512 << 20},
+    {IGNIS__COMM_ALL_GATHER, 8, 64 << 20},
+    {IGNIS__COMM_REDUCE_SCATTER, 2, 512 << 20},
+    {IGNIS__COMM_REDUCE_SCATTER, 8, 64 << 20},
+    {IGNIS__COMM_ALL_TO_ALL, 2, 128 << 20},
+    {IGNIS__COMM_ALL_TO_ALL, 8, 64 << 20},
 };
 
 /*  What is asked for, once it is checked. */
