@@ -3259,11 +3259,18 @@ typedef struct ignis__slot {
 typedef struct ignis__pool {
     size_t item_size; /* items begin with an ignis__slot */
     ignis__kind kind;
+    const char *what;       /* an item is, in messages */
+    ignis_diagnostic freed; /* of a stale handle */
     ignis__mutex lock;
     uint64_t count; /* slots ever made */
     char *pages[IGNIS__POOL_PAGES];
     ignis__slot *free;
 } ignis__pool;
+
+#define IGNIS__POOL(item, kind, what, freed)                             \
+    {                                                                    \
+        sizeof(item), kind, what, freed, IGNIS__MUTEX_INIT, 0, {0}, NULL \
+    }
 
 static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
 {
@@ -3361,6 +3368,30 @@ static bool ignis__pool_live(const void *item) { return ignis__atomic_load(&((co
 
 /*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
 static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
+
+static void ignis__fail_stale(const char *call, const ignis__pool *pool, uint64_t handle)
+{
+    uint64_t kind = handle >> 28 & 15;
+    if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
+        ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
+                    (unsigned long long)handle);
+    else if (handle)
+        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
+    /* 0 is what a failed call returned: the first error says why */
+    else if (ignis__this_thread.record.status == IGNIS_OK)
+        ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);
+    else
+        ignis__this_thread.latest = ignis__diagnostics[pool->freed].status;
+}
+
+/*  The item of a handle, held, for a public call; null, and reported, when there is none. */
+static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
+{
+    void *item = NULL;
+    if (ignis__enter(call) && (item = ignis__pool_hold(pool, handle)) == NULL)
+        ignis__fail_stale(call, pool, handle);
+    return item;
+}
 
 /* ===============================================================================================================
    >>device - contexts, streams, events, device facts.
@@ -4871,35 +4902,15 @@ typedef struct ignis__array {
     char tag[32];
 } ignis__array;
 
-static ignis__pool ignis__arrays = {sizeof(ignis__array), IGNIS__KIND_ARRAY, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__arrays = IGNIS__POOL(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED);
 static uint64_t ignis__array_ids; /* given out so far, in this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
 
-static void ignis__fail_stale(const char *call, const char *what, ignis_diagnostic diagnostic, ignis__kind kind, uint64_t handle)
-{
-    uint64_t its_kind = handle >> 28 & 15;
-    if (its_kind != (uint64_t)kind && its_kind >= IGNIS__KIND_ARRAY && its_kind < IGNIS__KIND_COUNT)
-        ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", what, (unsigned long long)handle);
-    else if (handle)
-        ignis__fail(diagnostic, call, "%s handle 0x%llx was freed, or never existed", what, (unsigned long long)handle);
-    /* 0 is what a failed call returned: the first error says why */
-    else if (ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(diagnostic, call, "%s handle is 0: no %s was created", what, what);
-    else
-        ignis__this_thread.latest = ignis__diagnostics[diagnostic].status;
-}
-
 /*  The array of a handle, held; null, and reported, when there is none. */
 static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 {
-    ignis__array *array;
-    if (!ignis__enter(call))
-        return NULL;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
-    if (!array)
-        ignis__fail_stale(call, "array", IGNIS_DIAG_ARRAY_FREED, IGNIS__KIND_ARRAY, handle.id);
-    return array;
+    return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
 }
 
 /*  Takes a dead array apart. */
@@ -6854,17 +6865,11 @@ typedef struct ignis__kernel {
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
 } ignis__kernel;
 
-static ignis__pool ignis__kernels = {sizeof(ignis__kernel), IGNIS__KIND_KERNEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__kernels = IGNIS__POOL(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED);
 
 static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 {
-    ignis__kernel *kernel;
-    if (!ignis__enter(call))
-        return NULL;
-    kernel = (ignis__kernel *)ignis__pool_hold(&ignis__kernels, handle.id);
-    if (!kernel)
-        ignis__fail_stale(call, "kernel", IGNIS_DIAG_KERNEL_FREED, IGNIS__KIND_KERNEL, handle.id);
-    return kernel;
+    return (ignis__kernel *)ignis__handle_hold(call, &ignis__kernels, handle.id);
 }
 
 static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
@@ -7051,7 +7056,7 @@ IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
     if (live)
         ignis__pool_drop(kernel); /* the handle's own hold; this call still has one */
     else
-        ignis__fail_stale(call, "kernel", IGNIS_DIAG_KERNEL_FREED, IGNIS__KIND_KERNEL, handle.id);
+        ignis__fail_stale(call, &ignis__kernels, handle.id);
     ignis__kernel_drop(call, kernel);
     return live ? IGNIS_OK : ignis__failed();
 }
@@ -7134,7 +7139,7 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
 {
     ignis__array *array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
     if (!array) {
-        ignis__fail_stale(work->call, "array", IGNIS_DIAG_ARRAY_FREED, IGNIS__KIND_ARRAY, handle.id);
+        ignis__fail_stale(work->call, &ignis__arrays, handle.id);
         return false;
     }
     launch->arrays[launch->array_count++] = array;
@@ -7938,7 +7943,7 @@ typedef struct ignis__tensor {
     struct ignis__tensor *next; /* in a list of dead tensors, or of leaves that a backward has met */
 } ignis__tensor;
 
-static ignis__pool ignis__tensors = {sizeof(ignis__tensor), IGNIS__KIND_TENSOR, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__tensors = IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSOR, "tensor", IGNIS_DIAG_TENSOR_FREED);
 
 /*  What the tensor sections keep of a thread. */
 typedef struct ignis__tensor_thread {
@@ -8117,13 +8122,7 @@ static bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16
 
 static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
-    ignis__tensor *tensor;
-    if (!ignis__enter(call))
-        return NULL;
-    tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
-    if (!tensor)
-        ignis__fail_stale(call, "tensor", IGNIS_DIAG_TENSOR_FREED, IGNIS__KIND_TENSOR, handle.id);
-    return tensor;
+    return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
 }
 
 /*  The array of a held tensor, held itself; null, and reported, when another thread has released the tensor. */
@@ -13089,7 +13088,7 @@ typedef struct ignis__optimizer {
     int64_t blocks_of[IGNIS_DTYPE_COUNT];
 } ignis__optimizer;
 
-static ignis__pool ignis__optimizers = {sizeof(ignis__optimizer), IGNIS__KIND_OPTIMIZER, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__optimizers = IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
 
 static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
 {
@@ -13125,13 +13124,7 @@ static void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
 
 static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer handle)
 {
-    ignis__optimizer *optimizer;
-    if (!ignis__enter(call))
-        return NULL;
-    optimizer = (ignis__optimizer *)ignis__pool_hold(&ignis__optimizers, handle.id);
-    if (!optimizer)
-        ignis__fail_stale(call, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED, IGNIS__KIND_OPTIMIZER, handle.id);
-    return optimizer;
+    return (ignis__optimizer *)ignis__handle_hold(call, &ignis__optimizers, handle.id);
 }
 
 /*  A new array that belongs to the optimizer, like one that is given but of another dtype: zero. */
@@ -13787,7 +13780,7 @@ typedef struct ignis__graph {
     ignis__capture *capture;
 } ignis__graph;
 
-static ignis__pool ignis__graphs = {sizeof(ignis__graph), IGNIS__KIND_GRAPH, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
 
 /*  Gives up what a capture holds: the arrays it used, and the memory that it took, which goes to Ignis' own stream. The device is idle. */
 static void ignis__capture_end(const char *call, ignis__capture *capture)
@@ -13909,13 +13902,7 @@ IGNIS_API ignis_graph ignis_graph_end(void)
 
 static ignis__graph *ignis__graph_hold(const char *call, ignis_graph handle)
 {
-    ignis__graph *graph;
-    if (!ignis__enter(call))
-        return NULL;
-    graph = (ignis__graph *)ignis__pool_hold(&ignis__graphs, handle.id);
-    if (!graph)
-        ignis__fail_stale(call, "graph", IGNIS_DIAG_GRAPH_FREED, IGNIS__KIND_GRAPH, handle.id);
-    return graph;
+    return (ignis__graph *)ignis__handle_hold(call, &ignis__graphs, handle.id);
 }
 
 static void ignis__graph_drop(const char *call, ignis__graph *graph)

@@ -1650,17 +1650,11 @@ typedef struct ignis__vmm {
     uint64_t mappings;
 } ignis__vmm;
 
-static ignis__pool ignis__vmms = {sizeof(ignis__vmm), IGNIS__KIND_VMM, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__vmms = IGNIS__POOL(ignis__vmm, IGNIS__KIND_VMM, "VMM", IGNIS_DIAG_VMM_FREED);
 
 static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
 {
-    ignis__vmm *vmm;
-    if (!ignis__enter(call))
-        return NULL;
-    vmm = (ignis__vmm *)ignis__pool_hold(&ignis__vmms, handle.id);
-    if (!vmm)
-        ignis__fail_stale(call, "VMM", IGNIS_DIAG_VMM_FREED, IGNIS__KIND_VMM, handle.id);
-    return vmm;
+    return (ignis__vmm *)ignis__handle_hold(call, &ignis__vmms, handle.id);
 }
 
 static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
@@ -1710,17 +1704,11 @@ typedef struct ignis__range {
     int arrays;
 } ignis__range;
 
-static ignis__pool ignis__ranges = {sizeof(ignis__range), IGNIS__KIND_RANGE, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__ranges = IGNIS__POOL(ignis__range, IGNIS__KIND_RANGE, "range", IGNIS_DIAG_VMM_FREED);
 
 static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
 {
-    ignis__range *range;
-    if (!ignis__enter(call))
-        return NULL;
-    range = (ignis__range *)ignis__pool_hold(&ignis__ranges, handle.id);
-    if (!range)
-        ignis__fail_stale(call, "range", IGNIS_DIAG_VMM_FREED, IGNIS__KIND_RANGE, handle.id);
-    return range;
+    return (ignis__range *)ignis__handle_hold(call, &ignis__ranges, handle.id);
 }
 
 /*  Ends a mapping that is in no list any more. */
@@ -4217,7 +4205,7 @@ typedef struct ignis__channel {
     ignis__wire *wire;
 } ignis__channel;
 
-static ignis__pool ignis__channels = {sizeof(ignis__channel), IGNIS__KIND_CHANNEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__channels = IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
 static void ignis__channel_drop(ignis__channel *channel)
 {
@@ -4298,13 +4286,7 @@ static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire)
 
 static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handle)
 {
-    ignis__channel *channel;
-    if (!ignis__enter(call))
-        return NULL;
-    channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
-    if (!channel)
-        ignis__fail_stale(call, "channel", IGNIS_DIAG_CHANNEL_FREED, IGNIS__KIND_CHANNEL, handle.id);
-    return channel;
+    return (ignis__channel *)ignis__handle_hold(call, &ignis__channels, handle.id);
 }
 
 /*  A held channel that listens, or one that does not. */
@@ -4926,7 +4908,7 @@ typedef struct ignis__transport {
     struct ignis__waiting *waiting, **waiting_end; /* what was sent to a receive of this process; the slot's lock guards them */
 } ignis__transport;
 
-static ignis__pool ignis__transports = {sizeof(ignis__transport), IGNIS__KIND_TRANSPORT, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
 typedef struct ignis__lent_handle {
     int watch; /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
@@ -5648,13 +5630,7 @@ static void ignis__handle_close(ignis_transport_handle *handle)
 
 static ignis__transport *ignis__transport_hold(const char *call, ignis_transport handle)
 {
-    ignis__transport *transport;
-    if (!ignis__enter(call))
-        return NULL;
-    transport = (ignis__transport *)ignis__pool_hold(&ignis__transports, handle.id);
-    if (!transport)
-        ignis__fail_stale(call, "transport", IGNIS_DIAG_TRANSPORT_FREED, IGNIS__KIND_TRANSPORT, handle.id);
-    return transport;
+    return (ignis__transport *)ignis__handle_hold(call, &ignis__transports, handle.id);
 }
 
 /*  The next one that waits for a receive, or null. */
@@ -9170,7 +9146,7 @@ typedef struct ignis__comm {
     ignis__comm_memory *memory;
 } ignis__comm;
 
-static ignis__pool ignis__comms = {sizeof(ignis__comm), IGNIS__KIND_COMM, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__comms = IGNIS__POOL(ignis__comm, IGNIS__KIND_COMM, "communicator", IGNIS_DIAG_COMM_FREED);
 
 /*  Whether it has kernels of its own, and not only NCCL; NCCL may have more ranks than there are regions. */
 static bool ignis__comm_has_region(const ignis__comm *comm) { return comm->size <= IGNIS_COMM_MAX_RANKS && comm->region[comm->rank]; }
@@ -9525,13 +9501,7 @@ static void ignis__comm_stop(const char *call, ignis__comm *comm)
 /*  The communicator of a handle, held; null, and reported, when there is none. */
 static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
 {
-    ignis__comm *comm;
-    if (!ignis__enter(call))
-        return NULL;
-    comm = (ignis__comm *)ignis__pool_hold(&ignis__comms, handle.id);
-    if (!comm)
-        ignis__fail_stale(call, "communicator", IGNIS_DIAG_COMM_FREED, IGNIS__KIND_COMM, handle.id);
-    return comm;
+    return (ignis__comm *)ignis__handle_hold(call, &ignis__comms, handle.id);
 }
 
 static void ignis__comm_drop(const char *call, ignis__comm *comm)
@@ -11501,19 +11471,13 @@ typedef struct ignis__parallel_state {
     int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
 } ignis__parallel_state;
 
-static ignis__pool ignis__parallels = {sizeof(ignis__parallel_state), IGNIS__KIND_PARALLEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__parallels = IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
 
 #define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket: that of memory of its own */
 
 static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
 {
-    ignis__parallel_state *parallel;
-    if (!ignis__enter(call))
-        return NULL;
-    parallel = (ignis__parallel_state *)ignis__pool_hold(&ignis__parallels, handle.id);
-    if (!parallel)
-        ignis__fail_stale(call, "data-parallel", IGNIS_DIAG_PARALLEL_FREED, IGNIS__KIND_PARALLEL, handle.id);
-    return parallel;
+    return (ignis__parallel_state *)ignis__handle_hold(call, &ignis__parallels, handle.id);
 }
 
 /*  Takes it apart, as far as it was made. */
