@@ -3393,6 +3393,21 @@ static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t ha
     return item;
 }
 
+/*  Makes the handle of a held item stale, once; false: another thread has. The caller's hold remains. */
+static bool ignis__handle_kill(void *item)
+{
+    ignis__slot *slot = (ignis__slot *)item;
+    bool live;
+    ignis__mutex_lock(&slot->lock);
+    live = ignis__pool_live(item);
+    if (live) {
+        ignis__pool_kill(item);
+        ignis__pool_drop(item); /* the handle's own hold */
+    }
+    ignis__mutex_unlock(&slot->lock);
+    return live;
+}
+
 /* ===============================================================================================================
    >>device - contexts, streams, events, device facts.
    =============================================================================================================== */
@@ -5665,8 +5680,7 @@ static bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t
 static void ignis__array_discard(const char *call, ignis_array *handle)
 {
     ignis__array *array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle->id);
-    ignis__pool_kill(array);
-    ignis__pool_drop(array);
+    ignis__handle_kill(array);
     ignis__array_drop(call, array);
     handle->id = 0;
 }
@@ -7048,14 +7062,8 @@ IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
         ignis__kernel_drop(call, kernel);
         return ignis__failed();
     }
-    ignis__mutex_lock(&kernel->slot.lock);
-    live = ignis__pool_live(kernel);
-    if (live)
-        ignis__pool_kill(kernel);
-    ignis__mutex_unlock(&kernel->slot.lock);
-    if (live)
-        ignis__pool_drop(kernel); /* the handle's own hold; this call still has one */
-    else
+    live = ignis__handle_kill(kernel);
+    if (!live)
         ignis__fail_stale(call, &ignis__kernels, handle.id);
     ignis__kernel_drop(call, kernel);
     return live ? IGNIS_OK : ignis__failed();
@@ -13282,13 +13290,7 @@ IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
     bool live;
     if (!optimizer)
         return ignis__failed();
-    ignis__mutex_lock(&optimizer->slot.lock);
-    live = ignis__pool_live(optimizer);
-    if (live)
-        ignis__pool_kill(optimizer);
-    ignis__mutex_unlock(&optimizer->slot.lock);
-    if (live)
-        (void)ignis__pool_drop(optimizer); /* the handle's own hold; this call still has one */
+    live = ignis__handle_kill(optimizer);
     ignis__optimizer_drop(call, optimizer);
     return live ? IGNIS_OK : ignis__fail(IGNIS_DIAG_OPTIMIZER_FREED, call, "another thread has freed the optimizer");
 }
@@ -13301,8 +13303,7 @@ static void ignis__optimizers_close(const char *call)
         ignis__optimizer *optimizer = (ignis__optimizer *)ignis__pool_hold_slot(&ignis__optimizers, index, 0);
         if (!optimizer)
             continue;
-        ignis__pool_kill(optimizer);
-        (void)ignis__pool_drop(optimizer);
+        ignis__handle_kill(optimizer);
         ignis__optimizer_drop(call, optimizer);
     }
 }
@@ -13941,19 +13942,6 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static bool ignis__graph_kill(ignis__graph *graph)
-{
-    bool live;
-    ignis__mutex_lock(&graph->slot.lock);
-    live = ignis__pool_live(graph);
-    if (live)
-        ignis__pool_kill(graph);
-    ignis__mutex_unlock(&graph->slot.lock);
-    if (live)
-        ignis__pool_drop(graph); /* the handle's own hold; the caller still has one */
-    return live;
-}
-
 IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_free";
@@ -13963,7 +13951,7 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
         return ignis__failed();
     if (ignis__capture_refuses(call))
         status = ignis__failed();
-    else if (!ignis__graph_kill(graph))
+    else if (!ignis__handle_kill(graph))
         status = ignis__fail(IGNIS_DIAG_GRAPH_FREED, call, "another thread has freed the graph");
     ignis__graph_drop(call, graph);
     return status;
@@ -13981,7 +13969,7 @@ static void ignis__graphs_close(const char *call)
         ignis__graph *graph = (ignis__graph *)ignis__pool_hold_slot(&ignis__graphs, index, 0);
         if (!graph)
             continue;
-        ignis__graph_kill(graph);
+        ignis__handle_kill(graph);
         ignis__graph_drop(call, graph);
     }
 }
@@ -15253,10 +15241,7 @@ static void ignis__arrays_close(const char *call)
         if (!array)
             continue;
         ignis__leak_report(call, array, "");
-        ignis__mutex_lock(&array->slot.lock);
-        ignis__pool_kill(array);
-        ignis__array_unlock(array);
-        ignis__pool_drop(array);
+        ignis__handle_kill(array);
         ignis__array_drop(call, array);
     }
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
@@ -15271,8 +15256,7 @@ static void ignis__kernels_close_handles(const char *call)
         ignis__kernel *kernel = (ignis__kernel *)ignis__pool_hold_slot(&ignis__kernels, index, 0);
         if (!kernel)
             continue;
-        ignis__pool_kill(kernel);
-        ignis__pool_drop(kernel);
+        ignis__handle_kill(kernel);
         ignis__kernel_drop(call, kernel);
     }
 }

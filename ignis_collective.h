@@ -1670,20 +1670,6 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     ignis__pool_give(&ignis__vmms, vmm);
 }
 
-/*  Makes a handle's item stale once; false, and reported, when another thread was faster. */
-static bool ignis__vmm_kill(const char *call, ignis__slot *slot, const char *what)
-{
-    bool live;
-    ignis__mutex_lock(&slot->lock);
-    live = ignis__pool_live(slot);
-    if (live)
-        ignis__pool_kill(slot);
-    ignis__mutex_unlock(&slot->lock);
-    if (!live)
-        ignis__fail(IGNIS_DIAG_VMM_FREED, call, "%s was freed", what);
-    return live;
-}
-
 /* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__mapping {
@@ -1778,8 +1764,7 @@ static void ignis__vmm_close(const char *call)
             continue;
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: a VMM range of %s", call,
                     ignis__bytes_write(range->size).text);
-        ignis__pool_kill(range);
-        ignis__pool_drop(range);
+        ignis__handle_kill(range);
         ignis__range_unhold(call, range);
     }
     for (i = 0; i < ignis__atomic_load(&ignis__vmms.count); i++) {
@@ -1788,8 +1773,7 @@ static void ignis__vmm_close(const char *call)
             continue;
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
                     ignis__bytes_write(vmm->size).text, (int)(vmm->device - ignis__devices));
-        ignis__pool_kill(vmm);
-        ignis__pool_drop(vmm);
+        ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
 }
@@ -1876,9 +1860,9 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     bool ok;
     if (!vmm)
         return ignis__failed();
-    ok = ignis__vmm_kill(call, &vmm->slot, "the VMM memory");
-    if (ok)
-        ignis__pool_drop(vmm); /* the handle's own hold; this call still has one */
+    ok = ignis__handle_kill(vmm);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed");
     ignis__vmm_unhold(call, vmm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -4219,17 +4203,10 @@ static void ignis__channel_drop(ignis__channel *channel)
 
 static bool ignis__channel_kill(ignis__channel *channel)
 {
-    bool live;
-    ignis__mutex_lock(&channel->slot.lock);
-    live = ignis__pool_live(channel);
-    if (live)
-        ignis__pool_kill(channel);
-    ignis__mutex_unlock(&channel->slot.lock);
-    if (live) {
-        ignis__atomic_store(&channel->wire->closing, 1);
-        ignis__pool_drop(channel); /* the handle's own hold; the caller still has one */
-    }
-    return live;
+    if (!ignis__handle_kill(channel))
+        return false;
+    ignis__atomic_store(&channel->wire->closing, 1);
+    return true;
 }
 
 static void ignis__channels_close(const char *call)
@@ -5716,13 +5693,7 @@ static void ignis__imported_end(const char *call, uint64_t transport)
 static bool ignis__transport_end(const char *call, ignis__transport *transport)
 {
     ignis__waiting *waiting;
-    bool live;
-    ignis__mutex_lock(&transport->slot.lock);
-    live = ignis__pool_live(transport);
-    if (live)
-        ignis__pool_kill(transport);
-    ignis__mutex_unlock(&transport->slot.lock);
-    if (!live)
+    if (!ignis__handle_kill(transport))
         return false;
     while ((waiting = ignis__waiting_take(transport)) != NULL) {
         ignis__handle_close(&waiting->handle);
@@ -5730,7 +5701,6 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
     }
     ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, false));
     ignis__imported_end(call, transport->serial);
-    ignis__pool_drop(transport); /* the handle's own hold; the caller still has one */
     return true;
 }
 
@@ -9516,20 +9486,6 @@ static void ignis__comm_drop(const char *call, ignis__comm *comm)
     ignis__pool_give(&ignis__comms, comm);
 }
 
-/*  Makes the handle of a held communicator stale; false: another thread has. */
-static bool ignis__comm_kill(ignis__comm *comm)
-{
-    bool live;
-    ignis__mutex_lock(&comm->slot.lock);
-    live = ignis__pool_live(comm);
-    if (live)
-        ignis__pool_kill(comm);
-    ignis__mutex_unlock(&comm->slot.lock);
-    if (live)
-        ignis__pool_drop(comm); /* the handle's own hold; the caller still has one */
-    return live;
-}
-
 static void ignis__comms_close(const char *call)
 {
     uint64_t index, count = ignis__atomic_load(&ignis__comms.count);
@@ -9538,7 +9494,7 @@ static void ignis__comms_close(const char *call)
         ignis__comm *comm = (ignis__comm *)ignis__pool_hold_slot(&ignis__comms, index, 0);
         if (!comm)
             continue;
-        ignis__comm_kill(comm);
+        ignis__handle_kill(comm);
         ignis__comm_drop(call, comm);
     }
     for (i = 0; i < ignis__device_total; i++) {
@@ -11392,7 +11348,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         ignis__comm_drop(call, comm);
         return ignis__failed();
     }
-    if (!ignis__comm_kill(comm)) {
+    if (!ignis__handle_kill(comm)) {
         ignis__comm_drop(call, comm);
         return ignis__fail(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile");
     }
@@ -11527,8 +11483,7 @@ static void ignis__parallels_close(const char *call)
         ignis__parallel_state *parallel = (ignis__parallel_state *)ignis__pool_hold_slot(&ignis__parallels, index, 0);
         if (!parallel)
             continue;
-        ignis__pool_kill(parallel);
-        (void)ignis__pool_drop(parallel);
+        ignis__handle_kill(parallel);
         (void)ignis__parallel_drop(call, parallel);
     }
 }
@@ -11885,13 +11840,7 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
         (void)ignis__parallel_drop(call, parallel);
         return ignis__failed();
     }
-    ignis__mutex_lock(&parallel->slot.lock);
-    live = ignis__pool_live(parallel);
-    if (live)
-        ignis__pool_kill(parallel);
-    ignis__mutex_unlock(&parallel->slot.lock);
-    if (live)
-        (void)ignis__pool_drop(parallel); /* the handle's own hold; this call still has one */
+    live = ignis__handle_kill(parallel);
     ok = ignis__parallel_drop(call, parallel);
     if (!live)
         return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed it");
