@@ -5015,16 +5015,21 @@ IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
     ignis__mutex_unlock(&array->slot.lock);
 }
 
+/*  Makes the handle of a live, held and locked array stale. */
+static void ignis__array_kill(ignis__array *array)
+{
+    if (array->tracked_at_ns)
+        ignis__track_freed(array);
+    ignis__pool_kill(array);
+    ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
+}
+
 /*  Gives a reference of a locked array back; the last one ends an array that belongs to its references. */
 static int ignis__array_unref(ignis__array *array)
 {
     int count = --array->ref_count;
-    if (count == 0 && array->owned_by_refs && ignis__pool_live(array)) {
-        if (array->tracked_at_ns)
-            ignis__track_freed(array);
-        ignis__pool_kill(array);
-        ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
-    }
+    if (count == 0 && array->owned_by_refs && ignis__pool_live(array))
+        ignis__array_kill(array);
     return count;
 }
 
@@ -5251,13 +5256,8 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
                                  (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
                                  ignis__owner_name(array->owner), array->ref_count);
         else
-            ignis__pool_kill(array);
+            ignis__array_kill(array);
         ignis__array_unlock(array);
-        if (status == IGNIS_OK) {
-            if (array->tracked_at_ns)
-                ignis__track_freed(array);
-            ignis__pool_drop(array); /* the handle's own hold; this call still has one */
-        }
     }
     ignis__array_drop(call, array);
     return status;

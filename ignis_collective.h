@@ -5679,12 +5679,8 @@ static void ignis__imported_end(const char *call, uint64_t transport)
         if (!array)
             continue;
         ignis__mutex_lock(&array->slot.lock);
-        if (ignis__pool_live(array) && array->ref_count == 0) {
-            if (array->tracked_at_ns)
-                ignis__track_freed(array);
-            ignis__pool_kill(array);
-            ignis__pool_drop(array); /* the handle's own hold; the one taken here is left */
-        }
+        if (ignis__pool_live(array) && array->ref_count == 0)
+            ignis__array_kill(array);
         ignis__array_unlock(array);
         ignis__array_drop(call, array);
     } while (found);
