@@ -3355,6 +3355,15 @@ static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
     return ignis__pool_hold_slot(pool, index, handle >> 32);
 }
 
+/*  The next live item from a slot on, held; null: there is none. Begin with index 0. */
+static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
+{
+    void *item = NULL;
+    while (!item && *index < ignis__atomic_load(&pool->count))
+        item = ignis__pool_hold_slot(pool, (*index)++, 0);
+    return item;
+}
+
 /*  Gives a hold back. True: it was the last one of a dead item, which the caller now takes apart. */
 static bool ignis__pool_drop(void *item)
 {
@@ -5980,14 +5989,11 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
 /*  Every array that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
 static void ignis__arrays_forget_stream(ignis__device *device, void *stream)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__arrays.count);
-    for (index = 0; index < count; index++) {
-        ignis__array *array = (ignis__array *)ignis__pool_hold_slot(&ignis__arrays, index, 0);
-        ignis__storage *storage;
+    ignis__array *array;
+    uint64_t index = 0;
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+        ignis__storage *storage = array->storage;
         int i;
-        if (!array)
-            continue;
-        storage = array->storage;
         ignis__mutex_lock(&storage->lock);
         if (storage->device == device && storage->stream == stream)
             storage->stream = device->stream;
@@ -6211,7 +6217,8 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
     static const char call[] = "ignis_contract_audit";
     ignis__audit audit = IGNIS__ZERO;
     ignis__tracked_freed *freed;
-    uint64_t index, count;
+    ignis__array *array;
+    uint64_t index = 0;
     if (!ignis__enter(call))
         return -1;
     if (capacity < 0) {
@@ -6226,12 +6233,8 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
     audit.capacity = capacity;
     audit.now_ns = ignis__monotonic_ns();
     audit.min_age_ms = min_age_ms == 0 ? 5000 : min_age_ms;
-    count = ignis__atomic_load(&ignis__arrays.count);
-    for (index = 0; index < count; index++) {
-        ignis__array *array = (ignis__array *)ignis__pool_hold_slot(&ignis__arrays, index, 0);
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis_contract_entry entry;
-        if (!array)
-            continue;
         ignis__array_settle(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
@@ -6261,11 +6264,9 @@ IGNIS_API int ignis_contract_tracked_count(void)
 
 static void ignis__tracking_reset(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__arrays.count);
-    for (index = 0; index < count; index++) {
-        ignis__array *array = (ignis__array *)ignis__pool_hold_slot(&ignis__arrays, index, 0);
-        if (!array)
-            continue;
+    ignis__array *array;
+    uint64_t index = 0;
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis__mutex_lock(&array->slot.lock);
         if (ignis__pool_live(array))
             ignis__untrack(array);
@@ -9703,14 +9704,12 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity
 /*  Ends every tensor; reports those that are alive, outside of the tape. */
 static void ignis__tensors_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__tensors.count);
+    ignis__tensor *tensor;
+    uint64_t index = 0;
     ignis__tape *tape;
     for (tape = ignis__tapes.tapes; tape; tape = tape->next)
         ignis__tape_clear(call, tape);
-    for (index = 0; index < count; index++) {
-        ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold_slot(&ignis__tensors, index, 0);
-        if (!tensor)
-            continue;
+    while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
         if (tensor->data)
             ignis__leak_report(call, tensor->data, "tensor over ");
         ignis__tensor_end_handle(call, tensor);
@@ -13298,11 +13297,9 @@ IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
 /*  Ends every optimizer; for ignis_shutdown, before tensors end. */
 static void ignis__optimizers_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__optimizers.count);
-    for (index = 0; index < count; index++) {
-        ignis__optimizer *optimizer = (ignis__optimizer *)ignis__pool_hold_slot(&ignis__optimizers, index, 0);
-        if (!optimizer)
-            continue;
+    ignis__optimizer *optimizer;
+    uint64_t index = 0;
+    while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
         ignis__handle_kill(optimizer);
         ignis__optimizer_drop(call, optimizer);
     }
@@ -13959,16 +13956,14 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 
 static void ignis__graphs_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__graphs.count);
+    ignis__graph *graph;
+    uint64_t index = 0;
     if (ignis__capturing()) { /* left open: end it, so that the stream can be used and the memory goes */
         ignis_graph open = ignis_graph_end();
         if (open.id)
             ignis_graph_free(open);
     }
-    for (index = 0; index < count; index++) {
-        ignis__graph *graph = (ignis__graph *)ignis__pool_hold_slot(&ignis__graphs, index, 0);
-        if (!graph)
-            continue;
+    while ((graph = (ignis__graph *)ignis__pool_next(&ignis__graphs, &index)) != NULL) {
         ignis__handle_kill(graph);
         ignis__graph_drop(call, graph);
     }
@@ -15235,11 +15230,9 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
 /*  Reports every array that is alive, and frees it. Views count too: they are handles that nobody has freed. */
 static void ignis__arrays_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__arrays.count);
-    for (index = 0; index < count; index++) {
-        ignis__array *array = (ignis__array *)ignis__pool_hold_slot(&ignis__arrays, index, 0);
-        if (!array)
-            continue;
+    ignis__array *array;
+    uint64_t index = 0;
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis__leak_report(call, array, "");
         ignis__handle_kill(array);
         ignis__array_drop(call, array);
@@ -15251,11 +15244,9 @@ static void ignis__arrays_close(const char *call)
 
 static void ignis__kernels_close_handles(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__kernels.count);
-    for (index = 0; index < count; index++) {
-        ignis__kernel *kernel = (ignis__kernel *)ignis__pool_hold_slot(&ignis__kernels, index, 0);
-        if (!kernel)
-            continue;
+    ignis__kernel *kernel;
+    uint64_t index = 0;
+    while ((kernel = (ignis__kernel *)ignis__pool_next(&ignis__kernels, &index)) != NULL) {
         ignis__handle_kill(kernel);
         ignis__kernel_drop(call, kernel);
     }

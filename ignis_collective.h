@@ -1757,20 +1757,17 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
 /*  Leaks are reported like those of arrays; what arrays still use goes with them. */
 static void ignis__vmm_close(const char *call)
 {
-    uint64_t i;
-    for (i = 0; i < ignis__atomic_load(&ignis__ranges.count); i++) {
-        ignis__range *range = (ignis__range *)ignis__pool_hold_slot(&ignis__ranges, i, 0);
-        if (!range)
-            continue;
+    ignis__range *range;
+    ignis__vmm *vmm;
+    uint64_t index = 0;
+    while ((range = (ignis__range *)ignis__pool_next(&ignis__ranges, &index)) != NULL) {
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: a VMM range of %s", call,
                     ignis__bytes_write(range->size).text);
         ignis__handle_kill(range);
         ignis__range_unhold(call, range);
     }
-    for (i = 0; i < ignis__atomic_load(&ignis__vmms.count); i++) {
-        ignis__vmm *vmm = (ignis__vmm *)ignis__pool_hold_slot(&ignis__vmms, i, 0);
-        if (!vmm)
-            continue;
+    index = 0;
+    while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
                     ignis__bytes_write(vmm->size).text, (int)(vmm->device - ignis__devices));
         ignis__handle_kill(vmm);
@@ -4211,12 +4208,10 @@ static bool ignis__channel_kill(ignis__channel *channel)
 
 static void ignis__channels_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__channels.count);
+    ignis__channel *channel;
+    uint64_t index = 0;
     (void)call;
-    for (index = 0; index < count; index++) {
-        ignis__channel *channel = (ignis__channel *)ignis__pool_hold_slot(&ignis__channels, index, 0);
-        if (!channel)
-            continue;
+    while ((channel = (ignis__channel *)ignis__pool_next(&ignis__channels, &index)) != NULL) {
         ignis__channel_kill(channel);
         ignis__channel_drop(channel);
     }
@@ -5702,11 +5697,9 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
 
 static void ignis__transports_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__transports.count);
-    for (index = 0; index < count; index++) {
-        ignis__transport *transport = (ignis__transport *)ignis__pool_hold_slot(&ignis__transports, index, 0);
-        if (!transport)
-            continue;
+    ignis__transport *transport;
+    uint64_t index = 0;
+    while ((transport = (ignis__transport *)ignis__pool_next(&ignis__transports, &index)) != NULL) {
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
@@ -9484,12 +9477,10 @@ static void ignis__comm_drop(const char *call, ignis__comm *comm)
 
 static void ignis__comms_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__comms.count);
+    ignis__comm *comm;
+    uint64_t index = 0;
     int i;
-    for (index = 0; index < count; index++) {
-        ignis__comm *comm = (ignis__comm *)ignis__pool_hold_slot(&ignis__comms, index, 0);
-        if (!comm)
-            continue;
+    while ((comm = (ignis__comm *)ignis__pool_next(&ignis__comms, &index)) != NULL) {
         ignis__handle_kill(comm);
         ignis__comm_drop(call, comm);
     }
@@ -11474,11 +11465,9 @@ static bool ignis__parallel_drop(const char *call, ignis__parallel_state *parall
 
 static void ignis__parallels_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__parallels.count);
-    for (index = 0; index < count; index++) {
-        ignis__parallel_state *parallel = (ignis__parallel_state *)ignis__pool_hold_slot(&ignis__parallels, index, 0);
-        if (!parallel)
-            continue;
+    ignis__parallel_state *parallel;
+    uint64_t index = 0;
+    while ((parallel = (ignis__parallel_state *)ignis__pool_next(&ignis__parallels, &index)) != NULL) {
         ignis__handle_kill(parallel);
         (void)ignis__parallel_drop(call, parallel);
     }
