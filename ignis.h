@@ -3299,8 +3299,8 @@ static ignis__slot *ignis__pool_grow(ignis__pool *pool)
     return slot;
 }
 
-/*  A slot that nobody else can see yet; fill the item, then ignis__pool_publish it. Null: out of memory. */
-static void *ignis__pool_take(ignis__pool *pool)
+/*  A slot that nobody else can see yet; fill the item, then ignis__pool_publish it. Null, and reported: out of memory. */
+static void *ignis__pool_take(const char *call, ignis__pool *pool)
 {
     ignis__slot *slot;
     ignis__mutex_lock(&pool->lock);
@@ -3310,6 +3310,8 @@ static void *ignis__pool_take(ignis__pool *pool)
     else
         slot = ignis__pool_grow(pool);
     ignis__mutex_unlock(&pool->lock);
+    if (!slot)
+        ignis__fail_host_memory(call, pool->item_size);
     return slot;
 }
 
@@ -5055,11 +5057,9 @@ IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__ar
 static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape, ignis_dtype dtype,
                                        int64_t numel)
 {
-    ignis__array *array = (ignis__array *)ignis__pool_take(&ignis__arrays);
-    if (!array) {
-        ignis__fail_host_memory(call, sizeof *array);
+    ignis__array *array = (ignis__array *)ignis__pool_take(call, &ignis__arrays);
+    if (!array)
         return NULL;
-    }
     ignis__atomic_add(&storage->users, 1);
     array->storage = storage;
     array->offset = 0;
@@ -7036,12 +7036,10 @@ IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc)
     ignis__device *device;
     if (!ignis__enter(call) || !ignis__kernel_desc_check(call, desc) || (device = ignis__device_current_enter(call, &binding)) == NULL)
         return handle;
-    kernel = (ignis__kernel *)ignis__pool_take(&ignis__kernels);
-    if (!kernel) {
-        ignis__fail_host_memory(call, sizeof *kernel);
-    } else if (!ignis__kernel_keep(call, kernel, ignis__program_from(desc))) {
+    kernel = (ignis__kernel *)ignis__pool_take(call, &ignis__kernels);
+    if (kernel && !ignis__kernel_keep(call, kernel, ignis__program_from(desc))) {
         ignis__pool_give(&ignis__kernels, kernel);
-    } else {
+    } else if (kernel) {
         memset(kernel->code, 0, sizeof kernel->code);
         if (ignis__kernel_code_get(call, device, kernel))
             handle.id = ignis__pool_publish(&ignis__kernels, kernel);
@@ -8159,11 +8157,9 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
     }
     if (thread->scope_count && !ignis__scope_grow(call, 0, &thread->tensor_capacity, thread->tensor_count, sizeof(uint64_t)))
         return handle;
-    tensor = (ignis__tensor *)ignis__pool_take(&ignis__tensors);
-    if (!tensor) {
-        ignis__fail_host_memory(call, sizeof *tensor);
+    tensor = (ignis__tensor *)ignis__pool_take(call, &ignis__tensors);
+    if (!tensor)
         return handle;
-    }
     ignis__array_claim(array);
     tensor->data = array;
     tensor->grad = tensor->pending = NULL;
@@ -13221,11 +13217,9 @@ static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__opti
                     (long long)schedule->total, (long long)schedule->warmup);
         return handle;
     }
-    optimizer = (ignis__optimizer *)ignis__pool_take(&ignis__optimizers);
-    if (!optimizer) {
-        ignis__fail_host_memory(call, sizeof *optimizer);
+    optimizer = (ignis__optimizer *)ignis__pool_take(call, &ignis__optimizers);
+    if (!optimizer)
         return handle;
-    }
     slot = optimizer->slot;
     *optimizer = *given;
     optimizer->slot = slot;
@@ -13882,8 +13876,8 @@ IGNIS_API ignis_graph ignis_graph_end(void)
     ignis__this_thread.capture = NULL;
     entered = ignis__device_enter(call, capture->device, &binding);
     exec = ignis__capture_finish(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
-    if (exec && entered && (graph = (ignis__graph *)ignis__pool_take(&ignis__graphs)) == NULL)
-        ignis__fail_host_memory(call, sizeof *graph);
+    if (exec && entered)
+        graph = (ignis__graph *)ignis__pool_take(call, &ignis__graphs);
     if (graph) {
         graph->exec = exec;
         graph->capture = capture;

@@ -1780,9 +1780,8 @@ static ignis_vmm ignis__vmm_publish(const char *call, ignis__device *device, uns
                                     int handle_types, bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
-    ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(&ignis__vmms);
+    ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(call, &ignis__vmms);
     if (!vmm) {
-        ignis__fail_host_memory(call, sizeof *vmm);
         (void)IGNIS__CUDA(cuMemRelease, (handle));
         return result;
     }
@@ -1909,7 +1908,7 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
     } else if (facts && ignis__vmm_round(call, size, facts->granularity, &rounded) &&
                !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)rounded, (size_t)alignment, 0, 0),
                                   "reserving %s of addresses", ignis__bytes_write(rounded).text)) {
-        range = (ignis__range *)ignis__pool_take(&ignis__ranges);
+        range = (ignis__range *)ignis__pool_take(call, &ignis__ranges);
         if (range) {
             range->device = device;
             range->address = address;
@@ -1920,7 +1919,6 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
             ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
             result.id = ignis__pool_publish(&ignis__ranges, range);
         } else {
-            ignis__fail_host_memory(call, sizeof *range);
             (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)rounded));
         }
     }
@@ -4244,10 +4242,9 @@ static void ignis__channels_use(void)
 static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire)
 {
     ignis_channel handle = IGNIS__ZERO;
-    ignis__channel *channel = (ignis__channel *)ignis__pool_take(&ignis__channels);
+    ignis__channel *channel = (ignis__channel *)ignis__pool_take(call, &ignis__channels);
     if (!channel) {
         ignis__wire_free(wire);
-        ignis__fail_host_memory(call, sizeof *channel);
         return handle;
     }
     ignis__channels_use();
@@ -5793,11 +5790,9 @@ IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *des
         memcpy(token, desc->token, sizeof token);
     else if (!ignis__transport_secret(call, token))
         return result;
-    transport = (ignis__transport *)ignis__pool_take(&ignis__transports);
-    if (!transport) {
-        ignis__fail_host_memory(call, sizeof *transport);
+    transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports);
+    if (!transport)
         return result;
-    }
     transport->kind = choice.kind;
     transport->src = devices[0];
     transport->dst = devices[1];
@@ -9278,11 +9273,9 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
 /*  A new communicator that only its maker sees until ignis__pool_publish. Null: no memory. */
 static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size)
 {
-    ignis__comm *comm = (ignis__comm *)ignis__pool_take(&ignis__comms);
-    if (!comm) {
-        ignis__fail_host_memory(call, sizeof *comm);
+    ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
+    if (!comm)
         return NULL;
-    }
     memset((char *)comm + sizeof comm->slot, 0, sizeof *comm - sizeof comm->slot);
     comm->rank = rank;
     comm->size = size;
@@ -11745,11 +11738,9 @@ IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tens
     }
     if (ignis_comm_query(comm, &info) != IGNIS_OK)
         return handle;
-    parallel = (ignis__parallel_state *)ignis__pool_take(&ignis__parallels);
-    if (!parallel) {
-        ignis__fail_host_memory(call, sizeof *parallel);
+    parallel = (ignis__parallel_state *)ignis__pool_take(call, &ignis__parallels);
+    if (!parallel)
         return handle;
-    }
     memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
     parallel->comm = comm;
     parallel->device = &ignis__devices[info.device];
