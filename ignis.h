@@ -3259,11 +3259,18 @@ typedef struct ignis__slot {
 typedef struct ignis__pool {
     size_t item_size; /* items begin with an ignis__slot */
     ignis__kind kind;
+    const char *what;       /* an item is, in messages */
+    ignis_diagnostic freed; /* of a stale handle */
     ignis__mutex lock;
     uint64_t count; /* slots ever made */
     char *pages[IGNIS__POOL_PAGES];
     ignis__slot *free;
 } ignis__pool;
+
+#define IGNIS__POOL(item, kind, what, freed)                             \
+    {                                                                    \
+        sizeof(item), kind, what, freed, IGNIS__MUTEX_INIT, 0, {0}, NULL \
+    }
 
 static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
 {
@@ -3292,8 +3299,8 @@ static ignis__slot *ignis__pool_grow(ignis__pool *pool)
     return slot;
 }
 
-/*  A slot that nobody else can see yet; fill the item, then ignis__pool_publish it. Null: out of memory. */
-static void *ignis__pool_take(ignis__pool *pool)
+/*  A slot that nobody else can see yet; fill the item, then ignis__pool_publish it. Null, and reported: out of memory. */
+static void *ignis__pool_take(const char *call, ignis__pool *pool)
 {
     ignis__slot *slot;
     ignis__mutex_lock(&pool->lock);
@@ -3303,6 +3310,8 @@ static void *ignis__pool_take(ignis__pool *pool)
     else
         slot = ignis__pool_grow(pool);
     ignis__mutex_unlock(&pool->lock);
+    if (!slot)
+        ignis__fail_host_memory(call, pool->item_size);
     return slot;
 }
 
@@ -3348,6 +3357,15 @@ static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
     return ignis__pool_hold_slot(pool, index, handle >> 32);
 }
 
+/*  The next live item from a slot on, held; null: there is none. Begin with index 0. */
+static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
+{
+    void *item = NULL;
+    while (!item && *index < ignis__atomic_load(&pool->count))
+        item = ignis__pool_hold_slot(pool, (*index)++, 0);
+    return item;
+}
+
 /*  Gives a hold back. True: it was the last one of a dead item, which the caller now takes apart. */
 static bool ignis__pool_drop(void *item)
 {
@@ -3361,6 +3379,45 @@ static bool ignis__pool_live(const void *item) { return ignis__atomic_load(&((co
 
 /*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
 static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
+
+static void ignis__fail_stale(const char *call, const ignis__pool *pool, uint64_t handle)
+{
+    uint64_t kind = handle >> 28 & 15;
+    if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
+        ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
+                    (unsigned long long)handle);
+    else if (handle)
+        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
+    /* 0 is what a failed call returned: the first error says why */
+    else if (ignis__this_thread.record.status == IGNIS_OK)
+        ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);
+    else
+        ignis__this_thread.latest = ignis__diagnostics[pool->freed].status;
+}
+
+/*  The item of a handle, held, for a public call; null, and reported, when there is none. */
+static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
+{
+    void *item = NULL;
+    if (ignis__enter(call) && (item = ignis__pool_hold(pool, handle)) == NULL)
+        ignis__fail_stale(call, pool, handle);
+    return item;
+}
+
+/*  Makes the handle of a held item stale, once; false: another thread has. The caller's hold remains. */
+static bool ignis__handle_kill(void *item)
+{
+    ignis__slot *slot = (ignis__slot *)item;
+    bool live;
+    ignis__mutex_lock(&slot->lock);
+    live = ignis__pool_live(item);
+    if (live) {
+        ignis__pool_kill(item);
+        ignis__pool_drop(item); /* the handle's own hold */
+    }
+    ignis__mutex_unlock(&slot->lock);
+    return live;
+}
 
 /* ===============================================================================================================
    >>device - contexts, streams, events, device facts.
@@ -4871,35 +4928,15 @@ typedef struct ignis__array {
     char tag[32];
 } ignis__array;
 
-static ignis__pool ignis__arrays = {sizeof(ignis__array), IGNIS__KIND_ARRAY, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__arrays = IGNIS__POOL(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED);
 static uint64_t ignis__array_ids; /* given out so far, in this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
 
-static void ignis__fail_stale(const char *call, const char *what, ignis_diagnostic diagnostic, ignis__kind kind, uint64_t handle)
-{
-    uint64_t its_kind = handle >> 28 & 15;
-    if (its_kind != (uint64_t)kind && its_kind >= IGNIS__KIND_ARRAY && its_kind < IGNIS__KIND_COUNT)
-        ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", what, (unsigned long long)handle);
-    else if (handle)
-        ignis__fail(diagnostic, call, "%s handle 0x%llx was freed, or never existed", what, (unsigned long long)handle);
-    /* 0 is what a failed call returned: the first error says why */
-    else if (ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(diagnostic, call, "%s handle is 0: no %s was created", what, what);
-    else
-        ignis__this_thread.latest = ignis__diagnostics[diagnostic].status;
-}
-
 /*  The array of a handle, held; null, and reported, when there is none. */
 static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 {
-    ignis__array *array;
-    if (!ignis__enter(call))
-        return NULL;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
-    if (!array)
-        ignis__fail_stale(call, "array", IGNIS_DIAG_ARRAY_FREED, IGNIS__KIND_ARRAY, handle.id);
-    return array;
+    return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
 }
 
 /*  Takes a dead array apart. */
@@ -4989,16 +5026,21 @@ IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
     ignis__mutex_unlock(&array->slot.lock);
 }
 
+/*  Makes the handle of a live, held and locked array stale. */
+static void ignis__array_kill(ignis__array *array)
+{
+    if (array->tracked_at_ns)
+        ignis__track_freed(array);
+    ignis__pool_kill(array);
+    ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
+}
+
 /*  Gives a reference of a locked array back; the last one ends an array that belongs to its references. */
 static int ignis__array_unref(ignis__array *array)
 {
     int count = --array->ref_count;
-    if (count == 0 && array->owned_by_refs && ignis__pool_live(array)) {
-        if (array->tracked_at_ns)
-            ignis__track_freed(array);
-        ignis__pool_kill(array);
-        ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
-    }
+    if (count == 0 && array->owned_by_refs && ignis__pool_live(array))
+        ignis__array_kill(array);
     return count;
 }
 
@@ -5015,11 +5057,9 @@ IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__ar
 static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape, ignis_dtype dtype,
                                        int64_t numel)
 {
-    ignis__array *array = (ignis__array *)ignis__pool_take(&ignis__arrays);
-    if (!array) {
-        ignis__fail_host_memory(call, sizeof *array);
+    ignis__array *array = (ignis__array *)ignis__pool_take(call, &ignis__arrays);
+    if (!array)
         return NULL;
-    }
     ignis__atomic_add(&storage->users, 1);
     array->storage = storage;
     array->offset = 0;
@@ -5225,13 +5265,8 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
                                  (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
                                  ignis__owner_name(array->owner), array->ref_count);
         else
-            ignis__pool_kill(array);
+            ignis__array_kill(array);
         ignis__array_unlock(array);
-        if (status == IGNIS_OK) {
-            if (array->tracked_at_ns)
-                ignis__track_freed(array);
-            ignis__pool_drop(array); /* the handle's own hold; this call still has one */
-        }
     }
     ignis__array_drop(call, array);
     return status;
@@ -5654,8 +5689,7 @@ static bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t
 static void ignis__array_discard(const char *call, ignis_array *handle)
 {
     ignis__array *array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle->id);
-    ignis__pool_kill(array);
-    ignis__pool_drop(array);
+    ignis__handle_kill(array);
     ignis__array_drop(call, array);
     handle->id = 0;
 }
@@ -5955,14 +5989,11 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
 /*  Every array that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
 static void ignis__arrays_forget_stream(ignis__device *device, void *stream)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__arrays.count);
-    for (index = 0; index < count; index++) {
-        ignis__array *array = (ignis__array *)ignis__pool_hold_slot(&ignis__arrays, index, 0);
-        ignis__storage *storage;
+    ignis__array *array;
+    uint64_t index = 0;
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+        ignis__storage *storage = array->storage;
         int i;
-        if (!array)
-            continue;
-        storage = array->storage;
         ignis__mutex_lock(&storage->lock);
         if (storage->device == device && storage->stream == stream)
             storage->stream = device->stream;
@@ -6186,7 +6217,8 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
     static const char call[] = "ignis_contract_audit";
     ignis__audit audit = IGNIS__ZERO;
     ignis__tracked_freed *freed;
-    uint64_t index, count;
+    ignis__array *array;
+    uint64_t index = 0;
     if (!ignis__enter(call))
         return -1;
     if (capacity < 0) {
@@ -6201,12 +6233,8 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
     audit.capacity = capacity;
     audit.now_ns = ignis__monotonic_ns();
     audit.min_age_ms = min_age_ms == 0 ? 5000 : min_age_ms;
-    count = ignis__atomic_load(&ignis__arrays.count);
-    for (index = 0; index < count; index++) {
-        ignis__array *array = (ignis__array *)ignis__pool_hold_slot(&ignis__arrays, index, 0);
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis_contract_entry entry;
-        if (!array)
-            continue;
         ignis__array_settle(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
@@ -6236,11 +6264,9 @@ IGNIS_API int ignis_contract_tracked_count(void)
 
 static void ignis__tracking_reset(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__arrays.count);
-    for (index = 0; index < count; index++) {
-        ignis__array *array = (ignis__array *)ignis__pool_hold_slot(&ignis__arrays, index, 0);
-        if (!array)
-            continue;
+    ignis__array *array;
+    uint64_t index = 0;
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis__mutex_lock(&array->slot.lock);
         if (ignis__pool_live(array))
             ignis__untrack(array);
@@ -6854,17 +6880,11 @@ typedef struct ignis__kernel {
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
 } ignis__kernel;
 
-static ignis__pool ignis__kernels = {sizeof(ignis__kernel), IGNIS__KIND_KERNEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__kernels = IGNIS__POOL(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED);
 
 static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 {
-    ignis__kernel *kernel;
-    if (!ignis__enter(call))
-        return NULL;
-    kernel = (ignis__kernel *)ignis__pool_hold(&ignis__kernels, handle.id);
-    if (!kernel)
-        ignis__fail_stale(call, "kernel", IGNIS_DIAG_KERNEL_FREED, IGNIS__KIND_KERNEL, handle.id);
-    return kernel;
+    return (ignis__kernel *)ignis__handle_hold(call, &ignis__kernels, handle.id);
 }
 
 static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
@@ -7016,12 +7036,10 @@ IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc)
     ignis__device *device;
     if (!ignis__enter(call) || !ignis__kernel_desc_check(call, desc) || (device = ignis__device_current_enter(call, &binding)) == NULL)
         return handle;
-    kernel = (ignis__kernel *)ignis__pool_take(&ignis__kernels);
-    if (!kernel) {
-        ignis__fail_host_memory(call, sizeof *kernel);
-    } else if (!ignis__kernel_keep(call, kernel, ignis__program_from(desc))) {
+    kernel = (ignis__kernel *)ignis__pool_take(call, &ignis__kernels);
+    if (kernel && !ignis__kernel_keep(call, kernel, ignis__program_from(desc))) {
         ignis__pool_give(&ignis__kernels, kernel);
-    } else {
+    } else if (kernel) {
         memset(kernel->code, 0, sizeof kernel->code);
         if (ignis__kernel_code_get(call, device, kernel))
             handle.id = ignis__pool_publish(&ignis__kernels, kernel);
@@ -7043,15 +7061,9 @@ IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
         ignis__kernel_drop(call, kernel);
         return ignis__failed();
     }
-    ignis__mutex_lock(&kernel->slot.lock);
-    live = ignis__pool_live(kernel);
-    if (live)
-        ignis__pool_kill(kernel);
-    ignis__mutex_unlock(&kernel->slot.lock);
-    if (live)
-        ignis__pool_drop(kernel); /* the handle's own hold; this call still has one */
-    else
-        ignis__fail_stale(call, "kernel", IGNIS_DIAG_KERNEL_FREED, IGNIS__KIND_KERNEL, handle.id);
+    live = ignis__handle_kill(kernel);
+    if (!live)
+        ignis__fail_stale(call, &ignis__kernels, handle.id);
     ignis__kernel_drop(call, kernel);
     return live ? IGNIS_OK : ignis__failed();
 }
@@ -7134,7 +7146,7 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
 {
     ignis__array *array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
     if (!array) {
-        ignis__fail_stale(work->call, "array", IGNIS_DIAG_ARRAY_FREED, IGNIS__KIND_ARRAY, handle.id);
+        ignis__fail_stale(work->call, &ignis__arrays, handle.id);
         return false;
     }
     launch->arrays[launch->array_count++] = array;
@@ -7938,7 +7950,7 @@ typedef struct ignis__tensor {
     struct ignis__tensor *next; /* in a list of dead tensors, or of leaves that a backward has met */
 } ignis__tensor;
 
-static ignis__pool ignis__tensors = {sizeof(ignis__tensor), IGNIS__KIND_TENSOR, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__tensors = IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSOR, "tensor", IGNIS_DIAG_TENSOR_FREED);
 
 /*  What the tensor sections keep of a thread. */
 typedef struct ignis__tensor_thread {
@@ -8117,13 +8129,7 @@ static bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16
 
 static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
-    ignis__tensor *tensor;
-    if (!ignis__enter(call))
-        return NULL;
-    tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
-    if (!tensor)
-        ignis__fail_stale(call, "tensor", IGNIS_DIAG_TENSOR_FREED, IGNIS__KIND_TENSOR, handle.id);
-    return tensor;
+    return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
 }
 
 /*  The array of a held tensor, held itself; null, and reported, when another thread has released the tensor. */
@@ -8151,11 +8157,9 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
     }
     if (thread->scope_count && !ignis__scope_grow(call, 0, &thread->tensor_capacity, thread->tensor_count, sizeof(uint64_t)))
         return handle;
-    tensor = (ignis__tensor *)ignis__pool_take(&ignis__tensors);
-    if (!tensor) {
-        ignis__fail_host_memory(call, sizeof *tensor);
+    tensor = (ignis__tensor *)ignis__pool_take(call, &ignis__tensors);
+    if (!tensor)
         return handle;
-    }
     ignis__array_claim(array);
     tensor->data = array;
     tensor->grad = tensor->pending = NULL;
@@ -9696,14 +9700,12 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity
 /*  Ends every tensor; reports those that are alive, outside of the tape. */
 static void ignis__tensors_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__tensors.count);
+    ignis__tensor *tensor;
+    uint64_t index = 0;
     ignis__tape *tape;
     for (tape = ignis__tapes.tapes; tape; tape = tape->next)
         ignis__tape_clear(call, tape);
-    for (index = 0; index < count; index++) {
-        ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold_slot(&ignis__tensors, index, 0);
-        if (!tensor)
-            continue;
+    while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
         if (tensor->data)
             ignis__leak_report(call, tensor->data, "tensor over ");
         ignis__tensor_end_handle(call, tensor);
@@ -13089,7 +13091,7 @@ typedef struct ignis__optimizer {
     int64_t blocks_of[IGNIS_DTYPE_COUNT];
 } ignis__optimizer;
 
-static ignis__pool ignis__optimizers = {sizeof(ignis__optimizer), IGNIS__KIND_OPTIMIZER, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__optimizers = IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
 
 static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
 {
@@ -13125,13 +13127,7 @@ static void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
 
 static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer handle)
 {
-    ignis__optimizer *optimizer;
-    if (!ignis__enter(call))
-        return NULL;
-    optimizer = (ignis__optimizer *)ignis__pool_hold(&ignis__optimizers, handle.id);
-    if (!optimizer)
-        ignis__fail_stale(call, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED, IGNIS__KIND_OPTIMIZER, handle.id);
-    return optimizer;
+    return (ignis__optimizer *)ignis__handle_hold(call, &ignis__optimizers, handle.id);
 }
 
 /*  A new array that belongs to the optimizer, like one that is given but of another dtype: zero. */
@@ -13221,11 +13217,9 @@ static ignis_optimizer ignis__optimizer_make(const char *call, const ignis__opti
                     (long long)schedule->total, (long long)schedule->warmup);
         return handle;
     }
-    optimizer = (ignis__optimizer *)ignis__pool_take(&ignis__optimizers);
-    if (!optimizer) {
-        ignis__fail_host_memory(call, sizeof *optimizer);
+    optimizer = (ignis__optimizer *)ignis__pool_take(call, &ignis__optimizers);
+    if (!optimizer)
         return handle;
-    }
     slot = optimizer->slot;
     *optimizer = *given;
     optimizer->slot = slot;
@@ -13289,13 +13283,7 @@ IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
     bool live;
     if (!optimizer)
         return ignis__failed();
-    ignis__mutex_lock(&optimizer->slot.lock);
-    live = ignis__pool_live(optimizer);
-    if (live)
-        ignis__pool_kill(optimizer);
-    ignis__mutex_unlock(&optimizer->slot.lock);
-    if (live)
-        (void)ignis__pool_drop(optimizer); /* the handle's own hold; this call still has one */
+    live = ignis__handle_kill(optimizer);
     ignis__optimizer_drop(call, optimizer);
     return live ? IGNIS_OK : ignis__fail(IGNIS_DIAG_OPTIMIZER_FREED, call, "another thread has freed the optimizer");
 }
@@ -13303,13 +13291,10 @@ IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
 /*  Ends every optimizer; for ignis_shutdown, before tensors end. */
 static void ignis__optimizers_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__optimizers.count);
-    for (index = 0; index < count; index++) {
-        ignis__optimizer *optimizer = (ignis__optimizer *)ignis__pool_hold_slot(&ignis__optimizers, index, 0);
-        if (!optimizer)
-            continue;
-        ignis__pool_kill(optimizer);
-        (void)ignis__pool_drop(optimizer);
+    ignis__optimizer *optimizer;
+    uint64_t index = 0;
+    while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
+        ignis__handle_kill(optimizer);
         ignis__optimizer_drop(call, optimizer);
     }
 }
@@ -13787,7 +13772,7 @@ typedef struct ignis__graph {
     ignis__capture *capture;
 } ignis__graph;
 
-static ignis__pool ignis__graphs = {sizeof(ignis__graph), IGNIS__KIND_GRAPH, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
 
 /*  Gives up what a capture holds: the arrays it used, and the memory that it took, which goes to Ignis' own stream. The device is idle. */
 static void ignis__capture_end(const char *call, ignis__capture *capture)
@@ -13891,8 +13876,8 @@ IGNIS_API ignis_graph ignis_graph_end(void)
     ignis__this_thread.capture = NULL;
     entered = ignis__device_enter(call, capture->device, &binding);
     exec = ignis__capture_finish(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
-    if (exec && entered && (graph = (ignis__graph *)ignis__pool_take(&ignis__graphs)) == NULL)
-        ignis__fail_host_memory(call, sizeof *graph);
+    if (exec && entered)
+        graph = (ignis__graph *)ignis__pool_take(call, &ignis__graphs);
     if (graph) {
         graph->exec = exec;
         graph->capture = capture;
@@ -13909,13 +13894,7 @@ IGNIS_API ignis_graph ignis_graph_end(void)
 
 static ignis__graph *ignis__graph_hold(const char *call, ignis_graph handle)
 {
-    ignis__graph *graph;
-    if (!ignis__enter(call))
-        return NULL;
-    graph = (ignis__graph *)ignis__pool_hold(&ignis__graphs, handle.id);
-    if (!graph)
-        ignis__fail_stale(call, "graph", IGNIS_DIAG_GRAPH_FREED, IGNIS__KIND_GRAPH, handle.id);
-    return graph;
+    return (ignis__graph *)ignis__handle_hold(call, &ignis__graphs, handle.id);
 }
 
 static void ignis__graph_drop(const char *call, ignis__graph *graph)
@@ -13954,19 +13933,6 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static bool ignis__graph_kill(ignis__graph *graph)
-{
-    bool live;
-    ignis__mutex_lock(&graph->slot.lock);
-    live = ignis__pool_live(graph);
-    if (live)
-        ignis__pool_kill(graph);
-    ignis__mutex_unlock(&graph->slot.lock);
-    if (live)
-        ignis__pool_drop(graph); /* the handle's own hold; the caller still has one */
-    return live;
-}
-
 IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_free";
@@ -13976,7 +13942,7 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
         return ignis__failed();
     if (ignis__capture_refuses(call))
         status = ignis__failed();
-    else if (!ignis__graph_kill(graph))
+    else if (!ignis__handle_kill(graph))
         status = ignis__fail(IGNIS_DIAG_GRAPH_FREED, call, "another thread has freed the graph");
     ignis__graph_drop(call, graph);
     return status;
@@ -13984,17 +13950,15 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 
 static void ignis__graphs_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__graphs.count);
+    ignis__graph *graph;
+    uint64_t index = 0;
     if (ignis__capturing()) { /* left open: end it, so that the stream can be used and the memory goes */
         ignis_graph open = ignis_graph_end();
         if (open.id)
             ignis_graph_free(open);
     }
-    for (index = 0; index < count; index++) {
-        ignis__graph *graph = (ignis__graph *)ignis__pool_hold_slot(&ignis__graphs, index, 0);
-        if (!graph)
-            continue;
-        ignis__graph_kill(graph);
+    while ((graph = (ignis__graph *)ignis__pool_next(&ignis__graphs, &index)) != NULL) {
+        ignis__handle_kill(graph);
         ignis__graph_drop(call, graph);
     }
 }
@@ -15260,16 +15224,11 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
 /*  Reports every array that is alive, and frees it. Views count too: they are handles that nobody has freed. */
 static void ignis__arrays_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__arrays.count);
-    for (index = 0; index < count; index++) {
-        ignis__array *array = (ignis__array *)ignis__pool_hold_slot(&ignis__arrays, index, 0);
-        if (!array)
-            continue;
+    ignis__array *array;
+    uint64_t index = 0;
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis__leak_report(call, array, "");
-        ignis__mutex_lock(&array->slot.lock);
-        ignis__pool_kill(array);
-        ignis__array_unlock(array);
-        ignis__pool_drop(array);
+        ignis__handle_kill(array);
         ignis__array_drop(call, array);
     }
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
@@ -15279,13 +15238,10 @@ static void ignis__arrays_close(const char *call)
 
 static void ignis__kernels_close_handles(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__kernels.count);
-    for (index = 0; index < count; index++) {
-        ignis__kernel *kernel = (ignis__kernel *)ignis__pool_hold_slot(&ignis__kernels, index, 0);
-        if (!kernel)
-            continue;
-        ignis__pool_kill(kernel);
-        ignis__pool_drop(kernel);
+    ignis__kernel *kernel;
+    uint64_t index = 0;
+    while ((kernel = (ignis__kernel *)ignis__pool_next(&ignis__kernels, &index)) != NULL) {
+        ignis__handle_kill(kernel);
         ignis__kernel_drop(call, kernel);
     }
 }

@@ -1650,17 +1650,11 @@ typedef struct ignis__vmm {
     uint64_t mappings;
 } ignis__vmm;
 
-static ignis__pool ignis__vmms = {sizeof(ignis__vmm), IGNIS__KIND_VMM, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__vmms = IGNIS__POOL(ignis__vmm, IGNIS__KIND_VMM, "VMM", IGNIS_DIAG_VMM_FREED);
 
 static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
 {
-    ignis__vmm *vmm;
-    if (!ignis__enter(call))
-        return NULL;
-    vmm = (ignis__vmm *)ignis__pool_hold(&ignis__vmms, handle.id);
-    if (!vmm)
-        ignis__fail_stale(call, "VMM", IGNIS_DIAG_VMM_FREED, IGNIS__KIND_VMM, handle.id);
-    return vmm;
+    return (ignis__vmm *)ignis__handle_hold(call, &ignis__vmms, handle.id);
 }
 
 static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
@@ -1674,20 +1668,6 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     block.size = vmm->size;
     ignis__vmm_drop(call, &block);
     ignis__pool_give(&ignis__vmms, vmm);
-}
-
-/*  Makes a handle's item stale once; false, and reported, when another thread was faster. */
-static bool ignis__vmm_kill(const char *call, ignis__slot *slot, const char *what)
-{
-    bool live;
-    ignis__mutex_lock(&slot->lock);
-    live = ignis__pool_live(slot);
-    if (live)
-        ignis__pool_kill(slot);
-    ignis__mutex_unlock(&slot->lock);
-    if (!live)
-        ignis__fail(IGNIS_DIAG_VMM_FREED, call, "%s was freed", what);
-    return live;
 }
 
 /* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
@@ -1710,17 +1690,11 @@ typedef struct ignis__range {
     int arrays;
 } ignis__range;
 
-static ignis__pool ignis__ranges = {sizeof(ignis__range), IGNIS__KIND_RANGE, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__ranges = IGNIS__POOL(ignis__range, IGNIS__KIND_RANGE, "range", IGNIS_DIAG_VMM_FREED);
 
 static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
 {
-    ignis__range *range;
-    if (!ignis__enter(call))
-        return NULL;
-    range = (ignis__range *)ignis__pool_hold(&ignis__ranges, handle.id);
-    if (!range)
-        ignis__fail_stale(call, "range", IGNIS_DIAG_VMM_FREED, IGNIS__KIND_RANGE, handle.id);
-    return range;
+    return (ignis__range *)ignis__handle_hold(call, &ignis__ranges, handle.id);
 }
 
 /*  Ends a mapping that is in no list any more. */
@@ -1783,25 +1757,20 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
 /*  Leaks are reported like those of arrays; what arrays still use goes with them. */
 static void ignis__vmm_close(const char *call)
 {
-    uint64_t i;
-    for (i = 0; i < ignis__atomic_load(&ignis__ranges.count); i++) {
-        ignis__range *range = (ignis__range *)ignis__pool_hold_slot(&ignis__ranges, i, 0);
-        if (!range)
-            continue;
+    ignis__range *range;
+    ignis__vmm *vmm;
+    uint64_t index = 0;
+    while ((range = (ignis__range *)ignis__pool_next(&ignis__ranges, &index)) != NULL) {
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: a VMM range of %s", call,
                     ignis__bytes_write(range->size).text);
-        ignis__pool_kill(range);
-        ignis__pool_drop(range);
+        ignis__handle_kill(range);
         ignis__range_unhold(call, range);
     }
-    for (i = 0; i < ignis__atomic_load(&ignis__vmms.count); i++) {
-        ignis__vmm *vmm = (ignis__vmm *)ignis__pool_hold_slot(&ignis__vmms, i, 0);
-        if (!vmm)
-            continue;
+    index = 0;
+    while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
                     ignis__bytes_write(vmm->size).text, (int)(vmm->device - ignis__devices));
-        ignis__pool_kill(vmm);
-        ignis__pool_drop(vmm);
+        ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
 }
@@ -1811,9 +1780,8 @@ static ignis_vmm ignis__vmm_publish(const char *call, ignis__device *device, uns
                                     int handle_types, bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
-    ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(&ignis__vmms);
+    ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(call, &ignis__vmms);
     if (!vmm) {
-        ignis__fail_host_memory(call, sizeof *vmm);
         (void)IGNIS__CUDA(cuMemRelease, (handle));
         return result;
     }
@@ -1888,9 +1856,9 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     bool ok;
     if (!vmm)
         return ignis__failed();
-    ok = ignis__vmm_kill(call, &vmm->slot, "the VMM memory");
-    if (ok)
-        ignis__pool_drop(vmm); /* the handle's own hold; this call still has one */
+    ok = ignis__handle_kill(vmm);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed");
     ignis__vmm_unhold(call, vmm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -1940,7 +1908,7 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
     } else if (facts && ignis__vmm_round(call, size, facts->granularity, &rounded) &&
                !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)rounded, (size_t)alignment, 0, 0),
                                   "reserving %s of addresses", ignis__bytes_write(rounded).text)) {
-        range = (ignis__range *)ignis__pool_take(&ignis__ranges);
+        range = (ignis__range *)ignis__pool_take(call, &ignis__ranges);
         if (range) {
             range->device = device;
             range->address = address;
@@ -1951,7 +1919,6 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
             ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
             result.id = ignis__pool_publish(&ignis__ranges, range);
         } else {
-            ignis__fail_host_memory(call, sizeof *range);
             (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)rounded));
         }
     }
@@ -4217,7 +4184,7 @@ typedef struct ignis__channel {
     ignis__wire *wire;
 } ignis__channel;
 
-static ignis__pool ignis__channels = {sizeof(ignis__channel), IGNIS__KIND_CHANNEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__channels = IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
 static void ignis__channel_drop(ignis__channel *channel)
 {
@@ -4231,27 +4198,18 @@ static void ignis__channel_drop(ignis__channel *channel)
 
 static bool ignis__channel_kill(ignis__channel *channel)
 {
-    bool live;
-    ignis__mutex_lock(&channel->slot.lock);
-    live = ignis__pool_live(channel);
-    if (live)
-        ignis__pool_kill(channel);
-    ignis__mutex_unlock(&channel->slot.lock);
-    if (live) {
-        ignis__atomic_store(&channel->wire->closing, 1);
-        ignis__pool_drop(channel); /* the handle's own hold; the caller still has one */
-    }
-    return live;
+    if (!ignis__handle_kill(channel))
+        return false;
+    ignis__atomic_store(&channel->wire->closing, 1);
+    return true;
 }
 
 static void ignis__channels_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__channels.count);
+    ignis__channel *channel;
+    uint64_t index = 0;
     (void)call;
-    for (index = 0; index < count; index++) {
-        ignis__channel *channel = (ignis__channel *)ignis__pool_hold_slot(&ignis__channels, index, 0);
-        if (!channel)
-            continue;
+    while ((channel = (ignis__channel *)ignis__pool_next(&ignis__channels, &index)) != NULL) {
         ignis__channel_kill(channel);
         ignis__channel_drop(channel);
     }
@@ -4284,10 +4242,9 @@ static void ignis__channels_use(void)
 static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire)
 {
     ignis_channel handle = IGNIS__ZERO;
-    ignis__channel *channel = (ignis__channel *)ignis__pool_take(&ignis__channels);
+    ignis__channel *channel = (ignis__channel *)ignis__pool_take(call, &ignis__channels);
     if (!channel) {
         ignis__wire_free(wire);
-        ignis__fail_host_memory(call, sizeof *channel);
         return handle;
     }
     ignis__channels_use();
@@ -4298,13 +4255,7 @@ static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire)
 
 static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handle)
 {
-    ignis__channel *channel;
-    if (!ignis__enter(call))
-        return NULL;
-    channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
-    if (!channel)
-        ignis__fail_stale(call, "channel", IGNIS_DIAG_CHANNEL_FREED, IGNIS__KIND_CHANNEL, handle.id);
-    return channel;
+    return (ignis__channel *)ignis__handle_hold(call, &ignis__channels, handle.id);
 }
 
 /*  A held channel that listens, or one that does not. */
@@ -4926,7 +4877,7 @@ typedef struct ignis__transport {
     struct ignis__waiting *waiting, **waiting_end; /* what was sent to a receive of this process; the slot's lock guards them */
 } ignis__transport;
 
-static ignis__pool ignis__transports = {sizeof(ignis__transport), IGNIS__KIND_TRANSPORT, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
 typedef struct ignis__lent_handle {
     int watch; /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
@@ -5648,13 +5599,7 @@ static void ignis__handle_close(ignis_transport_handle *handle)
 
 static ignis__transport *ignis__transport_hold(const char *call, ignis_transport handle)
 {
-    ignis__transport *transport;
-    if (!ignis__enter(call))
-        return NULL;
-    transport = (ignis__transport *)ignis__pool_hold(&ignis__transports, handle.id);
-    if (!transport)
-        ignis__fail_stale(call, "transport", IGNIS_DIAG_TRANSPORT_FREED, IGNIS__KIND_TRANSPORT, handle.id);
-    return transport;
+    return (ignis__transport *)ignis__handle_hold(call, &ignis__transports, handle.id);
 }
 
 /*  The next one that waits for a receive, or null. */
@@ -5726,12 +5671,8 @@ static void ignis__imported_end(const char *call, uint64_t transport)
         if (!array)
             continue;
         ignis__mutex_lock(&array->slot.lock);
-        if (ignis__pool_live(array) && array->ref_count == 0) {
-            if (array->tracked_at_ns)
-                ignis__track_freed(array);
-            ignis__pool_kill(array);
-            ignis__pool_drop(array); /* the handle's own hold; the one taken here is left */
-        }
+        if (ignis__pool_live(array) && array->ref_count == 0)
+            ignis__array_kill(array);
         ignis__array_unlock(array);
         ignis__array_drop(call, array);
     } while (found);
@@ -5740,13 +5681,7 @@ static void ignis__imported_end(const char *call, uint64_t transport)
 static bool ignis__transport_end(const char *call, ignis__transport *transport)
 {
     ignis__waiting *waiting;
-    bool live;
-    ignis__mutex_lock(&transport->slot.lock);
-    live = ignis__pool_live(transport);
-    if (live)
-        ignis__pool_kill(transport);
-    ignis__mutex_unlock(&transport->slot.lock);
-    if (!live)
+    if (!ignis__handle_kill(transport))
         return false;
     while ((waiting = ignis__waiting_take(transport)) != NULL) {
         ignis__handle_close(&waiting->handle);
@@ -5754,17 +5689,14 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
     }
     ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, false));
     ignis__imported_end(call, transport->serial);
-    ignis__pool_drop(transport); /* the handle's own hold; the caller still has one */
     return true;
 }
 
 static void ignis__transports_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__transports.count);
-    for (index = 0; index < count; index++) {
-        ignis__transport *transport = (ignis__transport *)ignis__pool_hold_slot(&ignis__transports, index, 0);
-        if (!transport)
-            continue;
+    ignis__transport *transport;
+    uint64_t index = 0;
+    while ((transport = (ignis__transport *)ignis__pool_next(&ignis__transports, &index)) != NULL) {
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
@@ -5858,11 +5790,9 @@ IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *des
         memcpy(token, desc->token, sizeof token);
     else if (!ignis__transport_secret(call, token))
         return result;
-    transport = (ignis__transport *)ignis__pool_take(&ignis__transports);
-    if (!transport) {
-        ignis__fail_host_memory(call, sizeof *transport);
+    transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports);
+    if (!transport)
         return result;
-    }
     transport->kind = choice.kind;
     transport->src = devices[0];
     transport->dst = devices[1];
@@ -9170,7 +9100,7 @@ typedef struct ignis__comm {
     ignis__comm_memory *memory;
 } ignis__comm;
 
-static ignis__pool ignis__comms = {sizeof(ignis__comm), IGNIS__KIND_COMM, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__comms = IGNIS__POOL(ignis__comm, IGNIS__KIND_COMM, "communicator", IGNIS_DIAG_COMM_FREED);
 
 /*  Whether it has kernels of its own, and not only NCCL; NCCL may have more ranks than there are regions. */
 static bool ignis__comm_has_region(const ignis__comm *comm) { return comm->size <= IGNIS_COMM_MAX_RANKS && comm->region[comm->rank]; }
@@ -9343,11 +9273,9 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
 /*  A new communicator that only its maker sees until ignis__pool_publish. Null: no memory. */
 static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size)
 {
-    ignis__comm *comm = (ignis__comm *)ignis__pool_take(&ignis__comms);
-    if (!comm) {
-        ignis__fail_host_memory(call, sizeof *comm);
+    ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
+    if (!comm)
         return NULL;
-    }
     memset((char *)comm + sizeof comm->slot, 0, sizeof *comm - sizeof comm->slot);
     comm->rank = rank;
     comm->size = size;
@@ -9525,13 +9453,7 @@ static void ignis__comm_stop(const char *call, ignis__comm *comm)
 /*  The communicator of a handle, held; null, and reported, when there is none. */
 static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
 {
-    ignis__comm *comm;
-    if (!ignis__enter(call))
-        return NULL;
-    comm = (ignis__comm *)ignis__pool_hold(&ignis__comms, handle.id);
-    if (!comm)
-        ignis__fail_stale(call, "communicator", IGNIS_DIAG_COMM_FREED, IGNIS__KIND_COMM, handle.id);
-    return comm;
+    return (ignis__comm *)ignis__handle_hold(call, &ignis__comms, handle.id);
 }
 
 static void ignis__comm_drop(const char *call, ignis__comm *comm)
@@ -9546,29 +9468,13 @@ static void ignis__comm_drop(const char *call, ignis__comm *comm)
     ignis__pool_give(&ignis__comms, comm);
 }
 
-/*  Makes the handle of a held communicator stale; false: another thread has. */
-static bool ignis__comm_kill(ignis__comm *comm)
-{
-    bool live;
-    ignis__mutex_lock(&comm->slot.lock);
-    live = ignis__pool_live(comm);
-    if (live)
-        ignis__pool_kill(comm);
-    ignis__mutex_unlock(&comm->slot.lock);
-    if (live)
-        ignis__pool_drop(comm); /* the handle's own hold; the caller still has one */
-    return live;
-}
-
 static void ignis__comms_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__comms.count);
+    ignis__comm *comm;
+    uint64_t index = 0;
     int i;
-    for (index = 0; index < count; index++) {
-        ignis__comm *comm = (ignis__comm *)ignis__pool_hold_slot(&ignis__comms, index, 0);
-        if (!comm)
-            continue;
-        ignis__comm_kill(comm);
+    while ((comm = (ignis__comm *)ignis__pool_next(&ignis__comms, &index)) != NULL) {
+        ignis__handle_kill(comm);
         ignis__comm_drop(call, comm);
     }
     for (i = 0; i < ignis__device_total; i++) {
@@ -11428,7 +11334,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         ignis__comm_drop(call, comm);
         return ignis__failed();
     }
-    if (!ignis__comm_kill(comm)) {
+    if (!ignis__handle_kill(comm)) {
         ignis__comm_drop(call, comm);
         return ignis__fail(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile");
     }
@@ -11507,19 +11413,13 @@ typedef struct ignis__parallel_state {
     int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
 } ignis__parallel_state;
 
-static ignis__pool ignis__parallels = {sizeof(ignis__parallel_state), IGNIS__KIND_PARALLEL, IGNIS__MUTEX_INIT, 0, {0}, NULL};
+static ignis__pool ignis__parallels = IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
 
 #define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket: that of memory of its own */
 
 static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
 {
-    ignis__parallel_state *parallel;
-    if (!ignis__enter(call))
-        return NULL;
-    parallel = (ignis__parallel_state *)ignis__pool_hold(&ignis__parallels, handle.id);
-    if (!parallel)
-        ignis__fail_stale(call, "data-parallel", IGNIS_DIAG_PARALLEL_FREED, IGNIS__KIND_PARALLEL, handle.id);
-    return parallel;
+    return (ignis__parallel_state *)ignis__handle_hold(call, &ignis__parallels, handle.id);
 }
 
 /*  Takes it apart, as far as it was made. */
@@ -11564,13 +11464,10 @@ static bool ignis__parallel_drop(const char *call, ignis__parallel_state *parall
 
 static void ignis__parallels_close(const char *call)
 {
-    uint64_t index, count = ignis__atomic_load(&ignis__parallels.count);
-    for (index = 0; index < count; index++) {
-        ignis__parallel_state *parallel = (ignis__parallel_state *)ignis__pool_hold_slot(&ignis__parallels, index, 0);
-        if (!parallel)
-            continue;
-        ignis__pool_kill(parallel);
-        (void)ignis__pool_drop(parallel);
+    ignis__parallel_state *parallel;
+    uint64_t index = 0;
+    while ((parallel = (ignis__parallel_state *)ignis__pool_next(&ignis__parallels, &index)) != NULL) {
+        ignis__handle_kill(parallel);
         (void)ignis__parallel_drop(call, parallel);
     }
 }
@@ -11847,11 +11744,9 @@ IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tens
     }
     if (ignis_comm_query(comm, &info) != IGNIS_OK)
         return handle;
-    parallel = (ignis__parallel_state *)ignis__pool_take(&ignis__parallels);
-    if (!parallel) {
-        ignis__fail_host_memory(call, sizeof *parallel);
+    parallel = (ignis__parallel_state *)ignis__pool_take(call, &ignis__parallels);
+    if (!parallel)
         return handle;
-    }
     memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
     parallel->comm = comm;
     parallel->device = &ignis__devices[info.device];
@@ -11927,13 +11822,7 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
         (void)ignis__parallel_drop(call, parallel);
         return ignis__failed();
     }
-    ignis__mutex_lock(&parallel->slot.lock);
-    live = ignis__pool_live(parallel);
-    if (live)
-        ignis__pool_kill(parallel);
-    ignis__mutex_unlock(&parallel->slot.lock);
-    if (live)
-        (void)ignis__pool_drop(parallel); /* the handle's own hold; this call still has one */
+    live = ignis__handle_kill(parallel);
     ok = ignis__parallel_drop(call, parallel);
     if (!live)
         return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed it");
