@@ -358,7 +358,6 @@ static int ranks_main(int argc, char **argv, own_order *own)
         setenv("IGNIS_NCCL_LIBRARY", nccl, 0);
     }
     signal(SIGPIPE, SIG_IGN);
-    pthread_mutex_init(&test__state.lock, NULL);
     if (role && strcmp(role, "count") == 0)
         return ignis_setup(NULL) == IGNIS_OK ? ignis_device_count() : 0;
     return role ? puppet(own) : test_run(argc, argv);

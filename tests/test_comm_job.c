@@ -532,14 +532,6 @@ TEST(a_second_process_of_a_rank_is_turned_away)
     folder_end();
 }
 
-/*  Removes a folder in which processes that were killed have left something. */
-static void folder_clear(void)
-{
-    char text[128];
-    snprintf(text, sizeof text, "rm -r %s", folder);
-    CHECK_INT(system(text), 0);
-}
-
 TEST(a_rank_that_dies_while_others_are_waited_for_may_come_again)
 {
     process ranks[2];
@@ -552,7 +544,7 @@ TEST(a_rank_that_dies_while_others_are_waited_for_may_come_again)
     all_well(&ranks[1], 1);
     all(ranks, 2, INIT, 0, 0);
     finish(ranks, 2);
-    folder_clear();
+    test_remove_folder(folder); /* processes that were killed have left something there */
 }
 
 TEST(what_a_killed_rank_0_left_behind_is_in_nobodys_way)
@@ -567,7 +559,7 @@ TEST(what_a_killed_rank_0_left_behind_is_in_nobodys_way)
     start(ranks, 2, "");
     all(ranks, 2, INIT, 0, 0);
     finish(ranks, 2);
-    folder_clear();
+    test_remove_folder(folder); /* processes that were killed have left something there */
 }
 
 TEST(two_ranks_on_one_gpu_are_refused_unless_staged)
@@ -1174,21 +1166,18 @@ TEST(threads_are_ranks_and_leave_nothing_behind)
     member members[RANKS];
     int i, t, descriptors;
     long long live;
-    ignis_memory_info memory;
     NEEDS(2);
     environment_clear();
     SETUP(NULL);
     for (t = 0; t < 2; t++) {
         members_run(members, 2, 2, transports[t], 20);
         descriptors = process_descriptors();
-        CHECK_OK(ignis_memory_query(0, &memory));
-        live = memory.live_bytes;
+        live = memory().live_bytes;
         members_run(members, 2, test_env("IGNIS_SOAK") ? 1000 : 25, transports[t], 20);
         for (i = 0; i < 2; i++)
             CHECK_TEXT(members[i].message, "");
         CHECK(process_descriptors() <= descriptors + (test_is_simulator() ? 0 : 8)); /* drivers open some of their own */
-        CHECK_OK(ignis_memory_query(0, &memory));
-        CHECK_INT(memory.live_bytes, live);
+        CHECK_INT(memory().live_bytes, live);
     }
     folder_end();
 }

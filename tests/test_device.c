@@ -93,8 +93,7 @@ TEST(threads_start_with_the_device_of_the_setup)
     ignis_array a;
     SETUP(NULL);
     CHECK_INT(ignis_device_current(), 0);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     CHECK_OK(ignis_shutdown());
     desc.device = 1;
     SETUP(&desc);
@@ -113,8 +112,7 @@ TEST(desc_names_the_device_of_an_array)
     memset(&desc, 0, sizeof desc);
     desc.shape = IGNIS_SHAPE(2);
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     CHECK_OK(ignis_device_use(1));
     desc.device = IGNIS_DEVICE_0;
     a = ignis_array_create(&desc);
@@ -139,8 +137,7 @@ TEST(each_thread_has_its_own_device)
 {
     pthread_t thread;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     CHECK_OK(ignis_device_use(1));
     REQUIRE(pthread_create(&thread, NULL, use_device_0, NULL) == 0);
     pthread_join(thread, NULL);
@@ -151,8 +148,7 @@ TEST(copies_go_between_devices)
 {
     ignis_array a, b;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     a = test_array(64, 64);
     CHECK_OK(ignis_device_use(1));
     b = test_array(64, 64);
@@ -276,8 +272,7 @@ TEST(streams_of_another_device_are_refused)
 {
     void *stream, *own;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     CHECK_OK(ignis_device_use(1));
     stream = new_stream();
     CHECK_OK(ignis_device_use(0));
