@@ -4,6 +4,7 @@
 
 #include "../ignis_collective.h"
 
+#include "channels.h"
 #include "processes.h"
 
 #include <errno.h>
@@ -16,16 +17,6 @@ static const char *const method_names[] = {"", "socket", "pipe", "shm"};
 #define EACH_METHOD(m) for (m = IGNIS_CHANNEL_SOCKET; m <= IGNIS_CHANNEL_SHM; m = (ignis_channel_method)(m + 1))
 
 static char folder[256]; /* of all channels here; $IGNIS_COMM_DIR, also of the children */
-
-static ignis_channel_desc desc_of_channel(const char *name, ignis_channel_method method, double timeout_s)
-{
-    ignis_channel_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.name = name;
-    desc.method = method;
-    desc.timeout_s = timeout_s;
-    return desc;
-}
 
 static ignis_channel serve(const char *name, ignis_channel_method method, double timeout_s)
 {
@@ -56,47 +47,12 @@ static ignis_channel_info info_of_channel(ignis_channel channel)
     return info;
 }
 
-/*  Both ends of a channel in this process. */
-typedef struct pair {
-    ignis_channel_desc desc;
-    ignis_channel server, a, b;
-} pair;
-
-static void *pair_connect(void *data)
-{
-    pair *both = (pair *)data;
-    both->b = ignis_channel_connect(&both->desc);
-    CHECK_OK(ignis_status_last());
-    return NULL;
-}
-
-static pair make_pair(ignis_channel_method method, double timeout_s)
-{
-    pair both;
-    pthread_t thread;
-    memset(&both, 0, sizeof both);
-    both.desc = desc_of_channel("pair", method, timeout_s);
-    both.server = ignis_channel_serve(&both.desc);
-    pthread_create(&thread, NULL, pair_connect, &both);
-    both.a = ignis_channel_accept(both.server);
-    pthread_join(thread, NULL);
-    CHECK(both.a.id != 0 && both.b.id != 0);
-    return both;
-}
-
 /*  Makes a channel that was met in peace impatient. */
 static void set_timeout(ignis_channel channel, double timeout_s)
 {
     ignis__channel *item = (ignis__channel *)ignis__pool_hold(&ignis__channels, channel.id);
     item->wire->timeout_ns = (int64_t)(timeout_s * 1e9);
     ignis__channel_drop(item);
-}
-
-static void drop_pair(pair *both)
-{
-    CHECK_OK(ignis_channel_close(both->a));
-    CHECK_OK(ignis_channel_close(both->b));
-    CHECK_OK(ignis_channel_close(both->server));
 }
 
 static int receive_size(ignis_channel channel, void *data, int64_t capacity)

@@ -317,18 +317,26 @@ TEST(four_ranks_meet_in_a_folder)
     folder_end();
 }
 
-static int free_port(void)
+static int listener(int *port)
 {
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in address;
     socklen_t size = sizeof address;
     memset(&address, 0, sizeof address);
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     bind(fd, (struct sockaddr *)&address, size);
+    listen(fd, 8);
     getsockname(fd, (struct sockaddr *)&address, &size);
-    close(fd);
-    return ntohs(address.sin_port);
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+static int free_port(void)
+{
+    int port;
+    close(listener(&port));
+    return port;
 }
 
 TEST(ranks_of_torchrun_meet_beside_its_store)
@@ -391,21 +399,6 @@ TEST(missing_ranks_are_named)
     CHECK_MESSAGE_HAS("refused");
     finish(&rank, 1);
     folder_end();
-}
-
-static int listener(int *port)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address;
-    socklen_t size = sizeof address;
-    memset(&address, 0, sizeof address);
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bind(fd, (struct sockaddr *)&address, size);
-    listen(fd, 8);
-    getsockname(fd, (struct sockaddr *)&address, &size);
-    *port = ntohs(address.sin_port);
-    return fd;
 }
 
 TEST(a_port_in_use_is_told)

@@ -1,6 +1,8 @@
 /*  test_comm_nccl.c - communicators of one host that leave large operations to NCCL: when they join it, and what happens when one cannot */
 #include "ranks.h"
 
+#include "fake_nccl.h"
+
 enum {
     CAPTURE = OWN, /* a sum of `color` numbers */
     LAUNCH,        /* of what was captured, `key` times */
@@ -146,33 +148,9 @@ TEST(nccl_that_one_rank_lacks_is_used_by_none)
     folder_end();
 }
 
-/*  A library that has all functions, says that it is of this version, and never gets anywhere. */
-static bool nccl_that_never_joins(const char *path, int version)
-{
-    static const char *const rest[] = {"GetUniqueId", "CommInitRank", "CommFinalize",   "CommDestroy",   "CommAbort", "AllReduce",
-                                       "Reduce",      "Broadcast",    "AllGather",      "ReduceScatter", "Send",      "Recv",
-                                       "GroupStart",  "GroupEnd",     "GetErrorString", "GetLastError",  "CommSplit"};
-    char source[96], line[512];
-    FILE *file;
-    int i;
-    bool ok;
-    snprintf(source, sizeof source, "%.80s.c", path);
-    file = fopen(source, "w");
-    if (!file)
-        return false;
-    fprintf(file,
-            "int ncclGetVersion(int *version) { *version = %d; return 0; }\n"
-            "int ncclCommInitRankConfig(void **comm) { *comm = (void *)8; return 7; }\n"
-            "int ncclCommGetAsyncError(void *comm, int *error) { *error = 7; return 0; }\n",
-            version);
-    for (i = 0; i < (int)(sizeof rest / sizeof rest[0]); i++)
-        fprintf(file, "long nccl%s(void) { return 0; }\n", rest[i]);
-    fclose(file);
-    snprintf(line, sizeof line, "cc -shared -fPIC -w -o %s %s", path, source);
-    ok = system(line) == 0;
-    unlink(source);
-    return ok;
-}
+/*  Joining never gets anywhere. */
+static const char never_joins[] = "int ncclCommInitRankConfig(void **comm) { *comm = (void *)8; return 7; }\n"
+                                  "int ncclCommGetAsyncError(void *comm, int *error) { *error = 7; return 0; }\n";
 
 TEST(a_join_that_takes_too_long_leaves_all_without_nccl)
 {
@@ -182,7 +160,7 @@ TEST(a_join_that_takes_too_long_leaves_all_without_nccl)
     snprintf(path, sizeof path, "/tmp/ignis_test_job_nccl_%d.so", (int)getpid());
     for (i = 0; i < 2; i++) {
         NEEDS(2);
-        if (!nccl_that_never_joins(path, versions[i])) {
+        if (!fake_nccl(path, versions[i], "", never_joins)) {
             folder_end();
             SKIP("there is no compiler");
         }

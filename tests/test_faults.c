@@ -5,7 +5,6 @@
     shutdown, and must leave nothing behind that disturbs the next run. */
 #include "fault.h"
 #include "test.h"
-#include <dlfcn.h>
 #include <unistd.h>
 
 enum { PER_THREAD = 2 }; /* CU_STREAM_PER_THREAD */
@@ -187,15 +186,8 @@ static int sweep_calls(const char *prefix, int code, bool sticky, const char *ca
 /*  Keeps the device's context open, so that each run need not make it anew. */
 static void hold_context(void)
 {
-    int (*retain)(void **context, int device) = NULL;
-    ignis_library_info info;
-    void *library, *symbol, *context;
-    CHECK_OK(ignis_library_query(IGNIS_LIBRARY_CUDA, &info));
-    library = dlopen(strcmp(info.path, "linked") == 0 ? "libcuda.so.1" : info.path, RTLD_NOW | RTLD_LOCAL);
-    REQUIRE(library);
-    symbol = dlsym(library, "cuDevicePrimaryCtxRetain");
-    memcpy(&retain, &symbol, sizeof symbol);
-    CHECK_INT(retain(&context, 0), 0);
+    void *context;
+    CHECK_INT(ignis__cuda.cuDevicePrimaryCtxRetain(&context, 0), 0);
 }
 
 /*  The first test: makes the folder of the kernel cache, and shows that the scenario works with no fault at all. */

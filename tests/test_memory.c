@@ -1,7 +1,6 @@
 /*  test_memory.c - the allocator of device memory: reuse, statistics, limits, running out */
 #include "fault.h"
 #include "array.h"
-#include <dlfcn.h>
 
 enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
 static const int64_t MIB = 1024 * 1024;
@@ -320,23 +319,13 @@ TEST(soak)
 
 TEST(another_stream_gets_a_block_only_behind_an_event)
 {
-    int (*stream_create)(void **, unsigned) = NULL;
-    int (*stream_destroy)(void *) = NULL;
-    ignis_library_info library;
     ignis_array a, b;
-    void *handle, *symbol, *stream = NULL, *ptr;
+    void *stream = NULL, *ptr;
     int recorded, waited;
     NEEDS_CACHE();
     SETUP(NULL);
     CHECK_OK(ignis_device_use(0));
-    CHECK_OK(ignis_library_query(IGNIS_LIBRARY_CUDA, &library));
-    handle = dlopen(strcmp(library.path, "linked") == 0 ? "libcuda.so.1" : library.path, RTLD_NOW | RTLD_LOCAL);
-    REQUIRE(handle);
-    symbol = dlsym(handle, "cuStreamCreate");
-    memcpy(&stream_create, &symbol, sizeof symbol);
-    symbol = dlsym(handle, "cuStreamDestroy_v2");
-    memcpy(&stream_destroy, &symbol, sizeof symbol);
-    REQUIRE(stream_create(&stream, 1) == 0);
+    REQUIRE(ignis__cuda.cuStreamCreate(&stream, 1) == 0);
 
     fault_reset_counts();
     a = block(32 * MIB);
@@ -354,7 +343,7 @@ TEST(another_stream_gets_a_block_only_behind_an_event)
     CHECK_OK(ignis_array_zero(b));
     CHECK_OK(ignis_array_free(b));
     CHECK_OK(ignis_stream_forget(stream));
-    CHECK_INT(stream_destroy(stream), 0);
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
     check_nothing_is_held();
 }
 

@@ -3,6 +3,7 @@
 
 #include "../ignis_collective.h"
 
+#include "fake_nccl.h"
 #include "processes.h"
 
 enum { RANKS_MAX = 4, PATIENCE_MS = 20000 };
@@ -36,35 +37,13 @@ TEST(a_library_that_is_not_nccl_is_told)
     CHECK_MESSAGE_HAS("older than NCCL 2.19");
 }
 
-/*  Compiles a library that has all functions of the table and says that it is of this version. */
-static bool fake_make(const char *path, int version, const char *without)
-{
-    char source[64], command[512];
-    FILE *file;
-    int i;
-    bool ok;
-    snprintf(source, sizeof source, "%s.c", path);
-    file = fopen(source, "w");
-    if (!file)
-        return false;
-    fprintf(file, "int ncclGetVersion(int *version) { *version = %d; return 0; }\n", version);
-    for (i = 0; i < IGNIS__COUNT(ignis__nccl_symbols); i++)
-        if (strcmp(ignis__nccl_symbols[i].name, "ncclGetVersion") != 0 && strcmp(ignis__nccl_symbols[i].name, without) != 0)
-            fprintf(file, "int %s(void) { return 0; }\n", ignis__nccl_symbols[i].name);
-    fclose(file);
-    snprintf(command, sizeof command, "cc -shared -fPIC -w -o %s %s", path, source);
-    ok = system(command) == 0;
-    unlink(source);
-    return ok;
-}
-
 TEST(an_nccl_that_is_too_old_is_told)
 {
     ignis_desc desc = test_desc(NULL);
     ignis__nccl_id id;
     char path[64];
     snprintf(path, sizeof path, "/tmp/ignis_test_nccl_old_%d.so", (int)getpid());
-    if (!fake_make(path, 21803, ""))
+    if (!fake_nccl(path, 21803, "", ""))
         SKIP("there is no compiler");
     desc.nccl_library = path;
     SETUP(&desc);
@@ -80,7 +59,7 @@ TEST(an_nccl_without_a_function_is_told)
     ignis__nccl_id id;
     char path[64];
     snprintf(path, sizeof path, "/tmp/ignis_test_nccl_part_%d.so", (int)getpid());
-    if (!fake_make(path, 22809, "ncclCommGetAsyncError"))
+    if (!fake_nccl(path, 22809, "ncclCommGetAsyncError", ""))
         SKIP("there is no compiler");
     desc.nccl_library = path;
     SETUP(&desc);
