@@ -3,17 +3,10 @@
         test_cublaslt [folder of the libraries]         default: ../build/sim
         test_cublaslt [folder of the libraries] speed   also times square products
 */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "test.h"
 
-typedef unsigned long long ptr;
-typedef void *handle;
+#include <math.h>
+
 typedef struct {
     uint64_t data[8];
 } algorithm;
@@ -26,13 +19,6 @@ typedef struct {
 } heuristic;
 
 /* clang-format off */
-#define FUNCTIONS(X) \
-    X(cuInit, (unsigned)) X(cuDevicePrimaryCtxRetain, (handle *, int)) X(cuDevicePrimaryCtxRelease_v2, (int)) \
-    X(cuCtxSetCurrent, (handle)) X(cuMemAlloc_v2, (ptr *, size_t)) X(cuMemFree_v2, (ptr)) X(cuMemcpyHtoD_v2, (ptr, const void *, size_t)) \
-    X(cuMemcpyDtoH_v2, (void *, ptr, size_t)) X(cuStreamCreate, (handle *, unsigned)) X(cuStreamSynchronize, (handle)) \
-    X(cuStreamBeginCapture_v2, (handle, int)) X(cuStreamEndCapture, (handle, handle *)) \
-    X(cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long)) X(cuGraphLaunch, (handle, handle)) \
-    X(cuGraphExecDestroy, (handle)) X(cuGraphDestroy, (handle))
 #define LT_FUNCTIONS(X) \
     X(cublasLtCreate, (handle *)) X(cublasLtDestroy, (handle)) X(cublasLtMatmulDescCreate, (handle *, int, int)) \
     X(cublasLtMatmulDescDestroy, (handle)) X(cublasLtMatmulDescSetAttribute, (handle, int, const void *, size_t)) \
@@ -45,58 +31,13 @@ typedef struct {
                        ptr, size_t, handle))
 /* clang-format on */
 
-#define X(name, arguments) static int(*name) arguments;
-FUNCTIONS(X)
-LT_FUNCTIONS(X)
-#undef X
+LT_FUNCTIONS(DECLARE)
 
 enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14 };
 enum { COMPUTE_16F = 64, COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_TF32 = 77 };
 enum { RELU = 2, BIAS = 4, DRELU = 8, BGRAD = 16, GELU = 32, DGELU = 64, AUX = 128, BGRADA = 256, BGRADB = 512 };
 
-static int passed, failed;
 static handle lt, stream;
-
-#define CHECK(condition) check(condition, #condition, __LINE__)
-#define CODE(expected, call) check_code(expected, call, #call, __LINE__)
-#define OK(call) CODE(0, call)
-
-static void check(int condition, const char *what, int line)
-{
-    if (condition)
-        passed++;
-    else
-        failed++, printf("test_cublaslt.c:%d: %s\n", line, what);
-}
-
-static void check_code(int expected, int code, const char *what, int line)
-{
-    char text[512];
-    snprintf(text, sizeof text, "%s: %d, expected %d", what, code, expected);
-    check(code == expected, text, line);
-}
-
-static void *open_library(const char *folder, const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        fprintf(stderr, "%s\n", dlerror()), exit(2);
-    return library;
-}
-
-static void load_libraries(const char *folder)
-{
-    void *library = open_library(folder, "libcuda.so.1");
-#define X(name, arguments)                          \
-    if (!(*(void **)&name = dlsym(library, #name))) \
-        fprintf(stderr, "no %s\n", #name), exit(2);
-    FUNCTIONS(X)
-    library = open_library(folder, "libcublasLt.so");
-    LT_FUNCTIONS(X)
-#undef X
-}
 
 /* >>numbers: conversions written another way than the library's */
 
@@ -309,7 +250,7 @@ static void test_product(product p)
     size_t wrong = count_wrong(&p, &a, &b, &c, &d, &bias, &aux);
     snprintf(what, sizeof what, "%zu wrong: type %d to %d, compute %d, trans %d%d, row order %d, %zux%zux%zu x %zu, epilogue %u", wrong,
              p.type, p.out_type, p.compute, p.transa, p.transb, p.row_order, p.m, p.n, p.k, p.batches, p.epilogue);
-    check(!wrong, what, __LINE__);
+    check(!wrong, what, __FILE__, __LINE__);
     matrix *all[] = {&a, &b, &c, &d, &bias, &aux};
     for (int i = 0; i < 6; i++)
         free_matrix(all[i]);
@@ -521,13 +462,6 @@ static void test_graph(void)
     free_matrix(&a), free_matrix(&b), free_matrix(&d);
 }
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void time_products(void)
 {
     static const struct {
@@ -559,7 +493,11 @@ static void time_products(void)
 int main(int argc, char **argv)
 {
     handle context = NULL;
-    load_libraries(argc > 1 ? argv[1] : "../build/sim");
+    if (argc > 1)
+        folder = argv[1];
+    load_driver();
+    void *library = need_library("libcublasLt.so");
+    LT_FUNCTIONS(LOAD)
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuCtxSetCurrent(context));
@@ -576,6 +514,5 @@ int main(int argc, char **argv)
         time_products();
     OK(cublasLtDestroy(lt));
     OK(cuDevicePrimaryCtxRelease_v2(0));
-    printf("%d passed, %d failed, 0 skipped\n", passed, failed);
-    return failed != 0;
+    return report();
 }

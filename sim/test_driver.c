@@ -5,106 +5,9 @@
 
         test_driver [folder of the libraries]     default: ../build/sim
 */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "test.h"
+
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-typedef unsigned long long ptr;
-typedef void *handle;
-
-/* clang-format off */
-#define FUNCTIONS(X) \
-    X(cuInit, (unsigned)) X(cuDriverGetVersion, (int *)) X(cuDeviceGet, (int *, int)) X(cuDeviceGetCount, (int *)) \
-    X(cuDeviceGetName, (char *, int, int)) X(cuDeviceGetAttribute, (int *, int, int)) X(cuDeviceGetUuid_v2, (char *, int)) \
-    X(cuDevicePrimaryCtxRetain, (handle *, int)) X(cuDevicePrimaryCtxRelease_v2, (int)) \
-    X(cuDevicePrimaryCtxReset_v2, (int)) X(cuDevicePrimaryCtxGetState, (int, unsigned *, int *)) \
-    X(cuCtxSetCurrent, (handle)) X(cuCtxGetCurrent, (handle *)) X(cuCtxPushCurrent_v2, (handle)) \
-    X(cuCtxPopCurrent_v2, (handle *)) X(cuCtxGetDevice, (int *)) X(cuCtxSynchronize, (void)) \
-    X(cuCtxEnablePeerAccess, (handle, unsigned)) X(cuCtxDisablePeerAccess, (handle)) \
-    X(cuMemAlloc_v2, (ptr *, size_t)) X(cuMemFree_v2, (ptr)) X(cuMemGetInfo_v2, (size_t *, size_t *)) \
-    X(cuMemGetAddressRange_v2, (ptr *, size_t *, ptr)) X(cuPointerGetAttribute, (void *, int, ptr)) \
-    X(cuMemHostAlloc, (void **, size_t, unsigned)) X(cuMemFreeHost, (void *)) X(cuMemHostRegister_v2, (void *, size_t, unsigned)) \
-    X(cuMemHostUnregister, (void *)) X(cuMemsetD8Async, (ptr, unsigned char, size_t, handle)) \
-    X(cuMemsetD32Async, (ptr, unsigned, size_t, handle)) X(cuMemcpyHtoD_v2, (ptr, const void *, size_t)) \
-    X(cuMemcpyDtoH_v2, (void *, ptr, size_t)) X(cuMemcpyHtoDAsync_v2, (ptr, const void *, size_t, handle)) \
-    X(cuMemcpyDtoHAsync_v2, (void *, ptr, size_t, handle)) X(cuMemcpyDtoDAsync_v2, (ptr, ptr, size_t, handle)) \
-    X(cuMemcpyPeerAsync, (ptr, handle, ptr, handle, size_t, handle)) X(cuStreamCreate, (handle *, unsigned)) \
-    X(cuStreamDestroy_v2, (handle)) X(cuStreamQuery, (handle)) X(cuStreamSynchronize, (handle)) \
-    X(cuStreamWaitEvent, (handle, handle, unsigned)) X(cuLaunchHostFunc, (handle, void (*)(void *), void *)) \
-    X(cuEventCreate, (handle *, unsigned)) X(cuEventRecord, (handle, handle)) X(cuEventQuery, (handle)) \
-    X(cuEventSynchronize, (handle)) X(cuEventDestroy_v2, (handle)) X(cuEventElapsedTime, (float *, handle, handle)) \
-    X(cuModuleLoadData, (handle *, const void *)) X(cuModuleUnload, (handle)) \
-    X(cuModuleGetFunction, (handle *, handle, const char *)) X(cuModuleGetGlobal_v2, (ptr *, size_t *, handle, const char *)) \
-    X(cuFuncGetAttribute, (int *, int, handle)) X(cuFuncSetAttribute, (handle, int, int)) \
-    X(cuFuncGetParamInfo, (handle, size_t, size_t *, size_t *)) \
-    X(cuLaunchKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **)) \
-    X(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *)) X(cuGetErrorName, (int, const char **)) \
-    X(cuStreamBeginCapture_v2, (handle, int)) X(cuStreamEndCapture, (handle, handle *)) X(cuStreamIsCapturing, (handle, int *)) \
-    X(cuThreadExchangeStreamCaptureMode, (int *)) X(cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long)) \
-    X(cuGraphGetNodes, (handle, handle *, size_t *)) X(cuGraphLaunch, (handle, handle)) X(cuGraphExecDestroy, (handle)) \
-    X(cuGraphDestroy, (handle)) X(ignis_sim_fail, (const char *))
-/* clang-format on */
-
-#define X(name, arguments) static int(*name) arguments;
-FUNCTIONS(X)
-#undef X
-static long (*ignis_sim_live)(const char *);
-static long (*ignis_sim_calls)(const char *);
-
-static const char *folder = "../build/sim";
-static const char *lane;
-static int passed, failed, skipped;
-
-#define CHECK(condition) check(condition, #condition, __LINE__)
-#define CODE(expected, call) check_code(expected, call, #call, __LINE__)
-#define OK(call) CODE(0, call)
-
-static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void check(int condition, const char *what, int line)
-{
-    pthread_mutex_lock(&count_lock);
-    if (condition)
-        passed++;
-    else
-        failed++, printf("test_driver.c:%d: [%s] %s\n", line, lane, what);
-    pthread_mutex_unlock(&count_lock);
-}
-
-static void check_code(int expected, int code, const char *what, int line)
-{
-    char text[512];
-    snprintf(text, sizeof text, "%s: %d, expected %d", what, code, expected);
-    check(code == expected, text, line);
-}
-
-static void *open_library(const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
-static void load_driver(void)
-{
-    void *library = open_library("libcuda.so.1");
-    if (!library)
-        fprintf(stderr, "%s\n", dlerror()), exit(2);
-#define X(name, arguments)                          \
-    if (!(*(void **)&name = dlsym(library, #name))) \
-        fprintf(stderr, "no %s\n", #name), exit(2);
-    FUNCTIONS(X)
-#undef X
-    *(void **)&ignis_sim_live = dlsym(library, "ignis_sim_live");
-    *(void **)&ignis_sim_calls = dlsym(library, "ignis_sim_calls");
-}
 
 /* Nothing may be alive between tests. */
 static void check_empty(void)
@@ -113,28 +16,6 @@ static void check_empty(void)
                                           "module",  "graph",  "handle", "import",    "mapping", "reservation"};
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         CHECK(ignis_sim_live(watched[i]) == 0);
-}
-
-static handle context_of(int device)
-{
-    handle context = NULL;
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
-    return context;
-}
-
-static ptr new_block(size_t bytes)
-{
-    ptr block = 0;
-    OK(cuMemAlloc_v2(&block, bytes));
-    return block;
-}
-
-static handle new_stream(void)
-{
-    handle stream = NULL;
-    OK(cuStreamCreate(&stream, 1));
-    return stream;
 }
 
 static handle new_event(void)
@@ -155,38 +36,6 @@ static const char *const kernel_text =
     "__global__ __launch_bounds__(64) void small(int *out) { out[threadIdx.x] = 1; }\n"
     "__global__ void shared_bytes(int *out) { extern __shared__ int s[]; s[threadIdx.x] = 1; out[0] = s[0]; }\n"
     "}\n";
-
-/* The compiled kernels, or NULL without NVRTC. */
-static char *compile_kernels(void)
-{
-    int (*create)(handle *, const char *, const char *, int, const char *const *, const char *const *);
-    int (*compile)(handle, int, const char *const *), (*get_size)(handle, size_t *), (*get)(handle, char *);
-    void *library = open_library("libnvrtc.so");
-    handle program;
-    size_t size = 0;
-    char *image = NULL;
-    if (!library)
-        return NULL;
-    *(void **)&create = dlsym(library, "nvrtcCreateProgram");
-    *(void **)&compile = dlsym(library, "nvrtcCompileProgram");
-    *(void **)&get_size = dlsym(library, "nvrtcGetCUBINSize");
-    *(void **)&get = dlsym(library, "nvrtcGetCUBIN");
-    if (!create || !compile || !get_size || !get)
-        return NULL;
-    const char *options[] = {"--gpu-architecture=sm_90"};
-    if (create(&program, kernel_text, "kernels.cu", 0, NULL, NULL) || compile(program, 1, options))
-        return NULL;
-    if (!get_size(program, &size) && (image = malloc(size)))
-        get(program, image);
-    return image;
-}
-
-static handle function_of(handle module, const char *name)
-{
-    handle function = NULL;
-    OK(cuModuleGetFunction(&function, module, name));
-    return function;
-}
 
 static int launch(handle function, unsigned threads, unsigned shared, handle stream, void **arguments)
 {
@@ -344,11 +193,11 @@ static void test_copy_snapshot(void)
     OK(cuMemcpyHtoDAsync_v2(block, &source, 4, stream));
     source = 12;
     OK(cuMemcpyHtoDAsync_v2(block + 4, pinned, 4, stream));
-    if (!strcmp(lane, "lazy"))
+    if (!strcmp(streams, "lazy"))
         pinned[0] = 22;
     OK(cuMemcpyDtoHAsync_v2(out, block, 8, stream));
     CHECK(out[0] == 11);
-    CHECK(out[1] == (strcmp(lane, "lazy") ? 21 : 22));
+    CHECK(out[1] == (strcmp(streams, "lazy") ? 21 : 22));
     OK(cuMemFreeHost(pinned));
     OK(cuMemFree_v2(block));
     OK(cuStreamDestroy_v2(stream));
@@ -643,7 +492,7 @@ static void test_kernels(const void *image)
     OK(launch(iota, 64, 0, stream, arguments));
     start = 1000;
     OK(cuMemcpyDtoHAsync_v2(pinned, block, 64 * 4, stream));
-    if (!strcmp(lane, "lazy"))
+    if (!strcmp(streams, "lazy"))
         CHECK(pinned[0] == 0);
     OK(cuStreamSynchronize(stream));
     CHECK(pinned[0] == 3 && pinned[63] == 66);
@@ -787,11 +636,12 @@ static void test_fork(void)
 
 static void run_tests(void)
 {
-    char *image = compile_kernels();
-    int sanitizer = dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init"); /* ends the program at a wild access */
+    char *image = compile_kernels(kernel_text);
+    int sanitizer = is_sanitized(); /* ends the program at a wild access */
     void (*const tests[])(void) = {test_devices,       test_symbols, test_contexts,       test_memory,        test_pinned,
                                    test_copy_snapshot, test_events,  test_host_function,  test_legacy_stream, test_peer,
                                    test_faults,        test_graphs,  test_capture_errors, test_threads};
+    load_driver();
     CODE(3, cuDeviceGet(&(int){0}, 0));
     OK(cuInit(0));
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
@@ -804,53 +654,22 @@ static void run_tests(void)
         test_sticky(image), check_empty();
     else
         skipped++;
-    if (!strcmp(lane, "lazy"))
+    if (!strcmp(streams, "lazy"))
         test_lazy();
-    if (!strcmp(lane, "eager"))
+    if (!strcmp(streams, "eager"))
         test_reuse(), test_fork();
-    if (!strcmp(lane, "eager") && !sanitizer)
+    if (!strcmp(streams, "eager") && !sanitizer)
         test_canary();
     check_empty();
     free(image);
 }
 
-static void run_lane(const char *name, int results)
-{
-    lane = name;
-    passed = failed = skipped = 0;
-    setenv("IGNIS_SIM_STREAMS", name, 1);
-    load_driver();
-    run_tests();
-    int counts[] = {passed, failed, skipped};
-    fflush(stdout);
-    if (write(results, counts, sizeof counts) != sizeof counts)
-        _exit(1);
-    _exit(0);
-}
-
 int main(int argc, char **argv)
 {
     static const char *const lanes[] = {"eager", "lazy", "thread"};
-    int results[2], counts[3];
     if (argc > 1)
         folder = argv[1];
-    for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
-        fflush(stdout);
-        if (pipe(results))
-            return 2;
-        pid_t child = fork();
-        if (!child)
-            run_lane(lanes[i], results[1]);
-        close(results[1]);
-        int whole = read(results[0], counts, sizeof counts) == sizeof counts;
-        waitpid(child, NULL, 0);
-        close(results[0]);
-        if (!whole)
-            printf("lane %s died\n", lanes[i]);
-        passed += whole ? counts[0] : 0;
-        failed += whole ? counts[1] : 1;
-        skipped += whole ? counts[2] : 0;
-    }
-    printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
-    return failed != 0;
+    for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++)
+        run_apart(lanes[i], "driver", run_tests);
+    return report();
 }

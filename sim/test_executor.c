@@ -8,15 +8,9 @@
     test_executor_address and test_executor_thread are the same, built with a sanitizer; their planted faults must be
     caught and named.
 */
-#define _GNU_SOURCE
-#include "sim.h"
+#include "test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
+#include "sim.h"
 
 int nvrtcVersion(int *major, int *minor);
 int nvrtcCreateProgram(void **program, const char *source, const char *name, int headers, const char *const *texts,
@@ -37,19 +31,6 @@ int sim_address_describe(const void *address, char *what, size_t what_size)
     snprintf(what, what_size, "no memory of this test");
     return 0;
 }
-
-static int passed, failed, skipped;
-static const char *current;
-
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (condition)                                                          \
-            passed++;                                                           \
-        else {                                                                  \
-            failed++;                                                           \
-            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, current, #condition); \
-        }                                                                       \
-    } while (0)
 
 #define CHECK_HAS(text, part)                                 \
     do {                                                      \
@@ -136,13 +117,6 @@ static int in_lane(const char *lane)
 }
 
 static int is_strict(void) { return getenv("IGNIS_SIM_STRICT") != NULL; }
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* -------------------------------------------------------------------------------------------------- kernels */
 
@@ -783,7 +757,7 @@ static void test_planted(const char *self)
         const planted *p = &plants[i];
         int status;
         char *text = run_child(self, p->lane, "", p->name, &status);
-        current = p->name;
+        snprintf(where, sizeof where, "%s: ", p->name);
         CHECK(status != 0);
         for (int k = 0; k < 3 && p->report[k]; k++)
             CHECK_HAS(text, p->report[k]);
@@ -806,7 +780,7 @@ static void run_tests(const char *only)
 {
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
         if (!only || strcmp(only, tests[i].name) == 0) {
-            current = tests[i].name;
+            snprintf(where, sizeof where, "%s: ", tests[i].name);
             tests[i].run();
         }
 }

@@ -5,150 +5,21 @@
 
         test_sharing [folder of the libraries [word in the names of the tests to run]]     default: ../build/sim
 */
-#define _GNU_SOURCE
+#include "test.h"
+
 #include <dirent.h>
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-typedef unsigned long long ptr;
-typedef void *handle;
-
-typedef struct ipc_handle {
-    char bytes[64];
-} ipc_handle;
-
-typedef struct location {
-    int type, id;
-} location;
-
-typedef struct properties {
-    int type, types;
-    location where;
-    void *metadata;
-    unsigned char flags[8];
-} properties;
-
-typedef struct access {
-    location where;
-    int flags;
-} access_of;
-
-/* clang-format off */
-#define FUNCTIONS(X) \
-    X(cuInit, (unsigned)) X(cuDeviceGetAttribute, (int *, int, int)) \
-    X(cuDevicePrimaryCtxRetain, (handle *, int)) X(cuDevicePrimaryCtxRelease_v2, (int)) X(cuCtxSetCurrent, (handle)) \
-    X(cuCtxSynchronize, (void)) X(cuMemAlloc_v2, (ptr *, size_t)) X(cuMemFree_v2, (ptr)) X(cuMemGetInfo_v2, (size_t *, size_t *)) \
-    X(cuMemGetAddressRange_v2, (ptr *, size_t *, ptr)) X(cuPointerGetAttribute, (void *, int, ptr)) \
-    X(cuMemsetD8Async, (ptr, unsigned char, size_t, handle)) X(cuMemsetD32Async, (ptr, unsigned, size_t, handle)) \
-    X(cuMemcpyHtoD_v2, (ptr, const void *, size_t)) X(cuMemcpyDtoH_v2, (void *, ptr, size_t)) \
-    X(cuMemcpyDtoDAsync_v2, (ptr, ptr, size_t, handle)) X(cuMemcpyPeerAsync, (ptr, handle, ptr, handle, size_t, handle)) \
-    X(cuStreamCreate, (handle *, unsigned)) X(cuStreamDestroy_v2, (handle)) X(cuStreamSynchronize, (handle)) \
-    X(cuModuleLoadData, (handle *, const void *)) X(cuModuleGetFunction, (handle *, handle, const char *)) \
-    X(cuLaunchKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **)) \
-    X(cuMemGetAllocationGranularity, (size_t *, const properties *, int)) \
-    X(cuMemCreate, (ptr *, size_t, const properties *, unsigned long long)) X(cuMemRelease, (ptr)) \
-    X(cuMemAddressReserve, (ptr *, size_t, size_t, ptr, unsigned long long)) X(cuMemAddressFree, (ptr, size_t)) \
-    X(cuMemMap, (ptr, size_t, size_t, ptr, unsigned long long)) X(cuMemUnmap, (ptr, size_t)) \
-    X(cuMemSetAccess, (ptr, size_t, const access_of *, size_t)) X(cuMemGetAccess, (unsigned long long *, const location *, ptr)) \
-    X(cuMemExportToShareableHandle, (void *, ptr, int, unsigned long long)) \
-    X(cuMemImportFromShareableHandle, (ptr *, void *, int)) X(cuMemGetAllocationPropertiesFromHandle, (properties *, ptr)) \
-    X(cuMemRetainAllocationHandle, (ptr *, void *)) X(cuDeviceGetCount, (int *)) X(cuDeviceGetUuid_v2, (char *, int)) X(cuDeviceGetPCIBusId, (char *, int, int)) \
-    X(cuDeviceGetByPCIBusId, (int *, const char *)) X(cuDeviceCanAccessPeer, (int *, int, int)) \
-    X(cuDeviceGetP2PAttribute, (int *, int, int, int)) X(cuCtxEnablePeerAccess, (handle, unsigned)) X(cuCtxDisablePeerAccess, (handle)) \
-    X(cuStreamBeginCapture_v2, (handle, int)) X(cuStreamEndCapture, (handle, handle *)) \
-    X(cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long)) X(cuGraphLaunch, (handle, handle)) \
-    X(cuGraphExecDestroy, (handle)) X(cuGraphDestroy, (handle)) X(cuStreamWaitValue32_v2, (handle, ptr, unsigned, unsigned)) X(cuStreamWriteValue32_v2, (handle, ptr, unsigned, unsigned)) \
-    X(cuStreamWaitValue64_v2, (handle, ptr, unsigned long long, unsigned)) \
-    X(cuStreamWriteValue64_v2, (handle, ptr, unsigned long long, unsigned)) X(cuDevicePrimaryCtxReset_v2, (int)) \
-    X(cuLaunchCooperativeKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **)) \
-    X(cuIpcGetMemHandle, (ipc_handle *, ptr)) \
-    X(cuIpcOpenMemHandle_v2, (ptr *, ipc_handle, unsigned)) X(cuIpcCloseMemHandle, (ptr)) \
-    X(cuIpcGetEventHandle, (ipc_handle *, handle)) X(cuIpcOpenEventHandle, (handle *, ipc_handle)) \
-    X(cuEventCreate, (handle *, unsigned)) X(cuEventDestroy_v2, (handle)) X(cuEventRecord, (handle, handle)) \
-    X(cuEventQuery, (handle)) X(cuEventSynchronize, (handle)) X(cuStreamWaitEvent, (handle, handle, unsigned)) \
-    X(cuLaunchHostFunc, (handle, void (*)(void *), void *)) X(cuMemHostAlloc, (void **, size_t, unsigned)) X(cuMemFreeHost, (void *)) \
-    X(cuMemcpyDtoHAsync_v2, (void *, ptr, size_t, handle)) X(cuStreamQuery, (handle)) X(ignis_sim_fail, (const char *))
-/* clang-format on */
-
-#define X(name, arguments) static int(*name) arguments;
-FUNCTIONS(X)
-#undef X
-static long (*ignis_sim_live)(const char *);
 
 enum { CHUNK = 2 << 20 };
 
-static const char *folder = "../build/sim";
-static const char *lane, *test_name;
-static int passed, failed;
-
-#define CHECK(condition) check(condition, #condition, __LINE__)
-#define CODE(expected, call) check_code(expected, call, #call, __LINE__)
-#define OK(call) CODE(0, call)
-
-static void check(int condition, const char *what, int line)
-{
-    if (condition)
-        passed++;
-    else
-        failed++, printf("test_sharing.c:%d: [%s, %s] %s\n", line, lane, test_name, what);
-}
-
-static void check_code(int expected, int code, const char *what, int line)
-{
-    char text[512];
-    snprintf(text, sizeof text, "%s: %d, expected %d", what, code, expected);
-    check(code == expected, text, line);
-}
-
-static void *open_library(const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
 static void start_driver(void)
 {
-    void *library = open_library("libcuda.so.1");
-    if (!library)
-        fprintf(stderr, "%s\n", dlerror()), exit(2);
-#define X(name, arguments)                          \
-    if (!(*(void **)&name = dlsym(library, #name))) \
-        fprintf(stderr, "no %s\n", #name), exit(2);
-    FUNCTIONS(X)
-#undef X
-    *(void **)&ignis_sim_live = dlsym(library, "ignis_sim_live");
+    load_driver();
     OK(cuInit(0));
 }
-
-static handle context_of(int device)
-{
-    handle context = NULL;
-    OK(cuDevicePrimaryCtxRetain(&context, device));
-    OK(cuCtxSetCurrent(context));
-    return context;
-}
-
-static handle new_stream(void)
-{
-    handle stream = NULL;
-    OK(cuStreamCreate(&stream, 1));
-    return stream;
-}
-
-static int is_sanitized(void) { return dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init"); }
 
 /* >>kernels */
 
@@ -217,41 +88,12 @@ static const char *const kernel_text =
 
 static handle load_kernels(void)
 {
-    int (*create)(handle *, const char *, const char *, int, const char *const *, const char *const *);
-    int (*compile)(handle, int, const char *const *), (*get_size)(handle, size_t *), (*get)(handle, char *);
-    void *library = open_library("libnvrtc.so");
-    handle program, module = NULL;
-    size_t size = 0;
-    if (!library)
-        return NULL;
-    *(void **)&create = dlsym(library, "nvrtcCreateProgram");
-    *(void **)&compile = dlsym(library, "nvrtcCompileProgram");
-    *(void **)&get_size = dlsym(library, "nvrtcGetCUBINSize");
-    *(void **)&get = dlsym(library, "nvrtcGetCUBIN");
-    const char *options[] = {"--gpu-architecture=sm_90"};
-    OK(create(&program, kernel_text, "sharing.cu", 0, NULL, NULL));
-    if (compile(program, 1, options)) {
-        int (*get_log)(handle, char *);
-        char log[65536] = "";
-        *(void **)&get_log = dlsym(library, "nvrtcGetProgramLog");
-        get_log(program, log);
-        printf("%.4000s\n", log);
-        fflush(stdout);
-        _exit(1);
-    }
-    OK(get_size(program, &size));
-    char *image = malloc(size);
-    OK(get(program, image));
-    OK(cuModuleLoadData(&module, image));
+    handle module = NULL;
+    char *image = compile_kernels(kernel_text);
+    if (image)
+        OK(cuModuleLoadData(&module, image));
     free(image);
     return module;
-}
-
-static handle function_of(handle module, const char *name)
-{
-    handle function = NULL;
-    OK(cuModuleGetFunction(&function, module, name));
-    return function;
 }
 
 /* >>processes */
@@ -657,13 +499,6 @@ static void test_bad_files(void)
 
 /* >>blocks and events of other processes */
 
-static ptr new_block(size_t bytes)
-{
-    ptr block = 0;
-    OK(cuMemAlloc_v2(&block, bytes));
-    return block;
-}
-
 static void block_role(int socket)
 {
     ipc_handle a, b, damaged;
@@ -883,7 +718,7 @@ static void test_killed_recorder(void)
     int socket;
     ipc_handle event_handle;
     handle event = NULL;
-    if (!strcmp(lane, "eager"))
+    if (!strcmp(streams, "eager"))
         return; /* there the host function would keep the recording thread */
     pid_t peer = start_peer(killed_recorder_role, &socket);
     start_driver();
@@ -953,13 +788,6 @@ static void party_end(const party *p)
     OK(cuMemFree_v2(p->flags));
     OK(cuMemFree_v2(p->out));
     OK(cuDevicePrimaryCtxRelease_v2(p->device));
-}
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* Two devices, driven by one thread; what follows in a stream comes after. */
@@ -1060,7 +888,7 @@ static void test_ring(void)
         CHECK(!wrong);
     }
     if (getenv("SHOW_TIME"))
-        printf("[%s] %.0f ms for the ring\n", lane, (seconds() - start) * 1e3);
+        printf("[%s] %.0f ms for the ring\n", streams, (seconds() - start) * 1e3);
     for (int i = 0; i < DEVICES; i++)
         party_end(&p[i]);
 }
@@ -1107,7 +935,7 @@ static void meet_peer(int socket, int device)
     party_check(&p);
     CHECK(seconds() - start < 5);
     if (getenv("SHOW_TIME"))
-        printf("[%s] %.0f us a round\n", lane, (seconds() - start) / 201 * 1e6);
+        printf("[%s] %.0f us a round\n", streams, (seconds() - start) / 201 * 1e6);
     signal_peer(socket);
     await_peer(socket);
     OK(cuIpcCloseMemHandle(flags));
@@ -1299,48 +1127,15 @@ static const struct {
              {"visible", test_visible},
              {"invisible", test_invisible}};
 
-/* In a process of its own, which says how many checks passed and failed. */
-static void run_test(size_t number, const char *mode)
-{
-    int results[2], counts[2] = {0, 1}, status = 0;
-    fflush(stdout);
-    if (pipe2(results, O_CLOEXEC))
-        exit(2);
-    pid_t child = fork();
-    if (!child) {
-        lane = mode;
-        test_name = tests[number].name;
-        setenv("IGNIS_SIM_STREAMS", mode, 1);
-        alarm(60);
-        tests[number].run();
-        fflush(stdout);
-        counts[0] = passed, counts[1] = failed;
-        _exit(write(results[1], counts, sizeof counts) != sizeof counts);
-    }
-    close(results[1]);
-    if (read(results[0], counts, sizeof counts) != sizeof counts)
-        printf("[%s, %s] died\n", mode, tests[number].name);
-    close(results[0]);
-    waitpid(child, &status, 0);
-    passed += counts[0];
-    failed += counts[1];
-}
-
 int main(int argc, char **argv)
 {
     static const char *const modes[] = {"eager", "lazy", "thread"};
     if (argc > 1)
         folder = argv[1];
     signal(SIGPIPE, SIG_IGN);
-    int total_passed = 0, total_failed = 0;
     for (size_t mode = 0; mode < sizeof modes / sizeof *modes; mode++)
-        for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-            passed = failed = 0;
+        for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
             if (argc < 3 || strstr(tests[i].name, argv[2]))
-                run_test(i, modes[mode]);
-            total_passed += passed;
-            total_failed += failed;
-        }
-    printf("%d passed, %d failed\n", total_passed, total_failed);
-    return total_failed != 0;
+                run_apart(modes[mode], tests[i].name, tests[i].run);
+    return report();
 }

@@ -139,4 +139,30 @@ static inline void host_counter_init(host_counter *c)
     pthread_mutex_init(&c->lock, NULL);
 }
 
+/*  Lets the at-th call from now on fail of the functions whose names start so, or without a prefix the counter's at-th allocation; all: and
+    every later one. */
+static inline void fault_plan(const char *prefix, int at, int code, host_counter *counter, bool all)
+{
+    if (prefix) {
+        fault_arm(prefix, at, code);
+        fault.all = all;
+    } else {
+        counter->fail_at = counter->calls + at;
+        counter->all = all;
+    }
+}
+
+/*  Nothing fails any more; returns whether something did. counter may be null. */
+static inline bool fault_over(host_counter *counter)
+{
+    bool hit = fault.failed != NULL;
+    fault_disarm();
+    if (counter) {
+        hit |= counter->failed;
+        counter->fail_at = 0;
+        counter->failed = false;
+    }
+    return hit;
+}
+
 #endif /* FAULT_H */

@@ -1,8 +1,22 @@
-/*  ranks.h - what tests need that start processes as ranks of communicators: their environment, and a clock
+/*  ranks.h - tests whose processes are ranks of communicators
 
-    Included after ignis_collective.h. */
+    Ranks are puppets: the program again, in the role "rank", which obeys one order after the other and says how it went. A test may have
+    orders of its own, from OWN on, and gives ranks_main the function that obeys them.
+
+    TEST(x) { process ranks[2]; NEEDS(2); ranks[i] = puppet_new(rank_in_folder(i, 2, i, "")); all(ranks, 2, INIT, 0, 0); end(ranks, 2);
+              folder_end(); } */
 #ifndef RANKS_H
 #define RANKS_H
+
+#include "array.h"
+
+#include "../ignis_collective.h"
+
+#include "processes.h"
+
+enum { SLOTS = 8, RANKS = 4 };
+
+/* --- the environment -------------------------------------------------------------------------------------------------- */
 
 /*  Every variable that ignis_comm_init looks at. */
 static const char *const variables[] = {"IGNIS_RANK",
@@ -52,6 +66,301 @@ static void environment(const char *text)
     }
 }
 
-static double now_s(void) { return (double)ignis__monotonic_ns() * 1e-9; }
+/*  A folder for a test; it must be empty at the end. */
+static char folder[64];
+static bool folder_make(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/ignis_test_job_XXXXXX");
+    return mkdtemp(folder) != NULL;
+}
+static void folder_end(void)
+{
+    CHECK_INT(rmdir(folder), 0);
+    environment_clear();
+}
+
+/*  The environment of a rank that meets the others in the folder; extra: more variables */
+static const char *rank_in_folder(int rank, int size, int local, const char *extra)
+{
+    static char text[512];
+    snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s %s", rank, size, local, folder,
+             extra);
+    return text;
+}
+
+/* --- the puppet ------------------------------------------------------------------------------------------------------- */
+
+enum {
+    ENVIRONMENT, /* these variables and no others; opens the device that they say */
+    INIT,
+    SPLIT, /* by color and key */
+    SHRINK,
+    ABORT,
+    DESTROY,
+    RESET, /* destroys what there is */
+    QUERY,
+    WAIT,   /* until it is broken */
+    REDUCE, /* sums `color` numbers `key` times */
+    OWN     /* this one and those that follow are the test's */
+};
+
+typedef struct command {
+    int what;     /* an order */
+    int on, into; /* slots of communicators */
+    int color, key;
+    double timeout_s;
+    char text[512];
+} command;
+
+typedef struct outcome {
+    ignis_status status;
+    ignis_diagnostic diagnostic;
+    char message[512];
+    bool handle; /* the slot has one */
+    ignis_comm_info info;
+    double seconds; /* that it took */
+    uint64_t hash;  /* for the test's own orders */
+    int failures;   /* of checks in the puppet */
+} outcome;
+
+/*  Obeys an order of the test's own with the communicator that it is for. */
+typedef void own_order(const command *todo, ignis_comm comm, outcome *result);
+
+/*  Sums of small integers, which come out exactly. */
+static void reduce(ignis_comm comm, int count, int times)
+{
+    ignis_comm_info info;
+    ignis_array in, out;
+    float *data = (float *)malloc(sizeof(float) * (size_t)count);
+    int i, wrong = 0;
+    ignis_comm_query(comm, &info);
+    ignis_device_use(info.device);
+    in = make(IGNIS_SHAPE(count), IGNIS_F32);
+    out = make(IGNIS_SHAPE(count), IGNIS_F32);
+    for (i = 0; i < count; i++)
+        data[i] = (float)(i % 1000 + info.rank);
+    ignis_array_from_host(in, data, IGNIS_F32, count);
+    while (times-- > 0 && ignis_status_last() == IGNIS_OK) {
+        ignis_comm_all_reduce(comm, in, out, IGNIS_OP_SUM);
+        if (ignis_comm_synchronize(comm) == IGNIS_OK && ignis_array_to_host(out, data, IGNIS_F32, count) == IGNIS_OK)
+            for (i = 0; i < count; i++)
+                wrong += data[i] != (float)(i % 1000 * info.size + info.size * (info.size - 1) / 2);
+    }
+    CHECK_INT(wrong, 0);
+    ignis_array_free(in);
+    ignis_array_free(out);
+    free(data);
+}
+
+/*  Opens the device of this rank, so that the test need not wait for that. */
+static void device_open(void)
+{
+    const char *local = getenv("IGNIS_LOCAL_RANK") ? getenv("IGNIS_LOCAL_RANK") : getenv("LOCAL_RANK");
+    int device = local ? atoi(local) : 0;
+    if (device < ignis_device_count() && ignis_device_use(device) == IGNIS_OK)
+        ignis_synchronize();
+}
+
+static void obey(const command *todo, ignis_comm *slots, outcome *result, own_order *own)
+{
+    double start = test_seconds();
+    ignis_comm_desc desc;
+    ignis_status_info info;
+    int i;
+    memset(result, 0, sizeof *result);
+    memset(&desc, 0, sizeof desc);
+    desc.timeout_s = todo->timeout_s;
+    switch (todo->what) {
+    case ENVIRONMENT:
+        environment(todo->text);
+        device_open();
+        break;
+    case INIT: slots[todo->into] = ignis_comm_init(&desc); break;
+    case SPLIT: slots[todo->into] = ignis_comm_split(slots[todo->on], todo->color, todo->key); break;
+    case SHRINK: slots[todo->into] = ignis_comm_shrink(slots[todo->on]); break;
+    case ABORT: ignis_comm_abort(slots[todo->on]); break;
+    case REDUCE: reduce(slots[todo->on], todo->color, todo->key); break;
+    case DESTROY:
+        ignis_comm_destroy(slots[todo->on]);
+        slots[todo->on].id = 0;
+        break;
+    case RESET:
+        for (i = 0; i < SLOTS; i++)
+            if (slots[i].id)
+                CHECK_OK(ignis_comm_destroy(slots[i]));
+        memset(slots, 0, sizeof *slots * SLOTS);
+        break;
+    case QUERY:
+    case WAIT:
+        while (ignis_comm_query(slots[todo->on], &result->info) == IGNIS_OK && todo->what == WAIT && result->info.status == IGNIS_OK &&
+               test_seconds() < start + 5)
+            ignis__sleep_us(100);
+        break;
+    default: own(todo, slots[todo->on], result);
+    }
+    result->seconds = test_seconds() - start;
+    result->handle = slots[todo->into].id != 0;
+    ignis_status_query(&info);
+    result->status = info.status;
+    result->diagnostic = info.diagnostic;
+    snprintf(result->message, sizeof result->message, "%s", info.message);
+    result->failures = test__state.failures;
+    ignis_status_clear();
+}
+
+static int puppet(own_order *own)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_comm slots[SLOTS];
+    command todo;
+    outcome result;
+    const struct timeval forever = {0, 0};
+    memset(slots, 0, sizeof slots);
+    setsockopt(PROCESS_SOCKET, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever); /* a test that needs it may be long in coming */
+    if (ignis_setup(&desc) != IGNIS_OK)
+        return 90;
+    while (process_receive(PROCESS_SOCKET, &todo, sizeof todo, NULL)) {
+        obey(&todo, slots, &result, own);
+        if (!process_send(PROCESS_SOCKET, &result, sizeof result, -1))
+            return 91;
+    }
+    return ignis_shutdown() != IGNIS_OK ? 92 : test__state.failures ? 93 : 0;
+}
+
+static double patience = 20; /* the deadline of what is told */
+
+static void tell(process *rank, int what, int on, int into, int color, int key)
+{
+    command todo;
+    memset(&todo, 0, sizeof todo);
+    todo.what = what, todo.on = on, todo.into = into, todo.color = color, todo.key = key;
+    todo.timeout_s = patience;
+    CHECK(process_send(rank->socket, &todo, sizeof todo, -1));
+}
+
+static outcome hear(process *rank)
+{
+    outcome result;
+    memset(&result, 0, sizeof result);
+    if (!process_receive(rank->socket, &result, sizeof result, NULL)) {
+        result.status = IGNIS_STATUS_COUNT;
+        snprintf(result.message, sizeof result.message, "nothing was heard");
+    }
+    CHECK_INT(result.failures, 0);
+    return result;
+}
+
+static outcome ask(process *rank, int what, int on)
+{
+    tell(rank, what, on, on, 0, 0);
+    return hear(rank);
+}
+
+#define CHECK_WENT_WELL(result) CHECK_TEXT((result).message, "")
+#define CHECK_WENT(result, its_status, its_diagnostic) \
+    (CHECK_INT((result).status, its_status), CHECK_INT((result).diagnostic, its_diagnostic))
+
+/*  A puppet that begins in this environment. */
+static process puppet_new(const char *text)
+{
+    static const char *const others[] = {"CUDA_VISIBLE_DEVICES", "IGNIS_SIM_PEER", "IGNIS_SIM_STREAMS", "IGNIS_NCCL_LIBRARY"};
+    enum { OTHERS = sizeof others / sizeof others[0] };
+    char before[OTHERS][512];
+    process rank;
+    int i;
+    for (i = 0; i < OTHERS; i++)
+        snprintf(before[i], sizeof before[i], "%s", getenv(others[i]) ? getenv(others[i]) : "");
+    environment(text);
+    rank = process_start("rank");
+    CHECK(rank.pid > 0);
+    environment_clear();
+    for (i = 0; i < OTHERS; i++)
+        if (*before[i])
+            setenv(others[i], before[i], 1);
+        else
+            unsetenv(others[i]);
+    return rank;
+}
+
+static void die(process *rank)
+{
+    process_kill(rank);
+    rank->pid = -1;
+}
+
+/*  The same order for all that live. */
+static void tell_all(process *ranks, int count, int what, int on, int into, int color, int key)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        if (ranks[i].pid > 0)
+            tell(&ranks[i], what, on, into, color, key);
+}
+
+/*  Hears from all that live that what they were told went well. */
+static void all_well(process *ranks, int count)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        if (ranks[i].pid > 0)
+            CHECK_WENT_WELL(hear(&ranks[i]));
+}
+
+/*  The same order for all that live, and it goes well. */
+static void all_do(process *ranks, int count, int what, int on, int into, int color, int key)
+{
+    tell_all(ranks, count, what, on, into, color, key);
+    all_well(ranks, count);
+}
+
+static void all(process *ranks, int count, int what, int on, int into) { all_do(ranks, count, what, on, into, 0, 0); }
+
+/*  All sum `numbers` numbers `times` times. */
+static void all_reduce(process *ranks, int count, int on, int numbers, int times) { all_do(ranks, count, REDUCE, on, on, numbers, times); }
+
+/*  They shut Ignis down, and exit. */
+static void end(process *ranks, int count)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        if (ranks[i].pid > 0)
+            CHECK_INT(process_end(&ranks[i]), 0);
+}
+
+/*  Whether there is a GPU for each of so many ranks; asked in a child, as this process must not open the driver before it forks. */
+static int devices(void)
+{
+    static int count = -1;
+    if (count < 0) {
+        process child = process_start("count");
+        count = process_end(&child);
+    }
+    return count;
+}
+
+#define NEEDS(count)                                             \
+    do {                                                         \
+        if (devices() < (count))                                 \
+            SKIP("there are fewer devices than the test needs"); \
+        REQUIRE(folder_make());                                  \
+    } while (0)
+
+/*  main: of the test, of its puppets, and of who counts devices */
+static int ranks_main(int argc, char **argv, own_order *own)
+{
+    const char *role = process_role(argc, argv), *cuda = getenv("IGNIS_CUDA_LIBRARY");
+    char nccl[512];
+    setenv("IGNIS_SIM_DEVICES", "4", 0);
+    setenv("IGNIS_SIM_STREAMS", "thread", 0); /* what is under way while another rank gives up is under way on a GPU too */
+    setenv("NCCL_NVLS_ENABLE", "0", 1);       /* multicast is not asked for on machines that others use too */
+    if (cuda && strrchr(cuda, '/')) {         /* the simulator's NCCL, unless another is named */
+        snprintf(nccl, sizeof nccl, "%.*s/libnccl.so.2", (int)(strrchr(cuda, '/') - cuda), cuda);
+        setenv("IGNIS_NCCL_LIBRARY", nccl, 0);
+    }
+    signal(SIGPIPE, SIG_IGN);
+    if (role && strcmp(role, "count") == 0)
+        return ignis_setup(NULL) == IGNIS_OK ? ignis_device_count() : 0;
+    return role ? puppet(own) : test_run(argc, argv);
+}
 
 #endif

@@ -8,14 +8,6 @@
 
 static const ignis_dtype float_dtypes[4] = {IGNIS_F64, IGNIS_F32, IGNIS_F16, IGNIS_BF16};
 
-static inline ignis_memory_info memory(void)
-{
-    ignis_memory_info info;
-    memset(&info, 0, sizeof info);
-    CHECK_OK(ignis_memory_query(0, &info));
-    return info;
-}
-
 static inline ignis_tensor_info tensor_info(ignis_tensor tensor)
 {
     ignis_tensor_info info;
@@ -145,6 +137,27 @@ static inline void check_shape_is(int line, ignis_tensor tensor, ignis_shape exp
 }
 
 static inline void let_go(ignis_tensor tensor) { CHECK_OK(ignis_tensor_release(tensor)); }
+
+static inline ignis_tensor no_tensor(void)
+{
+    ignis_tensor none = {0};
+    return none;
+}
+
+/*  Numbers as they are after rounding to a dtype; the caller frees them. */
+static inline double *rounded_noise(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double factor)
+{
+    int64_t numel = shape_numel(shape), i;
+    double *values = (double *)malloc(sizeof *values * (size_t)(numel + 1)), *result;
+    ignis_tensor tensor;
+    for (i = 0; i < numel; i++)
+        values[i] = factor * noise(seed, i);
+    tensor = tensor_of(values, shape, dtype, false);
+    result = tensor_values(tensor);
+    let_go(tensor);
+    free(values);
+    return result;
+}
 
 /* --- operations of a user ---------------------------------------------------------------------------------------- */
 

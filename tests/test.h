@@ -10,6 +10,7 @@
     CHECK_MESSAGE_HAS("part")        the message of the last CHECK_STATUS or CHECK_FAILS has this part
     test_log_count(diagnostic), test_log_text(diagnostic)   what the logger got in this test, with the last text
     test_array(rows, columns)               a written f32 array
+    NEEDS_DEVICES(2), NEEDS_NO_MEMCHECK()   skip the test where it cannot run
 
     IGNIS_TEST_TIMES=1 prints what each test took.
 
@@ -21,6 +22,7 @@
 #ifndef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700
 #endif
+#include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,8 +43,8 @@ static struct {
     const char *skip;
     int log_count[IGNIS_DIAG_COUNT];
     char log_text[IGNIS_DIAG_COUNT][4096];
-    pthread_mutex_t lock;
 } test__state;
+static pthread_mutex_t test__lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread char test__message[16384]; /* of this thread's last failure that was checked */
 static bool test_leaks_expected;
 
@@ -72,6 +74,17 @@ static bool test_leaks_expected;
         test__state.skip = (why); \
         return;                   \
     } while (0)
+#define NEEDS_DEVICES(count)                          \
+    do {                                              \
+        if (ignis_device_count() < (count))           \
+            SKIP("there are not " #count " devices"); \
+    } while (0)
+/*  What failing calls leave behind would be reported as leaks. */
+#define NEEDS_NO_MEMCHECK()                                                                    \
+    do {                                                                                       \
+        if (test_is_memcheck())                                                                \
+            SKIP("what failing calls leave behind is meant, and the checker would report it"); \
+    } while (0)
 #define SETUP(desc)                                   \
     do {                                              \
         if (!test__setup(__FILE__, __LINE__, (desc))) \
@@ -88,11 +101,11 @@ static inline void test__add(const char *name, void (*run)(void))
 
 static inline void test__fail(const char *file, int line, const char *what)
 {
-    pthread_mutex_lock(&test__state.lock);
+    pthread_mutex_lock(&test__lock);
     test__state.failures++;
     printf("%s:%d: %s: failed: %s\n", file, line, test__state.table[test__state.running].name, what);
     fflush(stdout);
-    pthread_mutex_unlock(&test__state.lock);
+    pthread_mutex_unlock(&test__lock);
 }
 
 static inline void test__check_int(const char *file, int line, const char *what, long long a, long long b)
@@ -144,10 +157,10 @@ static inline void test__check_failure(const char *file, int line, const char *c
 static inline void test_log(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
 {
     (void)level, (void)user_data;
-    pthread_mutex_lock(&test__state.lock);
+    pthread_mutex_lock(&test__lock);
     test__state.log_count[diagnostic]++;
     snprintf(test__state.log_text[diagnostic], sizeof test__state.log_text[diagnostic], "%s", message);
-    pthread_mutex_unlock(&test__state.lock);
+    pthread_mutex_unlock(&test__lock);
 }
 
 static inline int test_log_count(ignis_diagnostic diagnostic) { return test__state.log_count[diagnostic]; }
@@ -192,6 +205,93 @@ static inline bool test_is_simulator(void)
     return ignis_device_query(0, &info) == IGNIS_OK && strncmp(info.name, "Ignis Simulator", 15) == 0;
 }
 
+static inline double test_seconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static inline void test_sleep_ms(int ms)
+{
+    struct timespec time;
+    time.tv_sec = ms / 1000, time.tv_nsec = ms % 1000 * 1000000L;
+    nanosleep(&time, NULL);
+}
+
+static inline ignis_memory_info memory(void)
+{
+    ignis_memory_info info;
+    memset(&info, 0, sizeof info);
+    CHECK_OK(ignis_memory_query(0, &info));
+    return info;
+}
+
+/*  option: of the compiler; null: none */
+static inline ignis_kernel test_compile(const char *source, const char *entry, const char *option)
+{
+    ignis_kernel_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.source = source;
+    desc.entry = entry;
+    desc.options = &option;
+    desc.option_count = option != NULL;
+    return ignis_kernel_compile(&desc);
+}
+
+static inline ignis_launch test_launch(int64_t blocks, int threads)
+{
+    ignis_launch launch;
+    memset(&launch, 0, sizeof launch);
+    launch.grid[0] = blocks;
+    launch.block[0] = threads;
+    return launch;
+}
+
+static inline void test_write_file(const char *path, const void *data, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    CHECK(file != NULL);
+    if (!file)
+        return;
+    CHECK(fwrite(data, 1, size, file) == size);
+    CHECK_INT(fclose(file), 0);
+}
+
+/*  How many files and folders there are in a folder. */
+static inline int test_files_in(const char *path)
+{
+    DIR *folder = opendir(path);
+    struct dirent *entry;
+    int count = 0;
+    while (folder && (entry = readdir(folder)) != NULL)
+        count += entry->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/*  A folder, with what is in it. */
+static inline void test_remove_folder(const char *path)
+{
+    char command[512];
+    snprintf(command, sizeof command, "rm -rf '%.500s'", path);
+    CHECK_INT(system(command), 0);
+}
+
+#ifdef FAULT_H
+/*  A host allocator that counts, and fails when it is told. */
+static inline ignis_desc test_counting_desc(host_counter *counter)
+{
+    ignis_desc desc = test_desc(NULL);
+    host_counter_init(counter);
+    desc.allocator.alloc_fn = host_alloc;
+    desc.allocator.free_fn = host_free;
+    desc.allocator.user_data = counter;
+    return desc;
+}
+#endif
+
 /*  A written f32 array of rows x columns that holds 0, 1, 2, ... */
 static inline ignis_array test_array(int64_t rows, int64_t columns)
 {
@@ -224,20 +324,12 @@ static inline void test__run(int index)
     ignis_status_clear();
 }
 
-static inline double test_seconds(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 /*  Called by main: runs the tests that the arguments choose, and returns the exit code. */
 static inline int test_run(int argc, char **argv)
 {
     const char *program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
     int passed = 0, failed = 0, skipped = 0, chosen, i, k;
     double begin;
-    pthread_mutex_init(&test__state.lock, NULL);
     for (i = 0; i < test__state.count; i++) {
         for (chosen = argc < 2, k = 1; k < argc; k++)
             chosen |= strstr(test__state.table[i].name, argv[k]) != NULL;

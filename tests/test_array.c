@@ -163,32 +163,27 @@ TEST(created_at_is_the_wall_clock)
 
 TEST(memory_is_taken_at_the_first_use)
 {
-    ignis_memory_info memory;
     ignis_array array;
     SETUP(NULL);
     array = make(IGNIS_SHAPE(1000), IGNIS_F32);
-    CHECK_OK(ignis_memory_query(0, &memory));
-    CHECK_INT(memory.live_blocks, 0);
+    CHECK_INT(memory().live_blocks, 0);
     CHECK_OK(ignis_array_to_device(array));
     CHECK_OK(ignis_array_to_device(array));
-    CHECK_OK(ignis_memory_query(0, &memory));
-    CHECK_INT(memory.live_blocks, 1);
-    CHECK(memory.live_bytes >= 4000);
+    CHECK_INT(memory().live_blocks, 1);
+    CHECK(memory().live_bytes >= 4000);
     CHECK(info_of(array).on_device);
     CHECK(info_of(array).ptr != NULL);
     CHECK(info_of(array).stream != NULL);
     CHECK(ignis_array_device_ptr(array) == info_of(array).ptr);
     drop(array);
-    CHECK_OK(ignis_memory_query(0, &memory));
-    CHECK_INT(memory.live_blocks, 0);
-    CHECK_INT(memory.live_bytes, 0);
+    CHECK_INT(memory().live_blocks, 0);
+    CHECK_INT(memory().live_bytes, 0);
 }
 
 TEST(wrapped_memory_is_used_and_never_freed)
 {
     ignis_array base, wrapped, view;
     ignis_array_desc desc = desc_of(IGNIS_SHAPE(2, 4), IGNIS_I32);
-    ignis_memory_info memory;
     SETUP(NULL);
     base = make_counting(IGNIS_SHAPE(8), 100);
     desc.ptr = ignis_array_device_ptr(base);
@@ -203,8 +198,7 @@ TEST(wrapped_memory_is_used_and_never_freed)
     drop(wrapped);
     CHECK_COUNTING(view, 4, 104);
     drop(view);
-    CHECK_OK(ignis_memory_query(0, &memory));
-    CHECK_INT(memory.live_blocks, 1);
+    CHECK_INT(memory().live_blocks, 1);
     CHECK_COUNTING(base, 8, 100);
     drop(base);
 }
@@ -556,7 +550,6 @@ TEST(a_view_may_be_the_first_to_allocate)
 TEST(views_keep_the_memory_alive)
 {
     ignis_array array, slice, shaped;
-    ignis_memory_info memory;
     uint64_t parent;
     SETUP(NULL);
     array = make_counting(IGNIS_SHAPE(10), 0);
@@ -570,11 +563,9 @@ TEST(views_keep_the_memory_alive)
     CHECK_COUNTING(slice, 6, 4);
     drop(slice);
     CHECK_COUNTING(shaped, 6, 4);
-    CHECK_OK(ignis_memory_query(0, &memory));
-    CHECK_INT(memory.live_blocks, 1);
+    CHECK_INT(memory().live_blocks, 1);
     drop(shaped);
-    CHECK_OK(ignis_memory_query(0, &memory));
-    CHECK_INT(memory.live_blocks, 0);
+    CHECK_INT(memory().live_blocks, 0);
 }
 
 TEST(views_take_owner_and_tag)
@@ -729,13 +720,6 @@ TEST(arrays_of_no_elements_work_everywhere)
 
 /* pins, references, owners -------------------------------------------------------------------------------------- */
 
-static int64_t pinned_bytes(void)
-{
-    ignis_memory_info memory;
-    CHECK_OK(ignis_memory_query(0, &memory));
-    return memory.pinned_bytes;
-}
-
 TEST(pinned_memory_comes_and_goes)
 {
     ignis_array array;
@@ -744,12 +728,12 @@ TEST(pinned_memory_comes_and_goes)
     SETUP(NULL);
     array = make(IGNIS_SHAPE(100), IGNIS_F64);
     CHECK_OK(ignis_array_zero(array));
-    before = pinned_bytes();
+    before = memory().pinned_bytes;
     pinned = ignis_array_pin(array);
     REQUIRE(pinned != NULL);
     memset(pinned, 0x11, 800);
     CHECK(info_of(array).pinned_host_ptr == pinned);
-    CHECK(pinned_bytes() >= before + 800);
+    CHECK(memory().pinned_bytes >= before + 800);
     CHECK_REFUSED(NULL, ignis_array_pin(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_PIN_TWICE);
     CHECK_OK(ignis_array_from_host_raw(array, pinned, 800)); /* staging through it */
     memset(pinned, 0, 800);
@@ -760,7 +744,7 @@ TEST(pinned_memory_comes_and_goes)
     CHECK_STATUS(ignis_array_unpin(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_PIN_MISSING);
     CHECK(ignis_array_pin(array) != NULL);
     drop(array); /* pinned memory goes with the array */
-    CHECK_INT(pinned_bytes(), before);
+    CHECK_INT(memory().pinned_bytes, before);
 }
 
 TEST(references_hold_an_array)
@@ -995,8 +979,7 @@ TEST(arrays_on_two_devices)
     ignis_array_desc desc = desc_of(IGNIS_SHAPE(300), IGNIS_I32);
     ignis_array near, far, back;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs two devices");
+    NEEDS_DEVICES(2);
     near = make_counting(IGNIS_SHAPE(300), 5);
     desc.device = 1;
     far = ignis_array_create(&desc);

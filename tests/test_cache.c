@@ -1,10 +1,12 @@
 /*  test_cache.c - compiled kernels on disk: hits, damage, folders that cannot be used, limits, many processes */
 #include "fault.h"
 #include "test.h"
+
+#include "processes.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,7 +14,6 @@ enum { MAX_FILES = 32, PROCESSES = 8 };
 
 static char root[] = "/tmp/ignis_test_cache_XXXXXX";
 static char folder[256]; /* of the test that is running */
-static const char *program;
 
 /* --- the folder ----------------------------------------------------------------------------------------------- */
 
@@ -55,30 +56,6 @@ static files cached(void)
     return all;
 }
 
-static void remove_tree(const char *path)
-{
-    DIR *dir = opendir(path);
-    struct dirent *entry;
-    while (dir && (entry = readdir(dir)) != NULL) {
-        char inner[600];
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        snprintf(inner, sizeof inner, "%.300s/%.255s", path, entry->d_name);
-        remove_tree(inner);
-    }
-    if (dir)
-        closedir(dir);
-    remove(path);
-}
-
-static void write_file(const char *path, const void *bytes, size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    REQUIRE(file);
-    CHECK(fwrite(bytes, 1, size, file) == size);
-    fclose(file);
-}
-
 static unsigned char *read_file(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");
@@ -110,32 +87,22 @@ static void setup_again(void)
 
 static ignis_kernel compile(int step)
 {
-    ignis_kernel_desc desc;
-    char text[32];
-    const char *option = text;
-    snprintf(text, sizeof text, "-DSTEP=%d", step);
-    memset(&desc, 0, sizeof desc);
-    desc.source = "extern \"C\" __global__ void plus(float *x) { x[threadIdx.x] += STEP; }\n";
-    desc.entry = "plus";
-    desc.options = &option;
-    desc.option_count = 1;
-    return ignis_kernel_compile(&desc);
+    char option[32];
+    snprintf(option, sizeof option, "-DSTEP=%d", step);
+    return test_compile("extern \"C\" __global__ void plus(float *x) { x[threadIdx.x] += STEP; }\n", "plus", option);
 }
 
 /*  Compiles and runs the kernel; returns whether it came from the cache. */
 static bool use(int step)
 {
     ignis_kernel_info info;
-    ignis_launch launch;
+    ignis_launch launch = test_launch(1, 8);
     ignis_kernel kernel = compile(step);
     ignis_array a = test_array(1, 8);
     ignis_arg arg = ignis_arg_array(a);
     float data[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     int i;
     memset(&info, 0, sizeof info);
-    memset(&launch, 0, sizeof launch);
-    launch.grid[0] = 1;
-    launch.block[0] = 8;
     CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
     CHECK_OK(ignis_kernel_query(kernel, &info));
     CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, 8));
@@ -184,37 +151,24 @@ TEST(a_hit_needs_to_know_the_compiler)
     CHECK(use(1));
 }
 
-/*  Runs this program again as "program child folder step" and returns its exit code: 10 compiled, 11 from the cache. */
-static pid_t start_child(int step)
+/*  Starts a process that uses the folder, and ends with 10 when it compiled, 11 when the cache had the kernel. */
+static process start_child(int step)
 {
-    pid_t child;
-    char text[16];
-    snprintf(text, sizeof text, "%d", step);
-    fflush(stdout);
-    child = fork();
-    if (child == 0) {
-        execl(program, program, "child", folder, text, (char *)NULL);
-        _exit(99);
-    }
+    char role[16];
+    process child;
+    snprintf(role, sizeof role, "%d", step);
+    child = process_start(role);
+    CHECK(process_send(child.socket, folder, sizeof folder, -1));
     return child;
 }
 
-static int wait_child(pid_t child)
+static int role_uses(int step)
 {
-    int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
-        return -1;
-    return WEXITSTATUS(status);
-}
-
-static int child_main(char **argv)
-{
-    ignis_desc desc = test_desc(NULL);
     bool hit;
-    desc.cache_dir = argv[2];
-    if (ignis_setup(&desc) != IGNIS_OK)
+    if (!process_receive(PROCESS_SOCKET, folder, sizeof folder, NULL))
         return 1;
-    hit = use(atoi(argv[3]));
+    setup_in(NULL);
+    hit = use(step);
     if (test__state.failures || test_log_count(IGNIS_DIAG_CACHE_IO))
         return 2;
     return ignis_shutdown() == IGNIS_OK ? 10 + hit : 3;
@@ -222,22 +176,26 @@ static int child_main(char **argv)
 
 TEST(another_process_hits)
 {
+    process child;
+    int i;
     setup_in("process");
-    CHECK_INT(wait_child(start_child(5)), 10);
-    CHECK_INT(wait_child(start_child(5)), 11);
+    for (i = 0; i < 2; i++) {
+        child = start_child(5);
+        CHECK_INT(process_end(&child), 10 + i);
+    }
     CHECK(use(5));
 }
 
 TEST(many_processes_share_a_folder)
 {
-    pid_t children[PROCESSES];
+    process children[PROCESSES];
     files all;
     int i, code;
     snprintf(folder, sizeof folder, "%s/many", root);
     for (i = 0; i < PROCESSES; i++)
         children[i] = start_child(i % 2);
     for (i = 0; i < PROCESSES; i++) {
-        code = wait_child(children[i]);
+        code = process_end(&children[i]);
         CHECK(code == 10 || code == 11);
     }
     all = cached();
@@ -278,26 +236,26 @@ TEST(damaged_files_are_recompiled_and_replaced)
     bad = (unsigned char *)malloc(size + 16);
     REQUIRE(bad && size > 200);
 
-    write_file(all.path[0], "", 0);
+    test_write_file(all.path[0], "", 0);
     check_recovery(all.path[0], size);
-    write_file(all.path[0], good, 10);
+    test_write_file(all.path[0], good, 10);
     check_recovery(all.path[0], size);
-    write_file(all.path[0], good, size / 2);
+    test_write_file(all.path[0], good, size / 2);
     check_recovery(all.path[0], size);
-    write_file(all.path[0], good, size - 1);
+    test_write_file(all.path[0], good, size - 1);
     check_recovery(all.path[0], size);
     memcpy(bad, good, size);
     memset(bad + size, 0, 16);
-    write_file(all.path[0], bad, size + 16); /* something appended */
+    test_write_file(all.path[0], bad, size + 16); /* something appended */
     check_recovery(all.path[0], size);
     for (i = 0; i < size; i++)
         bad[i] = (unsigned char)(i * 131 + 7);
-    write_file(all.path[0], bad, size);
+    test_write_file(all.path[0], bad, size);
     check_recovery(all.path[0], size);
     for (i = 0; i < size; i += size / 7) { /* one flipped bit, at several places */
         memcpy(bad, good, size);
         bad[i] ^= 0x10;
-        write_file(all.path[0], bad, size);
+        test_write_file(all.path[0], bad, size);
         check_recovery(all.path[0], size);
     }
     free(good);
@@ -319,7 +277,7 @@ TEST(a_file_of_another_key_is_not_believed)
     all = cached();
     REQUIRE(all.count == 2);
     other = read_file(all.path[strcmp(all.path[0], first) == 0], &size); /* the file of step 2 under the name of step 1 */
-    write_file(first, other, size);
+    test_write_file(first, other, size);
     free(other);
     setup_again();
     CHECK(!use(1)); /* use checks the values, too */
@@ -357,7 +315,7 @@ TEST(a_folder_that_cannot_be_made_is_a_warning)
 {
     char path[300];
     snprintf(path, sizeof path, "%s/file", root);
-    write_file(path, "x", 1);
+    test_write_file(path, "x", 1);
     snprintf(folder, sizeof folder, "%s/file/cache", root);
     setup_in(NULL);
     CHECK(!use(1));
@@ -471,14 +429,14 @@ TEST(a_limit_below_one_file_keeps_the_folder_small)
 
 int main(int argc, char **argv)
 {
+    const char *role = process_role(argc, argv);
     int code;
-    program = argv[0];
-    if (argc == 4 && strcmp(argv[1], "child") == 0)
-        return child_main(argv);
+    if (role)
+        return role_uses(atoi(role));
     unsetenv("IGNIS_CACHE_DIR");
     if (!mkdtemp(root))
         return 2;
     code = test_run(argc, argv);
-    remove_tree(root);
+    test_remove_folder(root);
     return code;
 }

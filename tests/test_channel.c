@@ -4,43 +4,19 @@
 
 #include "../ignis_collective.h"
 
+#include "channels.h"
 #include "processes.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 
 static const ignis_channel_method methods[] = {IGNIS_CHANNEL_SOCKET, IGNIS_CHANNEL_PIPE, IGNIS_CHANNEL_SHM};
 static const char *const method_names[] = {"", "socket", "pipe", "shm"};
 #define EACH_METHOD(m) for (m = IGNIS_CHANNEL_SOCKET; m <= IGNIS_CHANNEL_SHM; m = (ignis_channel_method)(m + 1))
 
 static char folder[256]; /* of all channels here; $IGNIS_COMM_DIR, also of the children */
-
-static void sleep_ms(int ms)
-{
-    struct timespec time = {ms / 1000, (ms % 1000) * 1000000L};
-    nanosleep(&time, NULL);
-}
-
-static double now_s(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
-static ignis_channel_desc desc_of_channel(const char *name, ignis_channel_method method, double timeout_s)
-{
-    ignis_channel_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.name = name;
-    desc.method = method;
-    desc.timeout_s = timeout_s;
-    return desc;
-}
 
 static ignis_channel serve(const char *name, ignis_channel_method method, double timeout_s)
 {
@@ -71,59 +47,12 @@ static ignis_channel_info info_of_channel(ignis_channel channel)
     return info;
 }
 
-static int files_in(const char *path)
-{
-    DIR *listed = opendir(path);
-    struct dirent *entry;
-    int count = 0;
-    while (listed && (entry = readdir(listed)) != NULL)
-        count += *entry->d_name != '.';
-    if (listed)
-        closedir(listed);
-    return count;
-}
-
-/*  Both ends of a channel in this process. */
-typedef struct pair {
-    ignis_channel_desc desc;
-    ignis_channel server, a, b;
-} pair;
-
-static void *pair_connect(void *data)
-{
-    pair *both = (pair *)data;
-    both->b = ignis_channel_connect(&both->desc);
-    CHECK_OK(ignis_status_last());
-    return NULL;
-}
-
-static pair make_pair(ignis_channel_method method, double timeout_s)
-{
-    pair both;
-    pthread_t thread;
-    memset(&both, 0, sizeof both);
-    both.desc = desc_of_channel("pair", method, timeout_s);
-    both.server = ignis_channel_serve(&both.desc);
-    pthread_create(&thread, NULL, pair_connect, &both);
-    both.a = ignis_channel_accept(both.server);
-    pthread_join(thread, NULL);
-    CHECK(both.a.id != 0 && both.b.id != 0);
-    return both;
-}
-
 /*  Makes a channel that was met in peace impatient. */
 static void set_timeout(ignis_channel channel, double timeout_s)
 {
     ignis__channel *item = (ignis__channel *)ignis__pool_hold(&ignis__channels, channel.id);
     item->wire->timeout_ns = (int64_t)(timeout_s * 1e9);
     ignis__channel_drop(item);
-}
-
-static void drop_pair(pair *both)
-{
-    CHECK_OK(ignis_channel_close(both->a));
-    CHECK_OK(ignis_channel_close(both->b));
-    CHECK_OK(ignis_channel_close(both->server));
 }
 
 static int receive_size(ignis_channel channel, void *data, int64_t capacity)
@@ -219,7 +148,7 @@ static void echo_with(ignis_channel_method method)
     CHECK_INT(info_of_channel(server).refused, 0);
     CHECK_OK(ignis_channel_close(server));
     CHECK_OK(ignis_channel_close(channel));
-    CHECK_INT(files_in(folder), 0);
+    CHECK_INT(test_files_in(folder), 0);
 }
 
 TEST(messages_and_descriptors_through_a_socket) { echo_with(IGNIS_CHANNEL_SOCKET); }
@@ -242,7 +171,7 @@ static int role_dies(ignis_channel_method method)
 
 static void *kill_soon(void *data)
 {
-    sleep_ms(50);
+    test_sleep_ms(50);
     kill(((process *)data)->pid, SIGKILL);
     return NULL;
 }
@@ -266,10 +195,10 @@ TEST(a_killed_peer_is_noticed)
         int i;
         CHECK_INT(receive_size(channel, back, sizeof back), 4);
         CHECK(info_of_channel(channel).alive);
-        begin = now_s();
+        begin = test_seconds();
         pthread_create(&killer, NULL, kill_soon, &child[m - 1]);
         CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
-        CHECK(now_s() - begin < 15);
+        CHECK(test_seconds() - begin < 15);
         pthread_join(killer, NULL);
         for (i = 0; i < 3; i++)
             CHECK_STATUS(ignis_channel_send(channel, big, 100, NULL, 0), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
@@ -278,7 +207,7 @@ TEST(a_killed_peer_is_noticed)
         CHECK_OK(ignis_channel_close(server));
         CHECK_INT(process_end(&child[m - 1]), -1);
     }
-    CHECK_INT(files_in(folder), 0);
+    CHECK_INT(test_files_in(folder), 0);
 }
 
 /*  A killed server leaves its files; the next one of that name replaces them. */
@@ -309,13 +238,13 @@ TEST(what_a_dead_server_left_is_replaced)
         CHECK_NO_CHANNEL(ignis_channel_serve, desc_of_channel("stale", m, 20), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
         CHECK_MESSAGE_HAS("a live server has the name");
         process_kill(&child[m - 1]);
-        CHECK(files_in(folder) >= 2);
+        CHECK(test_files_in(folder) >= 2);
         CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("stale", m, 0.1), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
         server = serve("stale", m, 1);
         CHECK(server.id != 0);
         CHECK_OK(ignis_channel_close(server));
     }
-    CHECK_INT(files_in(folder), 0);
+    CHECK_INT(test_files_in(folder), 0);
 }
 
 /* in one process ------------------------------------------------------------------------------------------------------- */
@@ -365,21 +294,21 @@ TEST(nothing_waits_beyond_its_deadline)
     EACH_METHOD(m)
     {
         ignis_channel server;
-        double begin = now_s();
+        double begin = test_seconds();
         pair both;
         int i;
         CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("nobody", m, 0.2), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
-        CHECK(now_s() - begin >= 0.2 && now_s() - begin < 15);
+        CHECK(test_seconds() - begin >= 0.2 && test_seconds() - begin < 15);
         server = serve("silent", m, 0.2);
-        begin = now_s();
+        begin = test_seconds();
         CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
-        CHECK(now_s() - begin >= 0.2 && now_s() - begin < 15);
+        CHECK(test_seconds() - begin >= 0.2 && test_seconds() - begin < 15);
         CHECK_OK(ignis_channel_close(server));
         both = make_pair(m, 20);
         set_timeout(both.a, 0.2);
-        begin = now_s();
+        begin = test_seconds();
         CHECK_STATUS(ignis_channel_receive(both.a, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
-        CHECK(now_s() - begin >= 0.2 && now_s() - begin < 15);
+        CHECK(test_seconds() - begin >= 0.2 && test_seconds() - begin < 15);
         CHECK_OK(ignis_channel_send(both.b, "late", 4, NULL, 0)); /* a deadline does no harm */
         CHECK_INT(receive_size(both.a, back, 10), 4);
         for (i = 0; i < 100 && ignis_channel_send(both.a, big, sizeof big, NULL, 0) == IGNIS_OK; i++)
@@ -394,7 +323,7 @@ TEST(nothing_waits_beyond_its_deadline)
 
 static void *close_soon(void *data)
 {
-    sleep_ms(100);
+    test_sleep_ms(100);
     CHECK_OK(ignis_channel_close(*(ignis_channel *)data));
     return NULL;
 }
@@ -406,7 +335,7 @@ TEST(closing_wakes_who_waits)
     EACH_METHOD(m)
     {
         pair both = make_pair(m, 20);
-        double begin = now_s();
+        double begin = test_seconds();
         pthread_t closer;
         pthread_create(&closer, NULL, close_soon, &both.a);
         CHECK_STATUS(ignis_channel_receive(both.a, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
@@ -415,10 +344,10 @@ TEST(closing_wakes_who_waits)
         pthread_create(&closer, NULL, close_soon, &both.server);
         CHECK_FAILS(ignis_channel_accept(both.server), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
         pthread_join(closer, NULL);
-        CHECK(now_s() - begin < 15);
+        CHECK(test_seconds() - begin < 15);
         CHECK_OK(ignis_channel_close(both.b));
     }
-    CHECK_INT(files_in(folder), 0);
+    CHECK_INT(test_files_in(folder), 0);
 }
 
 TEST(arguments_are_checked)
@@ -550,7 +479,7 @@ static void *connect_known(void *data)
 {
     ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
     desc.token = known_token;
-    sleep_ms(50);
+    test_sleep_ms(50);
     *(ignis_channel *)data = ignis_channel_connect(&desc);
     CHECK_OK(ignis_status_last());
     return NULL;
@@ -886,7 +815,7 @@ TEST(a_server_accepts_many)
         CHECK_INT(info_of_channel(server).refused, 0);
         CHECK_OK(ignis_channel_close(server));
     }
-    CHECK_INT(files_in(folder), 0);
+    CHECK_INT(test_files_in(folder), 0);
 }
 
 /*  A client may look at any moment: what has the name of a shared memory channel is whole. */
@@ -924,7 +853,7 @@ TEST(a_shared_file_is_never_seen_half_made)
     pthread_join(looking, &seen_half);
     CHECK_INT(*(int64_t *)seen_half, 0);
     free(seen_half);
-    CHECK_INT(files_in(folder), 0);
+    CHECK_INT(test_files_in(folder), 0);
 }
 
 /* what is left behind ------------------------------------------------------------------------------------------------------ */
@@ -1006,10 +935,10 @@ TEST(a_forked_child_has_no_channel)
     server = serve("forks", IGNIS_CHANNEL_SOCKET, 20);
     channel = ignis_channel_accept(server);
     CHECK_INT(receive_size(channel, &grandchild, sizeof grandchild), sizeof grandchild);
-    begin = now_s();
+    begin = test_seconds();
     kill(child.pid, SIGKILL);
     CHECK_STATUS(ignis_channel_receive(channel, back, 4, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
-    CHECK(now_s() - begin < 15); /* the grandchild lives longer */
+    CHECK(test_seconds() - begin < 15); /* the grandchild lives longer */
     CHECK_INT(process_end(&child), -1);
     if (grandchild > 0)
         kill(grandchild, SIGKILL);
@@ -1027,7 +956,7 @@ TEST(shutdown_closes_what_was_left_open)
         SETUP(NULL);
         both = make_pair(m, 20);
         CHECK_OK(ignis_shutdown());
-        CHECK_INT(files_in(folder), 0);
+        CHECK_INT(test_files_in(folder), 0);
         SETUP(NULL);
         CHECK_STATUS(ignis_channel_close(both.a), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
         CHECK_OK(ignis_shutdown());

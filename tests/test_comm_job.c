@@ -1,7 +1,6 @@
 /*  test_comm_job.c - how ranks find each other, make, split and shrink communicators, and what they notice when one dies
 
-    Ranks are puppets: this program again, in the role "rank", which obeys one command after the other and says how it went. They stay from
-    one test to the next, as a process needs a second to begin with a GPU.
+    Ranks are puppets that stay from one test to the next, as a process needs a second to begin with a GPU.
 
     What can go wrong with memory that is shared, and where it is tried (test_ left out):
     T1   freed, transferred or stale handles        contract, array, vmm; channel, transport and comm_ops each with stale handles of theirs
@@ -30,90 +29,19 @@
     T20  ranks that meet                            here, up to two_ranks_on_one_gpu_..; nccl: a library that is missing, old, or none */
 #include "fault.h"
 
-#include "test.h"
-
-#include "../ignis_collective.h"
-
-#include "processes.h"
 #include "ranks.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/un.h>
 
-enum { SLOTS = 8, RANKS = 4 };
+/* --- what puppets do for these tests ----------------------------------------------------------------------------------- */
 
-typedef enum order {
-    ENVIRONMENT, /* these variables and no others; opens the device that they say */
-    INIT,
-    SPLIT, /* by color and key */
-    SHRINK,
-    ABORT,
-    DESTROY,
-    RESET, /* destroys what there is */
-    QUERY,
-    WAIT,   /* until it is broken */
-    FORK,   /* a child that lives on, and is to find that it may do nothing */
-    REDUCE, /* sums `color` numbers `key` times */
-    DIFFER, /* what rank 0 calls otherwise than the others, in the way `color` */
-    BITS    /* sums of numbers for which the order of the ranks matters, in several sizes and types; the outcome has a hash of them */
-} order;
-
-typedef struct command {
-    order what;
-    int on, into; /* slots of communicators */
-    int color, key;
-    double timeout_s;
-    char text[512];
-} command;
-
-typedef struct outcome {
-    ignis_status status;
-    ignis_diagnostic diagnostic;
-    char message[512];
-    bool handle; /* the slot has one */
-    ignis_comm_info info;
-    double seconds; /* that it took */
-    uint64_t hash;
-    int failures; /* of checks in the puppet */
-} outcome;
-
-/* --- the puppet ------------------------------------------------------------------------------------------------------- */
-
-static ignis_array array_of(ignis_dtype dtype, int64_t count)
-{
-    ignis_array_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.shape = IGNIS_SHAPE(count);
-    desc.dtype = dtype;
-    return ignis_array_create(&desc);
-}
-
-/*  Sums of small integers, which come out exactly. */
-static void reduce(ignis_comm comm, int count, int times)
-{
-    ignis_comm_info info;
-    ignis_array in, out;
-    float *data = (float *)malloc(sizeof(float) * (size_t)count);
-    int i, wrong = 0;
-    ignis_comm_query(comm, &info);
-    ignis_device_use(info.device);
-    in = array_of(IGNIS_F32, count);
-    out = array_of(IGNIS_F32, count);
-    for (i = 0; i < count; i++)
-        data[i] = (float)(i % 1000 + info.rank);
-    ignis_array_from_host(in, data, IGNIS_F32, count);
-    while (times-- > 0 && ignis_status_last() == IGNIS_OK) {
-        ignis_comm_all_reduce(comm, in, out, IGNIS_OP_SUM);
-        if (ignis_comm_synchronize(comm) == IGNIS_OK && ignis_array_to_host(out, data, IGNIS_F32, count) == IGNIS_OK)
-            for (i = 0; i < count; i++)
-                wrong += data[i] != (float)(i % 1000 * info.size + info.size * (info.size - 1) / 2);
-    }
-    CHECK_INT(wrong, 0);
-    ignis_array_free(in);
-    ignis_array_free(out);
-    free(data);
-}
+enum {
+    FORK = OWN, /* a child that lives on, and is to find that it may do nothing */
+    DIFFER,     /* what rank 0 calls otherwise than the others, in the way `color` */
+    BITS        /* sums of numbers for which the order of the ranks matters, in several sizes and types; the outcome has a hash of them */
+};
 
 enum { WAYS_TO_DIFFER = 5 }; /* count, element type, root, order, operation */
 static void differ(ignis_comm comm, int way)
@@ -122,7 +50,7 @@ static void differ(ignis_comm comm, int way)
     ignis_array array;
     ignis_comm_query(comm, &info);
     ignis_device_use(info.device);
-    array = array_of(way == 1 && info.rank == 0 ? IGNIS_I32 : IGNIS_F32, way == 0 && info.rank == 0 ? 999 : 1000);
+    array = make(IGNIS_SHAPE(way == 0 && info.rank == 0 ? 999 : 1000), way == 1 && info.rank == 0 ? IGNIS_I32 : IGNIS_F32);
     ignis_array_zero(array);
     if (way == 2 || (way == 3 && info.rank == 0))
         ignis_comm_broadcast(comm, array, info.rank == 0);
@@ -146,7 +74,7 @@ static uint64_t bits(ignis_comm comm)
         for (d = 0; d < 2; d++) {
             const int count = sizes[s];
             float *data = (float *)malloc(sizeof(float) * (size_t)count);
-            ignis_array array = array_of(dtypes[d], count);
+            ignis_array array = make(IGNIS_SHAPE(count), dtypes[d]);
             uint32_t word = (uint32_t)(info.rank * 7919 + count);
             for (i = 0; i < count; i++) {
                 word = word * 1664525u + 1013904223u;
@@ -164,155 +92,24 @@ static uint64_t bits(ignis_comm comm)
     return hash;
 }
 
-/*  Opens the device of this rank, so that the test need not wait for that. */
-static void device_open(void)
+static void own(const command *todo, ignis_comm comm, outcome *result)
 {
-    const char *local = getenv("IGNIS_LOCAL_RANK") ? getenv("IGNIS_LOCAL_RANK") : getenv("LOCAL_RANK");
-    int device = local ? atoi(local) : 0;
-    if (device < ignis_device_count() && ignis_device_use(device) == IGNIS_OK)
-        ignis_synchronize();
-}
-
-static void obey(const command *todo, ignis_comm *slots, outcome *result)
-{
-    double start = now_s();
-    ignis_comm_desc desc;
-    ignis_status_info info;
-    int i;
-    memset(result, 0, sizeof *result);
-    memset(&desc, 0, sizeof desc);
-    desc.timeout_s = todo->timeout_s;
     switch (todo->what) {
-    case ENVIRONMENT:
-        environment(todo->text);
-        device_open();
-        break;
-    case INIT: slots[todo->into] = ignis_comm_init(&desc); break;
-    case SPLIT: slots[todo->into] = ignis_comm_split(slots[todo->on], todo->color, todo->key); break;
-    case SHRINK: slots[todo->into] = ignis_comm_shrink(slots[todo->on]); break;
-    case ABORT: ignis_comm_abort(slots[todo->on]); break;
-    case REDUCE: reduce(slots[todo->on], todo->color, todo->key); break;
-    case DIFFER: differ(slots[todo->on], todo->color); break;
-    case BITS: result->hash = bits(slots[todo->on]); break;
-    case DESTROY:
-        ignis_comm_destroy(slots[todo->on]);
-        slots[todo->on].id = 0;
-        break;
-    case RESET:
-        for (i = 0; i < SLOTS; i++)
-            if (slots[i].id)
-                CHECK_OK(ignis_comm_destroy(slots[i]));
-        memset(slots, 0, sizeof *slots * SLOTS);
-        break;
     case FORK:
         if (fork() == 0) {
             ignis__sleep_us(3000000);
-            _exit(ignis_comm_query(slots[0], &result->info) != IGNIS_ERROR_NOT_SETUP);
+            _exit(ignis_comm_query(comm, &result->info) != IGNIS_ERROR_NOT_SETUP);
         }
         break;
-    case QUERY:
-    case WAIT:
-        while (ignis_comm_query(slots[todo->on], &result->info) == IGNIS_OK && todo->what == WAIT && result->info.status == IGNIS_OK &&
-               now_s() < start + 5)
-            ignis__sleep_us(100);
+    case DIFFER: differ(comm, todo->color); break;
+    case BITS: result->hash = bits(comm); break;
+    default: break;
     }
-    result->seconds = now_s() - start;
-    result->handle = slots[todo->into].id != 0;
-    ignis_status_query(&info);
-    result->status = info.status;
-    result->diagnostic = info.diagnostic;
-    snprintf(result->message, sizeof result->message, "%s", info.message);
-    result->failures = test__state.failures;
-    ignis_status_clear();
 }
 
-static int puppet(void)
-{
-    ignis_desc desc = test_desc(NULL);
-    ignis_comm slots[SLOTS];
-    command todo;
-    outcome result;
-    const struct timeval forever = {0, 0};
-    memset(slots, 0, sizeof slots);
-    setsockopt(PROCESS_SOCKET, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever); /* a test that needs it may be long in coming */
-    if (ignis_setup(&desc) != IGNIS_OK)
-        return 90;
-    while (process_receive(PROCESS_SOCKET, &todo, sizeof todo, NULL)) {
-        obey(&todo, slots, &result);
-        if (!process_send(PROCESS_SOCKET, &result, sizeof result, -1))
-            return 91;
-    }
-    return ignis_shutdown() != IGNIS_OK ? 92 : test__state.failures ? 93 : 0;
-}
-
-static double patience = 20; /* the deadline of what is told; finish puts it back */
-
-static void tell(process *rank, order what, int on, int into, int color, int key)
-{
-    command todo;
-    memset(&todo, 0, sizeof todo);
-    todo.what = what, todo.on = on, todo.into = into, todo.color = color, todo.key = key;
-    todo.timeout_s = patience;
-    CHECK(process_send(rank->socket, &todo, sizeof todo, -1));
-}
-
-static outcome hear(process *rank)
-{
-    outcome result;
-    memset(&result, 0, sizeof result);
-    if (!process_receive(rank->socket, &result, sizeof result, NULL)) {
-        result.status = IGNIS_STATUS_COUNT;
-        snprintf(result.message, sizeof result.message, "nothing was heard");
-    }
-    CHECK_INT(result.failures, 0);
-    return result;
-}
-
-static outcome ask(process *rank, order what, int on)
-{
-    tell(rank, what, on, on, 0, 0);
-    return hear(rank);
-}
-
-#define CHECK_WENT_WELL(result) CHECK_TEXT((result).message, "")
-#define CHECK_WENT(result, its_status, its_diagnostic) \
-    (CHECK_INT((result).status, its_status), CHECK_INT((result).diagnostic, its_diagnostic))
-
-/*  A folder for a test; it must be empty at the end. */
-static char folder[64];
-static bool folder_make(void)
-{
-    snprintf(folder, sizeof folder, "/tmp/ignis_test_job_XXXXXX");
-    return mkdtemp(folder) != NULL;
-}
-static void folder_end(void)
-{
-    CHECK_INT(rmdir(folder), 0);
-    environment_clear();
-}
+/* --- puppets that stay ------------------------------------------------------------------------------------------------- */
 
 static process idle[RANKS]; /* puppets that no test has now */
-
-/*  A puppet that begins in this environment. */
-static process puppet_new(const char *text)
-{
-    static const char *const others[] = {"CUDA_VISIBLE_DEVICES", "IGNIS_SIM_PEER", "IGNIS_SIM_STREAMS", "IGNIS_NCCL_LIBRARY"};
-    enum { OTHERS = sizeof others / sizeof others[0] };
-    char before[OTHERS][512];
-    process rank;
-    int i;
-    for (i = 0; i < OTHERS; i++)
-        snprintf(before[i], sizeof before[i], "%s", getenv(others[i]) ? getenv(others[i]) : "");
-    environment(text);
-    rank = process_start("rank");
-    environment_clear();
-    for (i = 0; i < OTHERS; i++)
-        if (*before[i])
-            setenv(others[i], before[i], 1);
-        else
-            unsetenv(others[i]);
-    return rank;
-}
 
 /*  A puppet, idle or new, that is given this environment. */
 static process puppet_take(const char *text)
@@ -334,58 +131,13 @@ static process puppet_take(const char *text)
     return rank;
 }
 
-/*  Waits until those that were taken have opened their devices. */
-static void ready(process *ranks, int count)
-{
-    int i;
-    for (i = 0; i < count; i++)
-        CHECK_TEXT(hear(&ranks[i]).message, "");
-}
-
 /*  count ranks that meet in the folder; extra: more variables */
 static void start(process *ranks, int count, const char *extra)
 {
-    char text[512];
-    int i;
-    for (i = 0; i < count; i++) {
-        snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s %s", i, count, i, folder,
-                 extra);
-        ranks[i] = puppet_take(text);
-    }
-    ready(ranks, count);
-}
-
-static void die(process *rank)
-{
-    process_kill(rank);
-    rank->pid = -1;
-}
-
-static void all(process *ranks, int count, order what, int on, int into)
-{
     int i;
     for (i = 0; i < count; i++)
-        if (ranks[i].pid > 0)
-            tell(&ranks[i], what, on, into, 0, 0);
-    for (i = 0; i < count; i++)
-        if (ranks[i].pid > 0) {
-            outcome result = hear(&ranks[i]);
-            CHECK_WENT_WELL(result);
-        }
-}
-
-/*  All sum `count` numbers `times` times, and it goes well. */
-static void all_reduce(process *ranks, int count, int on, int numbers, int times)
-{
-    int i;
-    for (i = 0; i < count; i++)
-        if (ranks[i].pid > 0)
-            tell(&ranks[i], REDUCE, on, on, numbers, times);
-    for (i = 0; i < count; i++)
-        if (ranks[i].pid > 0) {
-            outcome result = hear(&ranks[i]);
-            CHECK_WENT_WELL(result);
-        }
+        ranks[i] = puppet_take(rank_in_folder(i, count, i, extra));
+    all_well(ranks, count);
 }
 
 /*  For other tests to use. Those that died are replaced when they are needed, and so are those of a test that has failed. */
@@ -408,33 +160,6 @@ static void finish(process *ranks, int count)
     }
     patience = 20;
 }
-
-/*  They shut Ignis down, and exit. */
-static void end(process *ranks, int count)
-{
-    int i;
-    for (i = 0; i < count; i++)
-        if (ranks[i].pid > 0)
-            CHECK_INT(process_end(&ranks[i]), 0);
-}
-
-/*  Whether there is a GPU for each of so many ranks; asked in a child, as this process must not open the driver before it forks. */
-static int devices(void)
-{
-    static int count = -1;
-    if (count < 0) {
-        process child = process_start("count");
-        count = process_end(&child);
-    }
-    return count;
-}
-
-#define NEEDS(count)                                             \
-    do {                                                         \
-        if (devices() < (count))                                 \
-            SKIP("there are fewer devices than the test needs"); \
-        REQUIRE(folder_make());                                  \
-    } while (0)
 
 /* --- the environment -------------------------------------------------------------------------------------------------- */
 
@@ -592,18 +317,26 @@ TEST(four_ranks_meet_in_a_folder)
     folder_end();
 }
 
-static int free_port(void)
+static int listener(int *port)
 {
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in address;
     socklen_t size = sizeof address;
     memset(&address, 0, sizeof address);
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     bind(fd, (struct sockaddr *)&address, size);
+    listen(fd, 8);
     getsockname(fd, (struct sockaddr *)&address, &size);
-    close(fd);
-    return ntohs(address.sin_port);
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+static int free_port(void)
+{
+    int port;
+    close(listener(&port));
+    return port;
 }
 
 TEST(ranks_of_torchrun_meet_beside_its_store)
@@ -618,7 +351,7 @@ TEST(ranks_of_torchrun_meet_beside_its_store)
                  port - 1);
         ranks[i] = puppet_take(text);
     }
-    ready(ranks, 2);
+    all_well(ranks, 2);
     all(ranks, 2, INIT, 0, 0);
     all(ranks, 2, DESTROY, 0, 0);
     finish(ranks, 2);
@@ -631,14 +364,14 @@ TEST(ranks_of_torchrun_meet_beside_its_store)
 static void init_fails(int rank, int size, const char *rendezvous, double timeout_s, ignis_status status, ignis_diagnostic diagnostic)
 {
     ignis_comm_desc desc;
-    double start = now_s();
+    double start = test_seconds();
     memset(&desc, 0, sizeof desc);
     desc.rank = rank;
     desc.size = size;
     desc.rendezvous = rendezvous;
     desc.timeout_s = timeout_s;
     CHECK_FAILS(ignis_comm_init(&desc), status, diagnostic);
-    CHECK(now_s() - start < timeout_s + 3);
+    CHECK(test_seconds() - start < timeout_s + 3);
 }
 
 TEST(missing_ranks_are_named)
@@ -647,9 +380,8 @@ TEST(missing_ranks_are_named)
     char text[256];
     outcome result;
     NEEDS(2);
-    snprintf(text, sizeof text, "IGNIS_RANK=2 IGNIS_WORLD_SIZE=4 IGNIS_LOCAL_RANK=1 IGNIS_COMM_DIR=%s", folder);
-    rank = puppet_take(text);
-    ready(&rank, 1);
+    rank = puppet_take(rank_in_folder(2, 4, 1, ""));
+    all_well(&rank, 1);
     SETUP(NULL);
     device_open();
     patience = 2;
@@ -667,21 +399,6 @@ TEST(missing_ranks_are_named)
     CHECK_MESSAGE_HAS("refused");
     finish(&rank, 1);
     folder_end();
-}
-
-static int listener(int *port)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address;
-    socklen_t size = sizeof address;
-    memset(&address, 0, sizeof address);
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bind(fd, (struct sockaddr *)&address, size);
-    listen(fd, 8);
-    getsockname(fd, (struct sockaddr *)&address, &size);
-    *port = ntohs(address.sin_port);
-    return fd;
 }
 
 TEST(a_port_in_use_is_told)
@@ -741,7 +458,6 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     char text[256];
     int i, port = free_port(), silent[3], half;
     ignis__job_hello hello;
-    outcome result;
     NEEDS(2);
     for (i = 0; i < 2; i++) {
         snprintf(text, sizeof text,
@@ -749,7 +465,7 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
                  port);
         ranks[i] = puppet_take(text);
     }
-    ready(ranks, 2);
+    all_well(ranks, 2);
     tell(&ranks[0], INIT, 0, 0, 0, 0);
     for (i = 0; i < 3; i++)
         silent[i] = dial(port);
@@ -771,10 +487,7 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     hello.version++;
     refused(port, &hello, "version");
     tell(&ranks[1], INIT, 0, 0, 0, 0);
-    for (i = 0; i < 2; i++) {
-        result = hear(&ranks[i]);
-        CHECK_WENT_WELL(result);
-    }
+    all_well(ranks, 2);
     all(ranks, 2, DESTROY, 0, 0);
     finish(ranks, 2);
     for (i = 0; i < 3; i++)
@@ -788,13 +501,11 @@ TEST(a_second_process_of_a_rank_is_turned_away)
     process ranks[4]; /* the last is rank 1 once more */
     struct pollfd heard[2];
     outcome result;
-    char text[256];
     int late;
     NEEDS(3);
     start(ranks, 3, "");
-    snprintf(text, sizeof text, "IGNIS_RANK=1 IGNIS_WORLD_SIZE=3 IGNIS_LOCAL_RANK=1 IGNIS_COMM_DIR=%s", folder);
-    ranks[3] = puppet_take(text);
-    ready(&ranks[3], 1);
+    ranks[3] = puppet_take(rank_in_folder(1, 3, 1, ""));
+    all_well(&ranks[3], 1);
     tell(&ranks[0], INIT, 0, 0, 0, 0);
     tell(&ranks[1], INIT, 0, 0, 0, 0);
     tell(&ranks[3], INIT, 0, 0, 0, 0);
@@ -814,29 +525,19 @@ TEST(a_second_process_of_a_rank_is_turned_away)
     folder_end();
 }
 
-/*  Removes a folder in which processes that were killed have left something. */
-static void folder_clear(void)
-{
-    char text[128];
-    snprintf(text, sizeof text, "rm -r %s", folder);
-    CHECK_INT(system(text), 0);
-}
-
 TEST(a_rank_that_dies_while_others_are_waited_for_may_come_again)
 {
     process ranks[2];
-    char text[256];
     NEEDS(2);
     start(ranks, 2, "");
     tell(&ranks[1], INIT, 0, 0, 0, 0);
     ignis__sleep_us(100000);
     process_kill(&ranks[1]); /* before rank 0 is there; its socket stays behind */
-    snprintf(text, sizeof text, "IGNIS_RANK=1 IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=1 IGNIS_COMM_DIR=%s", folder);
-    ranks[1] = puppet_take(text);
-    ready(&ranks[1], 1);
+    ranks[1] = puppet_take(rank_in_folder(1, 2, 1, ""));
+    all_well(&ranks[1], 1);
     all(ranks, 2, INIT, 0, 0);
     finish(ranks, 2);
-    folder_clear();
+    test_remove_folder(folder); /* processes that were killed have left something there */
 }
 
 TEST(what_a_killed_rank_0_left_behind_is_in_nobodys_way)
@@ -851,25 +552,20 @@ TEST(what_a_killed_rank_0_left_behind_is_in_nobodys_way)
     start(ranks, 2, "");
     all(ranks, 2, INIT, 0, 0);
     finish(ranks, 2);
-    folder_clear();
+    test_remove_folder(folder); /* processes that were killed have left something there */
 }
 
 TEST(two_ranks_on_one_gpu_are_refused_unless_staged)
 {
     process ranks[2];
-    char text[256];
     int i, round;
     outcome result;
     NEEDS(1);
     for (round = 0; round < 2; round++) {
-        for (i = 0; i < 2; i++) {
-            snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=0 IGNIS_COMM_DIR=%s%s", i, folder,
-                     round ? " IGNIS_COMM_TRANSPORT=staged" : "");
-            ranks[i] = puppet_take(text);
-        }
-        ready(ranks, 2);
         for (i = 0; i < 2; i++)
-            tell(&ranks[i], INIT, 0, 0, 0, 0);
+            ranks[i] = puppet_take(rank_in_folder(i, 2, 0, round ? "IGNIS_COMM_TRANSPORT=staged" : ""));
+        all_well(ranks, 2);
+        tell_all(ranks, 2, INIT, 0, 0, 0, 0);
         for (i = 0; i < 2; i++) {
             result = hear(&ranks[i]);
             if (round) {
@@ -906,17 +602,12 @@ TEST(through_host_memory_when_asked)
 TEST(ranks_that_ask_for_different_transports_are_told)
 {
     process ranks[2];
-    char text[256];
     int i;
     NEEDS(2);
-    for (i = 0; i < 2; i++) {
-        snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s IGNIS_COMM_TRANSPORT=%s", i, i,
-                 folder, i ? "staged" : "peer");
-        ranks[i] = puppet_take(text);
-    }
-    ready(ranks, 2);
     for (i = 0; i < 2; i++)
-        tell(&ranks[i], INIT, 0, 0, 0, 0);
+        ranks[i] = puppet_take(rank_in_folder(i, 2, i, i ? "IGNIS_COMM_TRANSPORT=staged" : "IGNIS_COMM_TRANSPORT=peer"));
+    all_well(ranks, 2);
+    tell_all(ranks, 2, INIT, 0, 0, 0, 0);
     for (i = 0; i < 2; i++) {
         outcome result = hear(&ranks[i]);
         CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
@@ -938,8 +629,7 @@ TEST(split_orders_by_key_and_color)
     all(ranks, RANKS, INIT, 0, 0);
     for (i = 0; i < RANKS; i++)
         tell(&ranks[i], SPLIT, 0, 1, i % 2, -i); /* 2, 0 and 3, 1 */
-    for (i = 0; i < RANKS; i++)
-        CHECK_WENT_WELL(hear(&ranks[i]));
+    all_well(ranks, RANKS);
     for (i = 0; i < RANKS; i++) {
         result = ask(&ranks[i], QUERY, 1);
         CHECK_INT(result.info.size, 2);
@@ -971,8 +661,7 @@ TEST(a_death_is_noticed_within_milliseconds_and_survivors_shrink)
     all(ranks, RANKS, INIT, 0, 0);
     for (i = 0; i < RANKS; i++)
         tell(&ranks[i], SPLIT, 0, 3, i == 1 ? 0 : 1, 0); /* one that the dead rank has no part in */
-    for (i = 0; i < RANKS; i++)
-        CHECK_WENT_WELL(hear(&ranks[i]));
+    all_well(ranks, RANKS);
     for (round = 0; round < 2; round++) { /* rank 1 dies, and then rank 0, who led the meeting */
         int dead = 1 - round;
         double noticed = 0;
@@ -1102,15 +791,12 @@ TEST(a_rank_that_stands_still)
     all(ranks, 3, INIT, 0, 0);
     all_reduce(ranks, 3, 0, 5000, 1);
     kill(ranks[2].pid, SIGSTOP); /* for less than the deadline */
-    for (i = 0; i < 3; i++)
-        tell(&ranks[i], REDUCE, 0, 0, 5000, 2);
+    tell_all(ranks, 3, REDUCE, 0, 0, 5000, 2);
     ignis__sleep_us(500000);
     kill(ranks[2].pid, SIGCONT);
-    for (i = 0; i < 3; i++)
-        CHECK_WENT_WELL(hear(&ranks[i]));
+    all_well(ranks, 3);
     kill(ranks[2].pid, SIGSTOP); /* for more */
-    for (i = 0; i < 3; i++)
-        tell(&ranks[i], REDUCE, 0, 0, 5000, 2);
+    tell_all(ranks, 3, REDUCE, 0, 0, 5000, 2);
     for (i = 0; i < 2; i++) {
         result = hear(&ranks[i]);
         CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
@@ -1143,8 +829,7 @@ TEST(processes_that_disagree_all_hear_of_it)
     start(ranks, 3, "");
     all(ranks, 3, INIT, 0, 0);
     for (way = 0; way < WAYS_TO_DIFFER; way++) {
-        for (i = 0; i < 3; i++)
-            tell(&ranks[i], DIFFER, way, way, way, 0);
+        tell_all(ranks, 3, DIFFER, way, way, way, 0);
         for (i = 0; i < 3; i++) {
             result = hear(&ranks[i]);
             CHECK_WENT(result, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
@@ -1165,8 +850,7 @@ static uint64_t bits_of(process *ranks, int count)
     uint64_t hash = 0;
     outcome result;
     int i;
-    for (i = 0; i < count; i++)
-        tell(&ranks[i], BITS, 0, 0, 0, 0);
+    tell_all(ranks, count, BITS, 0, 0, 0, 0);
     for (i = 0; i < count; i++) {
         result = hear(&ranks[i]);
         CHECK_WENT_WELL(result);
@@ -1226,7 +910,7 @@ TEST(hidden_and_permuted_devices)
         {{"", NULL, "IGNIS_SIM_PEER=0-1"}, {0, 1, 2}, IGNIS_COMM_STAGED, "host memory", true}, /* one rank's veto is enough */
     };
     uint64_t hash = 0;
-    char text[512];
+    char text[128];
     int c, i;
     NEEDS(3);
     if (getenv("CUDA_VISIBLE_DEVICES"))
@@ -1238,10 +922,8 @@ TEST(hidden_and_permuted_devices)
             continue;
         for (i = 0; i < 3; i++) {
             extra = table[c].extra[i] ? table[c].extra[i] : extra;
-            snprintf(text, sizeof text,
-                     "IGNIS_RANK=%d IGNIS_WORLD_SIZE=3 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s IGNIS_NCCL_LIBRARY=missing %s", i,
-                     table[c].local[i], folder, extra);
-            ranks[i] = puppet_new(text);
+            snprintf(text, sizeof text, "IGNIS_NCCL_LIBRARY=missing %s", extra);
+            ranks[i] = puppet_new(rank_in_folder(i, 3, table[c].local[i], text));
         }
         all(ranks, 3, INIT, 0, 0);
         for (i = 0; i < 3; i++) {
@@ -1266,15 +948,12 @@ TEST(a_device_is_known_by_more_than_its_number)
 {
     process ranks[2];
     outcome result;
-    char text[512];
     int i;
     NEEDS(2);
     if (getenv("CUDA_VISIBLE_DEVICES"))
         SKIP("CUDA_VISIBLE_DEVICES is set already");
     for (i = 0; i < 2; i++) {
-        snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s CUDA_VISIBLE_DEVICES=%s", i, i,
-                 folder, i ? "1,0" : "0,1");
-        ranks[i] = puppet_new(text);
+        ranks[i] = puppet_new(rank_in_folder(i, 2, i, i ? "CUDA_VISIBLE_DEVICES=1,0" : "CUDA_VISIBLE_DEVICES=0,1"));
         tell(&ranks[i], INIT, 0, 0, 0, 0);
     }
     for (i = 0; i < 2; i++) {
@@ -1302,7 +981,7 @@ TEST(two_jobs_at_once)
         snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s", i / 2, i, place[i % 2]);
         ranks[i] = puppet_take(text);
     }
-    ready(ranks, 4);
+    all_well(ranks, 4);
     all(ranks, 4, INIT, 0, 0);
     all_reduce(ranks, 4, 0, 10000, 20);
     for (i = 0; i < 4; i++) {
@@ -1337,8 +1016,7 @@ TEST(a_rank_that_dies_while_others_shrink_is_left_out_too)
     tell(&ranks[1], SHRINK, 0, 1, 0, 0);
     ignis__sleep_us(50000);
     die(&ranks[2]);
-    for (i = 0; i < 2; i++)
-        CHECK_WENT_WELL(hear(&ranks[i]));
+    all_well(ranks, 2);
     for (i = 0; i < 2; i++) {
         result = ask(&ranks[i], QUERY, 1);
         CHECK_INT(result.info.size, 2);
@@ -1383,10 +1061,7 @@ TEST(abort_reaches_all_ranks)
     NEEDS(3);
     start(ranks, 3, "");
     all(ranks, 3, INIT, 0, 0);
-    for (i = 0; i < 3; i++)
-        tell(&ranks[i], SPLIT, 0, 1, 0, 0);
-    for (i = 0; i < 3; i++)
-        CHECK_WENT_WELL(hear(&ranks[i]));
+    all(ranks, 3, SPLIT, 0, 1);
     CHECK_WENT_WELL(ask(&ranks[1], ABORT, 0));
     for (i = 0; i < 3; i++) {
         outcome result = ask(&ranks[i], WAIT, 0);
@@ -1484,21 +1159,18 @@ TEST(threads_are_ranks_and_leave_nothing_behind)
     member members[RANKS];
     int i, t, descriptors;
     long long live;
-    ignis_memory_info memory;
     NEEDS(2);
     environment_clear();
     SETUP(NULL);
     for (t = 0; t < 2; t++) {
         members_run(members, 2, 2, transports[t], 20);
         descriptors = process_descriptors();
-        CHECK_OK(ignis_memory_query(0, &memory));
-        live = memory.live_bytes;
+        live = memory().live_bytes;
         members_run(members, 2, test_env("IGNIS_SOAK") ? 1000 : 25, transports[t], 20);
         for (i = 0; i < 2; i++)
             CHECK_TEXT(members[i].message, "");
         CHECK(process_descriptors() <= descriptors + (test_is_simulator() ? 0 : 8)); /* drivers open some of their own */
-        CHECK_OK(ignis_memory_query(0, &memory));
-        CHECK_INT(memory.live_bytes, live);
+        CHECK_INT(memory().live_bytes, live);
     }
     folder_end();
 }
@@ -1582,11 +1254,6 @@ TEST(ranks_of_several_hosts_use_nccl)
     char text[512];
     int i, port = free_port(), round;
     NEEDS(RANKS);
-    if (!getenv("IGNIS_NCCL_LIBRARY") && getenv("IGNIS_CUDA_LIBRARY")) {
-        snprintf(text, sizeof text, "%.*s/libnccl.so.2", (int)(strrchr(getenv("IGNIS_CUDA_LIBRARY"), '/') - getenv("IGNIS_CUDA_LIBRARY")),
-                 getenv("IGNIS_CUDA_LIBRARY"));
-        setenv("IGNIS_NCCL_LIBRARY", text, 1);
-    }
     for (i = 0; i < RANKS; i++) {
         snprintf(text, sizeof text,
                  "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_HOST=host%d MASTER_ADDR=localhost MASTER_PORT=%d "
@@ -1614,16 +1281,11 @@ TEST(ranks_of_several_hosts_use_nccl)
         CHECK_HAS(result.info.reason, "2 hosts");
         tell(&ranks[i], SPLIT, 0, 1, i / 2, 0); /* a host's own do without NCCL */
     }
-    for (i = 0; i < RANKS; i++)
-        CHECK_WENT_WELL(hear(&ranks[i]));
+    all_well(ranks, RANKS);
     for (i = 0; i < RANKS; i++)
         CHECK_INT(ask(&ranks[i], QUERY, 1).info.transport, IGNIS_COMM_PEER);
-    for (round = 0; round < 2; round++) {
-        for (i = 0; i < RANKS; i++)
-            tell(&ranks[i], REDUCE, round, round, 1000, 2);
-        for (i = 0; i < RANKS; i++)
-            CHECK_WENT_WELL(hear(&ranks[i]));
-    }
+    for (round = 0; round < 2; round++)
+        all_reduce(ranks, RANKS, round, 1000, 2);
     for (i = 0; i < RANKS - 1; i++)
         tell(&ranks[i], WAIT, 0, 0, 0, 0);
     ignis__sleep_us(50000);
@@ -1651,18 +1313,8 @@ TEST(puppets_end_well)
 
 int main(int argc, char **argv)
 {
-    const char *role = process_role(argc, argv);
-    int code, i;
-    setenv("IGNIS_SIM_DEVICES", "4", 0);
-    setenv("IGNIS_SIM_STREAMS", "thread", 0); /* what is under way while another rank gives up is under way on a GPU too */
-    setenv("NCCL_NVLS_ENABLE", "0", 1);       /* multicast is not asked for on machines that others use too */
-    signal(SIGPIPE, SIG_IGN);
-    pthread_mutex_init(&test__state.lock, NULL);
-    if (role && strcmp(role, "count") == 0)
-        return ignis_setup(NULL) == IGNIS_OK ? ignis_device_count() : 0;
-    if (role)
-        return puppet();
-    code = test_run(argc, argv);
+    const int code = ranks_main(argc, argv, own);
+    int i;
     for (i = 0; i < RANKS; i++)
         if (idle[i].pid > 0)
             process_end(&idle[i]);

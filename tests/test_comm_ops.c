@@ -7,16 +7,7 @@
 
 #include "../ignis_collective.h"
 
-#include <time.h>
 #include <unistd.h>
-
-static void test_sleep_ms(long ms)
-{
-    struct timespec time;
-    time.tv_sec = ms / 1000;
-    time.tv_nsec = ms % 1000 * 1000000;
-    nanosleep(&time, NULL);
-}
 
 /* --- ranks ----------------------------------------------------------------------------------------------------------- */
 
@@ -63,13 +54,10 @@ static void keep_contexts(void)
     }
 }
 
-#define RANKS_SETUP(ranks)                         \
-    SETUP(NULL);                                   \
-    keep_contexts();                               \
-    do {                                           \
-        if (ignis_device_count() < (ranks))        \
-            SKIP("there are not " #ranks " GPUs"); \
-    } while (0)
+#define RANKS_SETUP(ranks) \
+    SETUP(NULL);           \
+    keep_contexts();       \
+    NEEDS_DEVICES(ranks)
 
 static ignis_array make_on(int rank, ignis_dtype dtype, int64_t numel)
 {
@@ -1075,10 +1063,8 @@ static ignis_kernel loading_kernel;
 static void *loading_thread(void *context)
 {
     int r = (int)(intptr_t)context;
-    ignis_launch launch;
+    ignis_launch launch = test_launch(1, 1);
     ignis_arg arg = ignis_arg_array(shared_arrays.at[r]);
-    memset(&launch, 0, sizeof launch);
-    launch.grid[0] = launch.block[0] = 1;
     CHECK_OK(ignis_device_use(r));
     if (r > 0)
         test_sleep_ms(300);
@@ -1094,16 +1080,12 @@ static void *loading_thread(void *context)
 /*  Loading waits for a device, and that for an operation to which another thread has yet to come, with the same kernel. */
 TEST(a_thread_that_loads_holds_up_no_other)
 {
-    ignis_kernel_desc desc;
     pthread_t threads[2];
     int r;
     RANKS_SETUP(3);
     REQUIRE(begin_for(2, SMALL, 5));
-    memset(&desc, 0, sizeof desc);
-    desc.source = "extern \"C\" __global__ void tenfold(float *x) { x[0] *= 10.f; }";
-    desc.entry = "tenfold";
     CHECK_OK(ignis_device_use(2)); /* where it is loaded now */
-    loading_kernel = ignis_kernel_compile(&desc);
+    loading_kernel = test_compile("extern \"C\" __global__ void tenfold(float *x) { x[0] *= 10.f; }", "tenfold", NULL);
     shared_arrays = make_all(IGNIS_F32, 1, 0);
     for (r = 0; r < 2; r++)
         fill(shared_arrays.at[r], IGNIS_OP_SUM, IGNIS_F32, r, 1);
@@ -1128,7 +1110,7 @@ TEST(a_start_that_fails_anywhere_leaves_nothing)
     RANKS_SETUP(2);
     REQUIRE(begin(2, SMALL)); /* the kernels are compiled */
     end();
-    CHECK_OK(ignis_memory_query(0, &before));
+    before = memory();
     for (at = 1; at < 400; at++) {
         ignis_status status;
         const char *failed;
@@ -1144,7 +1126,7 @@ TEST(a_start_that_fails_anywhere_leaves_nothing)
         CHECK(status == IGNIS_OK || comms[0].id == 0);
     }
     CHECK(at > 10 && at < 400);
-    CHECK_OK(ignis_memory_query(0, &after));
+    after = memory();
     CHECK_INT(after.live_bytes, before.live_bytes);
     CHECK_INT(after.pinned_bytes, before.pinned_bytes);
     CHECK(after.device_free + (test_is_simulator() ? 0 : 256 << 20) >= before.device_free); /* drivers keep some for themselves */

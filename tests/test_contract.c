@@ -1,14 +1,6 @@
 /*  test_contract.c - the memory contract: who may free, acquire, release, and what the audit and shutdown report */
 #include "array.h"
 
-#include <time.h>
-
-static void sleep_ms(int ms)
-{
-    struct timespec time = {ms / 1000, (ms % 1000) * 1000000L};
-    nanosleep(&time, NULL);
-}
-
 static ignis_array make_tagged(ignis_owner owner, const char *tag)
 {
     ignis_array_desc desc = desc_of(IGNIS_SHAPE(2, 3), IGNIS_F16);
@@ -326,7 +318,7 @@ TEST(audit_is_ordered_by_age_and_cut_to_capacity)
     for (i = 0; i < 3; i++) {
         arrays[i] = make_tagged(IGNIS_OWNER_DEFAULT, "");
         CHECK_OK(ignis_contract_track(arrays[i]));
-        sleep_ms(5);
+        test_sleep_ms(5);
     }
     CHECK_OK(ignis_contract_track(arrays[0])); /* anew: now it is the youngest */
     memset(entries, 0xAB, sizeof entries);
@@ -354,7 +346,7 @@ TEST(audit_has_an_age_threshold)
     CHECK_OK(ignis_contract_acquire(old, IGNIS_OWNER_NVCCL));
     CHECK_INT(ignis_contract_audit(NULL, 0, 0), 0);
     CHECK_INT(ignis_contract_audit(NULL, 0, -1), 1);
-    sleep_ms(5100);
+    test_sleep_ms(5100);
     young = make_tagged(IGNIS_OWNER_DEFAULT, "young");
     CHECK_OK(ignis_contract_acquire(young, IGNIS_OWNER_NVCCL));
     CHECK_INT(ignis_contract_audit(entries, 2, 0), 1); /* 0: older than 5 seconds */

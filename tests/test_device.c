@@ -1,47 +1,19 @@
 /*  test_device.c - devices, current device and stream of a thread, the caller's own streams, lost devices */
 #include "test.h"
-#include <dlfcn.h>
-
-/*  The driver, as a program that has streams of its own uses it. */
-static struct {
-    int (*stream_create)(void **stream, unsigned flags);
-    int (*stream_destroy)(void *stream);
-} driver;
-
-static void load_symbol(void *library, const char *name, void *function)
-{
-    void *symbol = dlsym(library, name);
-    CHECK(symbol != NULL);
-    memcpy(function, &symbol, sizeof symbol);
-}
-
-static void load_driver(void)
-{
-    ignis_library_info info;
-    void *library;
-    CHECK_OK(ignis_library_query(IGNIS_LIBRARY_CUDA, &info));
-    library = dlopen(strcmp(info.path, "linked") == 0 ? "libcuda.so.1" : info.path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        test__fail(__FILE__, __LINE__, "the driver cannot be opened");
-    load_symbol(library, "cuStreamCreate", &driver.stream_create);
-    load_symbol(library, "cuStreamDestroy_v2", &driver.stream_destroy);
-}
 
 /*  A stream of the caller on the current device: cudaStreamNonBlocking, so nothing orders it with others by itself. */
 static void *new_stream(void)
 {
     void *stream = NULL;
-    if (!driver.stream_create)
-        load_driver();
     CHECK_OK(ignis_device_use(ignis_device_current()));
-    CHECK_INT(driver.stream_create(&stream, 1), 0);
+    CHECK_INT(ignis__cuda.cuStreamCreate(&stream, 1), 0);
     return stream;
 }
 
 static void forget_and_destroy(void *stream)
 {
     CHECK_OK(ignis_stream_forget(stream));
-    CHECK_INT(driver.stream_destroy(stream), 0);
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
 }
 
 static void check_values(ignis_array a, int64_t count, float first, float step)
@@ -93,8 +65,7 @@ TEST(threads_start_with_the_device_of_the_setup)
     ignis_array a;
     SETUP(NULL);
     CHECK_INT(ignis_device_current(), 0);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     CHECK_OK(ignis_shutdown());
     desc.device = 1;
     SETUP(&desc);
@@ -113,8 +84,7 @@ TEST(desc_names_the_device_of_an_array)
     memset(&desc, 0, sizeof desc);
     desc.shape = IGNIS_SHAPE(2);
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     CHECK_OK(ignis_device_use(1));
     desc.device = IGNIS_DEVICE_0;
     a = ignis_array_create(&desc);
@@ -139,8 +109,7 @@ TEST(each_thread_has_its_own_device)
 {
     pthread_t thread;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     CHECK_OK(ignis_device_use(1));
     REQUIRE(pthread_create(&thread, NULL, use_device_0, NULL) == 0);
     pthread_join(thread, NULL);
@@ -151,8 +120,7 @@ TEST(copies_go_between_devices)
 {
     ignis_array a, b;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     a = test_array(64, 64);
     CHECK_OK(ignis_device_use(1));
     b = test_array(64, 64);
@@ -276,8 +244,7 @@ TEST(streams_of_another_device_are_refused)
 {
     void *stream, *own;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     CHECK_OK(ignis_device_use(1));
     stream = new_stream();
     CHECK_OK(ignis_device_use(0));

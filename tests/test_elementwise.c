@@ -376,8 +376,7 @@ TEST(copies_between_devices)
     ignis_array_desc desc = desc_of(IGNIS_SHAPE(1001), IGNIS_I32);
     ignis_array near, far, wide, slice;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs two devices");
+    NEEDS_DEVICES(2);
     near = make_counting(IGNIS_SHAPE(1002), 1);
     slice = ignis_array_slice(near, 0, 1, 1001);
     desc.device = 1;

@@ -5,8 +5,6 @@
     shutdown, and must leave nothing behind that disturbs the next run. */
 #include "fault.h"
 #include "test.h"
-#include <dirent.h>
-#include <dlfcn.h>
 #include <unistd.h>
 
 enum { PER_THREAD = 2 }; /* CU_STREAM_PER_THREAD */
@@ -47,8 +45,7 @@ static void run_scenario(const char *cache, host_counter *counter)
 {
     ignis_desc desc = test_desc(NULL);
     ignis_array_desc array_desc;
-    ignis_kernel_desc kernel_desc;
-    ignis_launch launch;
+    ignis_launch launch = test_launch(1, 32);
     ignis_arg args[2];
     ignis_array a, copy, view, wide, other;
     ignis_kernel kernel;
@@ -61,13 +58,7 @@ static void run_scenario(const char *cache, host_counter *counter)
     desc.allocator.free_fn = host_free;
     desc.allocator.user_data = counter;
     memset(&array_desc, 0, sizeof array_desc);
-    memset(&kernel_desc, 0, sizeof kernel_desc);
-    memset(&launch, 0, sizeof launch);
     array_desc.shape = IGNIS_SHAPE(4, 6);
-    kernel_desc.source = source;
-    kernel_desc.entry = "twice";
-    launch.grid[0] = 1;
-    launch.block[0] = 32;
     for (i = 0; i < 24; i++)
         data[i] = (float)i, back[i] = -1.0;
 
@@ -77,7 +68,7 @@ static void run_scenario(const char *cache, host_counter *counter)
     }
     a = ignis_array_create(&array_desc);
     ignis_array_from_host(a, data, IGNIS_F32, 24);
-    kernel = ignis_kernel_compile(&kernel_desc);
+    kernel = test_compile(source, "twice", NULL);
     args[0] = ignis_arg_array(a);
     args[1] = ignis_arg_i32(24);
     ignis_kernel_launch(kernel, &launch, args, 2);
@@ -195,29 +186,8 @@ static int sweep_calls(const char *prefix, int code, bool sticky, const char *ca
 /*  Keeps the device's context open, so that each run need not make it anew. */
 static void hold_context(void)
 {
-    int (*retain)(void **context, int device) = NULL;
-    ignis_library_info info;
-    void *library, *symbol, *context;
-    CHECK_OK(ignis_library_query(IGNIS_LIBRARY_CUDA, &info));
-    library = dlopen(strcmp(info.path, "linked") == 0 ? "libcuda.so.1" : info.path, RTLD_NOW | RTLD_LOCAL);
-    REQUIRE(library);
-    symbol = dlsym(library, "cuDevicePrimaryCtxRetain");
-    memcpy(&retain, &symbol, sizeof symbol);
-    CHECK_INT(retain(&context, 0), 0);
-}
-
-static void remove_cache(void)
-{
-    char path[4096];
-    DIR *dir = opendir(cache_dir);
-    struct dirent *entry;
-    while (dir && (entry = readdir(dir)) != NULL) {
-        snprintf(path, sizeof path, "%s/%.255s", cache_dir, entry->d_name);
-        unlink(path);
-    }
-    if (dir)
-        closedir(dir);
-    rmdir(cache_dir);
+    void *context;
+    CHECK_INT(ignis__cuda.cuDevicePrimaryCtxRetain(&context, 0), 0);
 }
 
 /*  The first test: makes the folder of the kernel cache, and shows that the scenario works with no fault at all. */
@@ -243,11 +213,6 @@ TEST(scenario_works)
     CHECK(fault_count("cuDevicePrimaryCtxRetain") > 0);
     CHECK(fault_count("nvrtcCreateProgram") > 0);
 }
-
-/*  Objects that a failing call did not destroy would be reported as leaks. */
-#define NEEDS_NO_MEMCHECK() \
-    if (test_is_memcheck()) \
-    SKIP("what failing calls leave behind is meant, and the checker would report it")
 
 TEST(each_driver_call_fails_once)
 {
@@ -322,6 +287,6 @@ int main(int argc, char **argv)
     if (!mkdtemp(cache_dir))
         return 2;
     code = test_run(argc, argv);
-    remove_cache();
+    test_remove_folder(cache_dir);
     return code;
 }

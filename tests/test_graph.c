@@ -686,7 +686,6 @@ TEST(what_waits_is_refused_and_the_capture_goes_on)
 {
     static const char source[] = "extern \"C\" __global__ void nothing(int n) {}";
     ignis_tensor x, y, one;
-    ignis_kernel_desc kernel_desc;
     ignis_kernel kernel;
     ignis_graph graph, other;
     float values[4] = {0, 0, 0, 0};
@@ -694,10 +693,7 @@ TEST(what_waits_is_refused_and_the_capture_goes_on)
     warm_up();
     x = vector4(1, false);
     one = ignis_tensor_ones(IGNIS_SHAPE(1), NULL);
-    memset(&kernel_desc, 0, sizeof kernel_desc);
-    kernel_desc.source = source;
-    kernel_desc.entry = "nothing";
-    kernel = ignis_kernel_compile(&kernel_desc);
+    kernel = test_compile(source, "nothing", NULL);
     CHECK_OK(ignis_graph_begin());
     other = ignis_graph_end();
     CHECK_OK(ignis_graph_begin());
@@ -777,8 +773,7 @@ TEST(a_graph_runs_on_its_device)
 {
     ignis_graph graph;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("there is one device");
+    NEEDS_DEVICES(2);
     CHECK_OK(ignis_graph_begin());
     graph = ignis_graph_end();
     CHECK_OK(ignis_device_use(1));

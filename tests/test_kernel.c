@@ -1,26 +1,7 @@
 /*  test_kernel.c - the user's own kernels: compiling, arguments, launches, and what happens when a kernel faults */
 #include "array.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-static ignis_kernel compile(const char *source, const char *entry)
-{
-    ignis_kernel_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.source = source;
-    desc.entry = entry;
-    return ignis_kernel_compile(&desc);
-}
-
-static ignis_launch threads(int64_t blocks, int per_block)
-{
-    ignis_launch launch;
-    memset(&launch, 0, sizeof launch);
-    launch.grid[0] = blocks;
-    launch.block[0] = per_block;
-    return launch;
-}
+#include "processes.h"
 
 static const char iota_source[] = "extern \"C\" __global__ void iota(int *out, int first, int n)\n"
                                   "{\n"
@@ -31,7 +12,7 @@ static const char iota_source[] = "extern \"C\" __global__ void iota(int *out, i
 static ignis_status run_iota(ignis_kernel kernel, ignis_array out, int first)
 {
     int n = (int)ignis_array_numel(out);
-    ignis_launch launch = threads((n + 63) / 64, 64);
+    ignis_launch launch = test_launch((n + 63) / 64, 64);
     ignis_arg args[3];
     args[0] = ignis_arg_array(out);
     args[1] = ignis_arg_i32(first);
@@ -46,7 +27,7 @@ TEST(a_kernel_runs)
     ignis_kernel kernel;
     ignis_array out;
     SETUP(NULL);
-    kernel = compile(iota_source, "iota");
+    kernel = test_compile(iota_source, "iota", NULL);
     REQUIRE(kernel.id != 0);
     out = make(IGNIS_SHAPE(1000), IGNIS_I32); /* its first use: the launch allocates it, and it counts as written */
     CHECK_OK(run_iota(kernel, out, 7));
@@ -79,7 +60,7 @@ TEST(compile_errors_name_file_and_line)
 TEST(a_missing_entry_is_named)
 {
     SETUP(NULL);
-    CHECK_INT(compile("__global__ void here(int *x) { x[0] = 1; }\n", "not_here").id, 0);
+    CHECK_INT(test_compile("__global__ void here(int *x) { x[0] = 1; }\n", "not_here", NULL).id, 0);
     CHECK_INT(ignis_status_last(), IGNIS_ERROR_COMPILE);
     CHECK_HAS(ignis_status_message(), "not_here");
     ignis_status_clear();
@@ -113,15 +94,15 @@ TEST(templates_and_namespaces_as_entries)
                                  "__global__ void plain(double *out, double value) { out[0] = value; out[1] = value + 1; }\n"
                                  "} }\n";
     ignis_kernel floats, shorts, plain;
-    ignis_launch one = threads(1, 1);
+    ignis_launch one = test_launch(1, 1);
     ignis_array f, d;
     float values[4];
     double pair[2];
     ignis_arg args[2];
     SETUP(NULL);
-    floats = compile(source, "outer::inner::put<float, 4>");
-    shorts = compile(source, "outer::inner::put<double, 2>");
-    plain = compile(source, "outer::inner::plain");
+    floats = test_compile(source, "outer::inner::put<float, 4>", NULL);
+    shorts = test_compile(source, "outer::inner::put<double, 2>", NULL);
+    plain = test_compile(source, "outer::inner::plain", NULL);
     REQUIRE(floats.id && shorts.id && plain.id);
     f = make(IGNIS_SHAPE(4), IGNIS_F32);
     d = make(IGNIS_SHAPE(2), IGNIS_F64);
@@ -152,7 +133,7 @@ TEST(options_reach_the_compiler)
     SETUP(NULL);
     for (pass = 0; pass < 2; pass++) {
         ignis_array out = make(IGNIS_SHAPE(pass ? 5 : 4), IGNIS_I32);
-        ignis_launch one = threads(1, 1);
+        ignis_launch one = test_launch(1, 1);
         ignis_arg arg = ignis_arg_array(out);
         ignis_kernel_desc desc;
         ignis_kernel kernel;
@@ -177,7 +158,7 @@ TEST(the_source_may_go_after_compiling)
     ignis_array out;
     SETUP(NULL);
     memcpy(source, iota_source, sizeof source);
-    kernel = compile(source, entry);
+    kernel = test_compile(source, entry, NULL);
     memset(source, 'x', sizeof source - 1);
     memset(entry, 'x', sizeof entry - 1);
     out = make(IGNIS_SHAPE(10), IGNIS_I32);
@@ -200,12 +181,12 @@ TEST(ignis_cuh_can_be_included)
                                  "}\n";
     ignis_kernel kernel;
     ignis_array x, out;
-    ignis_launch launch = threads(1, 64);
+    ignis_launch launch = test_launch(1, 64);
     ignis_arg args[3];
     float values[40];
     int i;
     SETUP(NULL);
-    kernel = compile(source, "halves");
+    kernel = test_compile(source, "halves", NULL);
     REQUIRE(kernel.id != 0);
     x = make(IGNIS_SHAPE(40), IGNIS_F32);
     out = make(IGNIS_SHAPE(40), IGNIS_BF16);
@@ -241,13 +222,13 @@ TEST(arguments_of_every_type)
     const float two[2] = {11, 22};
     const unsigned char c = 200;
     ignis_kernel kernel;
-    ignis_launch one = threads(1, 1);
+    ignis_launch one = test_launch(1, 1);
     ignis_array out, in;
     ignis_arg args[8];
     double values[9];
     vec3 v = {1, 2, 3};
     SETUP(NULL);
-    kernel = compile(all_types_source, "all_types");
+    kernel = test_compile(all_types_source, "all_types", NULL);
     out = make(IGNIS_SHAPE(9), IGNIS_F64);
     in = make(IGNIS_SHAPE(2), IGNIS_F32);
     CHECK_OK(ignis_array_from_host(in, two, IGNIS_F32, 2));
@@ -270,12 +251,12 @@ TEST(arguments_of_every_type)
 TEST(arguments_are_counted_and_measured)
 {
     ignis_kernel kernel;
-    ignis_launch one = threads(1, 1);
+    ignis_launch one = test_launch(1, 1);
     ignis_array out;
     ignis_arg args[4];
     ignis_kernel_info info;
     SETUP(NULL);
-    kernel = compile(iota_source, "iota");
+    kernel = test_compile(iota_source, "iota", NULL);
     CHECK_OK(ignis_kernel_query(kernel, &info));
     out = make(IGNIS_SHAPE(1), IGNIS_I32);
     args[0] = ignis_arg_array(out);
@@ -311,9 +292,9 @@ TEST(arguments_are_counted_and_measured)
 TEST(kernels_without_arguments)
 {
     ignis_kernel kernel;
-    ignis_launch launch = threads(2, 32);
+    ignis_launch launch = test_launch(2, 32);
     SETUP(NULL);
-    kernel = compile("extern \"C\" __global__ void nothing() {}\n", "nothing");
+    kernel = test_compile("extern \"C\" __global__ void nothing() {}\n", "nothing", NULL);
     CHECK_OK(ignis_kernel_launch(kernel, &launch, NULL, 0));
     CHECK_OK(ignis_synchronize());
     CHECK_OK(ignis_kernel_free(kernel));
@@ -325,11 +306,11 @@ TEST(array_arguments_are_checked)
     ignis_array stale, far;
     ignis_kernel kernel;
     SETUP(NULL);
-    kernel = compile(iota_source, "iota");
+    kernel = test_compile(iota_source, "iota", NULL);
     stale = make(IGNIS_SHAPE(4), IGNIS_I32);
     drop(stale);
     {
-        ignis_launch one = threads(1, 1);
+        ignis_launch one = test_launch(1, 1);
         ignis_arg args[3];
         args[0] = ignis_arg_array(stale);
         args[1] = args[2] = ignis_arg_i32(0);
@@ -349,11 +330,11 @@ TEST(empty_arrays_become_null)
 {
     ignis_array empty, out;
     ignis_kernel kernel;
-    ignis_launch one = threads(1, 1);
+    ignis_launch one = test_launch(1, 1);
     ignis_arg args[2];
     int32_t value;
     SETUP(NULL);
-    kernel = compile("extern \"C\" __global__ void f(int *out, const float *p) { out[0] = p == nullptr; }\n", "f");
+    kernel = test_compile("extern \"C\" __global__ void f(int *out, const float *p) { out[0] = p == nullptr; }\n", "f", NULL);
     empty = make(IGNIS_SHAPE(0, 3), IGNIS_F32);
     out = make(IGNIS_SHAPE(1), IGNIS_I32);
     args[0] = ignis_arg_array(out);
@@ -383,7 +364,7 @@ TEST(one_to_three_dimensions)
     ignis_kernel kernel;
     int s, i, k;
     SETUP(NULL);
-    kernel = compile(source, "count");
+    kernel = test_compile(source, "count", NULL);
     for (s = 0; s < COUNT_OF(shapes); s++) {
         int32_t hits[512], total = 1, wrong = 0, value;
         ignis_array out = make(IGNIS_SHAPE(512), IGNIS_I32);
@@ -414,7 +395,7 @@ TEST(dynamic_shared_memory_of_96_kb)
     static int32_t values[24576];
     const int n = 24576;
     ignis_device_info device;
-    ignis_launch launch = threads(1, 128);
+    ignis_launch launch = test_launch(1, 128);
     ignis_kernel kernel;
     ignis_array out;
     ignis_arg args[2];
@@ -423,7 +404,7 @@ TEST(dynamic_shared_memory_of_96_kb)
     CHECK_OK(ignis_device_query(0, &device));
     if (device.shared_per_block < 96 * 1024)
         SKIP("the device has less than 96 KB of shared memory per block");
-    kernel = compile(source, "mirror");
+    kernel = test_compile(source, "mirror", NULL);
     out = make(IGNIS_SHAPE(n), IGNIS_I32);
     args[0] = ignis_arg_array(out);
     args[1] = ignis_arg_i32(n);
@@ -468,7 +449,7 @@ TEST(launch_limits)
     ignis_arg arg;
     int i;
     SETUP(NULL);
-    kernel = compile("extern \"C\" __global__ void f() {}\n", "f");
+    kernel = test_compile("extern \"C\" __global__ void f() {}\n", "f", NULL);
     for (i = 0; i < COUNT_OF(bad); i++) {
         int failures = test__state.failures;
         CHECK_STATUS(ignis_kernel_launch(kernel, &bad[i], NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
@@ -477,12 +458,12 @@ TEST(launch_limits)
     }
     CHECK_OK(ignis_kernel_free(kernel));
 
-    kernel = compile(source, "small"); /* a kernel may have a limit below the device's */
+    kernel = test_compile(source, "small", NULL); /* a kernel may have a limit below the device's */
     out = make(IGNIS_SHAPE(256), IGNIS_I32);
     arg = ignis_arg_array(out);
     CHECK_OK(ignis_kernel_query(kernel, &info));
     CHECK_INT(info.max_threads, 128);
-    launch = threads(1, 256);
+    launch = test_launch(1, 256);
     CHECK_STATUS(ignis_kernel_launch(kernel, &launch, &arg, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
     CHECK_MESSAGE_HAS("256");
     CHECK_MESSAGE_HAS("128");
@@ -495,10 +476,10 @@ TEST(a_grid_of_0_runs_nothing)
     ignis_kernel kernel;
     ignis_array out;
     SETUP(NULL);
-    kernel = compile(iota_source, "iota");
+    kernel = test_compile(iota_source, "iota", NULL);
     out = make_counting(IGNIS_SHAPE(4), 50);
     {
-        ignis_launch none = threads(0, 64);
+        ignis_launch none = test_launch(0, 64);
         ignis_arg args[3];
         args[0] = ignis_arg_array(out);
         args[1] = ignis_arg_i32(0);
@@ -515,9 +496,8 @@ TEST(a_kernel_runs_on_every_device)
     ignis_kernel kernel;
     ignis_array out;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs two devices");
-    kernel = compile(iota_source, "iota");
+    NEEDS_DEVICES(2);
+    kernel = test_compile(iota_source, "iota", NULL);
     CHECK_OK(ignis_device_use(1));
     out = make(IGNIS_SHAPE(100), IGNIS_I32);
     CHECK_INT(info_of(out).device, 1);
@@ -538,7 +518,7 @@ TEST(arrays_and_kernels_may_be_freed_while_queued)
     ignis_array last, other;
     int i;
     SETUP(NULL);
-    kernel = compile(iota_source, "iota");
+    kernel = test_compile(iota_source, "iota", NULL);
     last = make(IGNIS_SHAPE(1000), IGNIS_I32);
     for (i = 0; i < 20; i++) {
         ignis_array passing = make(IGNIS_SHAPE(1000), IGNIS_I32);
@@ -562,7 +542,7 @@ TEST(kernels_see_views)
     ignis_array whole, view;
     int32_t values[10];
     SETUP(NULL);
-    kernel = compile(iota_source, "iota");
+    kernel = test_compile(iota_source, "iota", NULL);
     whole = make(IGNIS_SHAPE(10), IGNIS_I32);
     view = ignis_array_slice(whole, 0, 3, 4);
     CHECK_OK(ignis_array_zero(whole));
@@ -582,14 +562,14 @@ TEST(constants_and_globals_of_a_program)
     ignis_kernel kernels[2];
     ignis_array out;
     ignis_arg arg;
-    ignis_launch one = threads(1, 1);
+    ignis_launch one = test_launch(1, 1);
     int32_t values[2];
     int i, k;
     SETUP(NULL);
     out = make(IGNIS_SHAPE(2), IGNIS_I32);
     arg = ignis_arg_array(out);
     for (k = 0; k < 2; k++)
-        kernels[k] = compile(source, "f");
+        kernels[k] = test_compile(source, "f", NULL);
     for (i = 0; i < 3; i++)
         for (k = 0; k < 2; k++) {
             CHECK_OK(ignis_kernel_launch(kernels[k], &one, &arg, 1));
@@ -599,7 +579,7 @@ TEST(constants_and_globals_of_a_program)
         }
     for (k = 0; k < 2; k++)
         CHECK_OK(ignis_kernel_free(kernels[k]));
-    kernels[0] = compile(source, "f");
+    kernels[0] = test_compile(source, "f", NULL);
     CHECK_OK(ignis_kernel_launch(kernels[0], &one, &arg, 1));
     CHECK_OK(ignis_array_to_host(out, values, IGNIS_I32, 2));
     CHECK_INT(values[1], 5);
@@ -621,7 +601,7 @@ TEST(query_tells_of_a_kernel)
     ignis_kernel_info info;
     ignis_kernel kernel;
     SETUP(NULL);
-    kernel = compile(source, "f");
+    kernel = test_compile(source, "f", NULL);
     CHECK_OK(ignis_kernel_query(kernel, &info));
     CHECK_TEXT(info.entry, "f");
     CHECK(info.parameters == 1 || info.parameters == -1);
@@ -659,12 +639,12 @@ TEST(warmup_compiles_ahead)
 
 TEST(stale_kernels_are_refused)
 {
-    ignis_launch one = threads(1, 1);
+    ignis_launch one = test_launch(1, 1);
     ignis_kernel kernel, as_kernel;
     ignis_array array, as_array;
     ignis_kernel_info info;
     SETUP(NULL);
-    kernel = compile(iota_source, "iota");
+    kernel = test_compile(iota_source, "iota", NULL);
     array = make(IGNIS_SHAPE(1), IGNIS_I32);
     as_kernel.id = array.id; /* a handle of another kind */
     as_array.id = kernel.id;
@@ -681,10 +661,10 @@ TEST(stale_kernels_are_refused)
 
 TEST(kernels_end_with_shutdown)
 {
-    ignis_launch one = threads(1, 1);
+    ignis_launch one = test_launch(1, 1);
     ignis_kernel kernel;
     SETUP(NULL);
-    kernel = compile(iota_source, "iota");
+    kernel = test_compile(iota_source, "iota", NULL);
     CHECK(kernel.id != 0);
     CHECK_OK(ignis_shutdown()); /* frees it; only arrays are reported */
     CHECK_INT(test_log_count(IGNIS_DIAG_ARRAY_LEAKED), 0);
@@ -699,7 +679,7 @@ static int fault_main(void)
 {
     static const char source[] = "extern \"C\" __global__ void put(int *p, long long wild) { *(wild ? (int *)wild : p) = 1; }\n";
     ignis_desc desc = test_desc(NULL);
-    ignis_launch one = threads(1, 1);
+    ignis_launch one = test_launch(1, 1);
     ignis_kernel kernel;
     ignis_array array;
     ignis_arg args[2];
@@ -707,7 +687,7 @@ static int fault_main(void)
     int32_t values[4];
     CHECK_OK(ignis_setup(&desc));
     array = make_counting(IGNIS_SHAPE(4), 9);
-    kernel = compile(source, "put");
+    kernel = test_compile(source, "put", NULL);
     args[0] = ignis_arg_array(array);
     args[1] = ignis_arg_i64(0);
     CHECK_OK(ignis_kernel_launch(kernel, &one, args, 2)); /* harmless */
@@ -751,24 +731,11 @@ static int fault_main(void)
 
 TEST(a_faulting_kernel_costs_the_process_the_device)
 {
-    pid_t child;
-    int status = -1;
+    process child;
     if (test_is_bypass() || getenv("IGNIS_SIM_SANITIZE"))
         SKIP("a memory checker takes the fault for a mistake");
-    child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-        execl("/proc/self/exe", "test_kernel", "--fault", (char *)NULL);
-        _exit(127);
-    }
-    CHECK_INT(waitpid(child, &status, 0), child);
-    CHECK(WIFEXITED(status));
-    CHECK_INT(WEXITSTATUS(status), 0);
+    child = process_start("fault");
+    CHECK_INT(process_end(&child), 0);
 }
 
-int main(int argc, char **argv)
-{
-    if (argc == 2 && strcmp(argv[1], "--fault") == 0)
-        return fault_main();
-    return test_run(argc, argv);
-}
+int main(int argc, char **argv) { return process_role(argc, argv) ? fault_main() : test_run(argc, argv); }

@@ -1,20 +1,9 @@
 /*  test_loader.c - finding the driver and NVRTC, and saying what is missing */
 #include "test.h"
-#include <sys/wait.h>
-#include <unistd.h>
 
-static const char *program;
+#include "processes.h"
 
 static const char *const kernel_source = "extern \"C\" __global__ void one(float *x) { x[0] = 1.0f; }\n";
-
-static ignis_kernel compile(void)
-{
-    ignis_kernel_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.source = kernel_source;
-    desc.entry = "one";
-    return ignis_kernel_compile(&desc);
-}
 
 /*  Sets an environment variable for one test; null unsets it. */
 static char saved_value[4096];
@@ -36,15 +25,6 @@ static void restore_environment(const char *name)
         setenv(name, saved_value, 1);
     else
         unsetenv(name);
-}
-
-/*  A file that is no library. */
-static void write_text_file(const char *path)
-{
-    FILE *file = fopen(path, "w");
-    REQUIRE(file);
-    fputs("this is no library\n", file);
-    fclose(file);
 }
 
 #ifdef IGNIS_LINK_CUDA
@@ -72,7 +52,7 @@ TEST(a_file_that_is_no_library_is_told)
     NEEDS_LOADING();
     REQUIRE(file >= 0);
     close(file);
-    write_text_file(path);
+    test_write_file(path, "this is no library\n", 19);
     desc.cuda_library = path;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
     CHECK_MESSAGE_HAS(path);
@@ -134,19 +114,14 @@ static int search_for_driver(void)
 
 TEST(the_search_lists_every_place_when_there_is_no_driver)
 {
-    int status = -1;
-    pid_t child;
+    process child;
+    int code;
     NEEDS_LOADING();
-    fflush(stdout);
-    child = fork();
-    if (child == 0) {
-        execl(program, program, "search for driver", (char *)NULL);
-        _exit(99);
-    }
-    REQUIRE(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
-    if (WEXITSTATUS(status) == 2)
+    child = process_start("search for driver");
+    code = process_end(&child);
+    if (code == 2)
         SKIP("this machine has a driver where it is searched");
-    CHECK_INT(WEXITSTATUS(status), 0);
+    CHECK_INT(code, 0);
 }
 
 TEST(setup_works_after_failed_ones)
@@ -175,7 +150,7 @@ static void check_arrays_work_without_nvrtc(const char *library, ignis_diagnosti
     a = test_array(2, 3);
     CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, 6));
     CHECK(data[5] == 5.0F);
-    CHECK_INT(compile().id, 0);
+    CHECK_INT(test_compile(kernel_source, "one", NULL).id, 0);
     test__check_failure(__FILE__, __LINE__, "ignis_kernel_compile(", IGNIS_ERROR_LIBRARY, diagnostic);
     CHECK_OK(ignis_array_free(a));
     CHECK_OK(ignis_shutdown());
@@ -236,10 +211,4 @@ TEST(library_query_tells_cublaslt)
     check_library(IGNIS_LIBRARY_CUBLASLT, 11000);
 }
 
-int main(int argc, char **argv)
-{
-    program = argv[0];
-    if (argc == 2 && strcmp(argv[1], "search for driver") == 0)
-        return search_for_driver();
-    return test_run(argc, argv);
-}
+int main(int argc, char **argv) { return process_role(argc, argv) ? search_for_driver() : test_run(argc, argv); }

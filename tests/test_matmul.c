@@ -481,8 +481,7 @@ TEST(matmul_across_devices_is_refused)
     ignis_tensor a, b;
     ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("there is one device");
+    NEEDS_DEVICES(2);
     a = ignis_tensor_ones(IGNIS_SHAPE(2, 2), &desc);
     desc.device = 1;
     b = ignis_tensor_ones(IGNIS_SHAPE(2, 2), &desc);

@@ -1,7 +1,6 @@
 /*  test_memory.c - the allocator of device memory: reuse, statistics, limits, running out */
 #include "fault.h"
-#include "test.h"
-#include <dlfcn.h>
+#include "array.h"
 
 enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
 static const int64_t MIB = 1024 * 1024;
@@ -10,27 +9,10 @@ static const int64_t MIB = 1024 * 1024;
     if (test_is_bypass()) \
     SKIP("IGNIS_MEMORY_BYPASS=1: nothing is cached")
 
-static ignis_memory_info memory(void)
-{
-    ignis_memory_info info;
-    memset(&info, 0, sizeof info);
-    CHECK_OK(ignis_memory_query(0, &info));
-    return info;
-}
-
-static ignis_array lazy_array(int64_t bytes)
-{
-    ignis_array_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.shape = IGNIS_SHAPE(bytes);
-    desc.dtype = IGNIS_U8;
-    return ignis_array_create(&desc);
-}
-
 /*  An array that has its memory already */
 static ignis_array block(int64_t bytes)
 {
-    ignis_array array = lazy_array(bytes);
+    ignis_array array = make(IGNIS_SHAPE(bytes), IGNIS_U8);
     CHECK_OK(ignis_array_to_device(array));
     return array;
 }
@@ -64,8 +46,8 @@ TEST(figures_follow_the_arrays)
     CHECK_INT(start.device_total, device.memory_total);
     CHECK(start.device_free > 0 && start.device_free <= start.device_total);
 
-    a = lazy_array(3 * MIB);
-    b = lazy_array(5 * MIB);
+    a = make(IGNIS_SHAPE(3 * MIB), IGNIS_U8);
+    b = make(IGNIS_SHAPE(5 * MIB), IGNIS_U8);
     CHECK_INT(memory().live_blocks, 0); /* no memory before the first use */
     CHECK_OK(ignis_array_to_device(a));
     CHECK_OK(ignis_array_to_device(a));
@@ -141,8 +123,8 @@ TEST(pinned_bytes_are_counted)
 {
     ignis_array a, b;
     SETUP(NULL);
-    a = lazy_array(100000);
-    b = lazy_array(50000);
+    a = make(IGNIS_SHAPE(100000), IGNIS_U8);
+    b = make(IGNIS_SHAPE(50000), IGNIS_U8);
     CHECK(ignis_array_pin(a) != NULL);
     CHECK(ignis_array_pin(b) != NULL);
     CHECK(memory().pinned_bytes >= 150000);
@@ -159,8 +141,7 @@ TEST(devices_have_their_own_memory)
     ignis_memory_info other;
     ignis_array a;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("needs 2 devices");
+    NEEDS_DEVICES(2);
     CHECK_OK(ignis_device_use(1));
     a = block(MIB);
     CHECK_OK(ignis_memory_query(1, &other));
@@ -311,7 +292,7 @@ TEST(soak)
             random = random * 1664525U + 1013904223U;
             slots[k].size = 1 + (int64_t)((random >> 8) % (1U << (random >> 28) << 2)) % LARGEST;
             slots[k].seed = (unsigned char)random;
-            slots[k].array = lazy_array(slots[k].size);
+            slots[k].array = make(IGNIS_SHAPE(slots[k].size), IGNIS_U8);
             for (i = 0; i < slots[k].size; i++)
                 data[i] = (unsigned char)(slots[k].seed + i);
             CHECK_OK(ignis_array_from_host_raw(slots[k].array, data, slots[k].size));
@@ -338,23 +319,13 @@ TEST(soak)
 
 TEST(another_stream_gets_a_block_only_behind_an_event)
 {
-    int (*stream_create)(void **, unsigned) = NULL;
-    int (*stream_destroy)(void *) = NULL;
-    ignis_library_info library;
     ignis_array a, b;
-    void *handle, *symbol, *stream = NULL, *ptr;
+    void *stream = NULL, *ptr;
     int recorded, waited;
     NEEDS_CACHE();
     SETUP(NULL);
     CHECK_OK(ignis_device_use(0));
-    CHECK_OK(ignis_library_query(IGNIS_LIBRARY_CUDA, &library));
-    handle = dlopen(strcmp(library.path, "linked") == 0 ? "libcuda.so.1" : library.path, RTLD_NOW | RTLD_LOCAL);
-    REQUIRE(handle);
-    symbol = dlsym(handle, "cuStreamCreate");
-    memcpy(&stream_create, &symbol, sizeof symbol);
-    symbol = dlsym(handle, "cuStreamDestroy_v2");
-    memcpy(&stream_destroy, &symbol, sizeof symbol);
-    REQUIRE(stream_create(&stream, 1) == 0);
+    REQUIRE(ignis__cuda.cuStreamCreate(&stream, 1) == 0);
 
     fault_reset_counts();
     a = block(32 * MIB);
@@ -372,7 +343,7 @@ TEST(another_stream_gets_a_block_only_behind_an_event)
     CHECK_OK(ignis_array_zero(b));
     CHECK_OK(ignis_array_free(b));
     CHECK_OK(ignis_stream_forget(stream));
-    CHECK_INT(stream_destroy(stream), 0);
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
     check_nothing_is_held();
 }
 
@@ -389,7 +360,7 @@ TEST(the_limit_is_kept_and_its_failure_says_all)
     SETUP(&desc);
     CHECK_INT(memory().limit, 64 * MIB);
     while (count < MOST) {
-        arrays[count] = lazy_array(10 * MIB);
+        arrays[count] = make(IGNIS_SHAPE(10 * MIB), IGNIS_U8);
         if (ignis_array_to_device(arrays[count++]) != IGNIS_OK)
             break;
     }
@@ -445,7 +416,7 @@ TEST(a_lasting_out_of_memory_is_reported_and_survived)
     ignis_status_info info;
     ignis_array a;
     SETUP(NULL);
-    a = lazy_array(8 * MIB);
+    a = make(IGNIS_SHAPE(8 * MIB), IGNIS_U8);
     CHECK_OK(ignis_synchronize());
     fault_arm("cuMemAlloc_v2", 1, OUT_OF_MEMORY);
     fault.all = true;
@@ -469,12 +440,12 @@ TEST(more_than_the_device_has_is_refused)
     if (test_is_memcheck())
         SKIP("the checker would report the refusal of the driver");
     SETUP(NULL);
-    a = lazy_array(INT64_C(1) << 46);
+    a = make(IGNIS_SHAPE(INT64_C(1) << 46), IGNIS_U8);
     REQUIRE(a.id);
     CHECK_STATUS(ignis_array_to_device(a), IGNIS_ERROR_MEMORY, IGNIS_DIAG_DEVICE_MEMORY);
     CHECK_MESSAGE_HAS("70368744177664");
     CHECK_OK(ignis_array_free(a));
-    a = lazy_array(INT64_MAX);
+    a = make(IGNIS_SHAPE(INT64_MAX), IGNIS_U8);
     REQUIRE(a.id);
     CHECK_STATUS(ignis_array_to_device(a), IGNIS_ERROR_MEMORY, IGNIS_DIAG_DEVICE_MEMORY);
     CHECK_OK(ignis_array_free(a));
@@ -485,7 +456,7 @@ TEST(pinned_memory_can_run_out)
 {
     ignis_array a;
     SETUP(NULL);
-    a = lazy_array(100000);
+    a = make(IGNIS_SHAPE(100000), IGNIS_U8);
     CHECK_OK(ignis_synchronize());
     fault_arm("cuMemHostAlloc", 1, OUT_OF_MEMORY);
     fault.all = true;

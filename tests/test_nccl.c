@@ -1,12 +1,10 @@
 /*  test_nccl.c - NCCL, opened at run time: what is missing is told, and what is there works */
-#include "test.h"
+#include "array.h"
 
 #include "../ignis_collective.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-static const char *program;
+#include "fake_nccl.h"
+#include "processes.h"
 
 enum { RANKS_MAX = 4, PATIENCE_MS = 20000 };
 
@@ -39,35 +37,13 @@ TEST(a_library_that_is_not_nccl_is_told)
     CHECK_MESSAGE_HAS("older than NCCL 2.19");
 }
 
-/*  Compiles a library that has all functions of the table and says that it is of this version. */
-static bool fake_make(const char *path, int version, const char *without)
-{
-    char source[64], command[512];
-    FILE *file;
-    int i;
-    bool ok;
-    snprintf(source, sizeof source, "%s.c", path);
-    file = fopen(source, "w");
-    if (!file)
-        return false;
-    fprintf(file, "int ncclGetVersion(int *version) { *version = %d; return 0; }\n", version);
-    for (i = 0; i < IGNIS__COUNT(ignis__nccl_symbols); i++)
-        if (strcmp(ignis__nccl_symbols[i].name, "ncclGetVersion") != 0 && strcmp(ignis__nccl_symbols[i].name, without) != 0)
-            fprintf(file, "int %s(void) { return 0; }\n", ignis__nccl_symbols[i].name);
-    fclose(file);
-    snprintf(command, sizeof command, "cc -shared -fPIC -w -o %s %s", path, source);
-    ok = system(command) == 0;
-    unlink(source);
-    return ok;
-}
-
 TEST(an_nccl_that_is_too_old_is_told)
 {
     ignis_desc desc = test_desc(NULL);
     ignis__nccl_id id;
     char path[64];
     snprintf(path, sizeof path, "/tmp/ignis_test_nccl_old_%d.so", (int)getpid());
-    if (!fake_make(path, 21803, ""))
+    if (!fake_nccl(path, 21803, "", ""))
         SKIP("there is no compiler");
     desc.nccl_library = path;
     SETUP(&desc);
@@ -83,7 +59,7 @@ TEST(an_nccl_without_a_function_is_told)
     ignis__nccl_id id;
     char path[64];
     snprintf(path, sizeof path, "/tmp/ignis_test_nccl_part_%d.so", (int)getpid());
-    if (!fake_make(path, 22809, "ncclCommGetAsyncError"))
+    if (!fake_nccl(path, 22809, "ncclCommGetAsyncError", ""))
         SKIP("there is no compiler");
     desc.nccl_library = path;
     SETUP(&desc);
@@ -149,14 +125,9 @@ static double value_of(int rank_number, int64_t i) { return (double)(1 + (rank_n
 
 static ignis_array array_make(const rank *r, int64_t count, double nothing)
 {
-    ignis_array_desc desc;
-    ignis_array array;
+    ignis_array array = make(IGNIS_SHAPE(count), r->dtype);
     double *values = (double *)malloc(sizeof(double) * (size_t)(count + 1));
     int64_t i;
-    memset(&desc, 0, sizeof desc);
-    desc.shape = IGNIS_SHAPE(count);
-    desc.dtype = r->dtype;
-    array = ignis_array_create(&desc);
     for (i = 0; values && i < count; i++)
         values[i] = nothing != 0 ? nothing : value_of(r->rank, i);
     CHECK_OK(ignis_array_from_host(array, values, IGNIS_F64, count));
@@ -387,132 +358,98 @@ TEST(what_nccl_refuses_is_told)
 
 /* --- other processes ------------------------------------------------------------------------------------------------ */
 
-/*  Runs this program again in a role; the id goes along in hexadecimal digits. */
-static pid_t process_start(const char *role, const ignis__nccl_id *id, int number)
-{
-    char digits[2 * sizeof *id + 1], number_text[16];
-    size_t i;
-    pid_t child;
-    for (i = 0; i < sizeof *id; i++)
-        snprintf(digits + 2 * i, 3, "%02x", (unsigned)(unsigned char)id->bytes[i]);
-    snprintf(number_text, sizeof number_text, "%d", number);
-    fflush(stdout);
-    child = fork();
-    if (child == 0) {
-        setenv("IGNIS_SIM_STREAMS", "thread", 1);
-        execl(program, program, role, digits, number_text, (char *)NULL);
-        _exit(99);
-    }
-    return child;
-}
-
-static int process_end(pid_t child)
-{
-    int status = -1;
-    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void id_read(ignis__nccl_id *id, const char *digits)
-{
-    size_t i;
-    for (i = 0; i < sizeof *id; i++) {
-        unsigned byte = 0;
-        (void)sscanf(digits + 2 * i, "%2x", &byte);
-        id->bytes[i] = (char)byte;
-    }
-}
-
-static int role_moves(const ignis__nccl_id *id, int number)
-{
-    ignis_desc desc = test_desc(NULL);
-    rank r;
-    memset(&r, 0, sizeof r);
-    r.rank = number, r.size = 2, r.id = id, r.dtype = IGNIS_F32;
-    if (ignis_setup(&desc) != IGNIS_OK)
-        return 1;
-    run_moves(&r);
-    ignis_shutdown();
-    return test__state.failures != 0;
-}
-
 /*  Rank 0 waits in an operation to which rank 1 never comes, until another thread aborts it. */
 static void *abort_soon(void *context)
 {
-    struct timespec time = {0, 200000000};
-    nanosleep(&time, NULL);
+    test_sleep_ms(200);
     ignis__nccl_abort((ignis__nccl_comm *)context);
     return NULL;
 }
 
-static int role_abort(const ignis__nccl_id *id, int number)
+static void run_abort(rank *r)
 {
-    ignis_desc desc = test_desc(NULL);
     pthread_t thread;
     ignis_array in;
-    rank r;
-    memset(&r, 0, sizeof r);
-    r.rank = number, r.size = 2, r.id = id, r.dtype = IGNIS_F32;
-    if (ignis_setup(&desc) != IGNIS_OK || !rank_join(&r))
-        return 1;
-    in = array_make(&r, 100, 0);
+    if (!rank_join(r))
+        return;
+    in = array_make(r, 100, 0);
     CHECK_OK(ignis_synchronize());
-    if (number == 0) {
-        CHECK(run_one(&r, IGNIS__NCCL_ALL_REDUCE, in, in, 100, 0));
-        pthread_create(&thread, NULL, abort_soon, r.nccl);
+    if (r->rank == 0) {
+        CHECK(run_one(r, IGNIS__NCCL_ALL_REDUCE, in, in, 100, 0));
+        pthread_create(&thread, NULL, abort_soon, r->nccl);
         CHECK_OK(ignis_synchronize());
         pthread_join(thread, NULL);
-        CHECK(!run_one(&r, IGNIS__NCCL_ALL_REDUCE, in, in, 100, 0));
+        CHECK(!run_one(r, IGNIS__NCCL_ALL_REDUCE, in, in, 100, 0));
         test__check_failure(__FILE__, __LINE__, "run(", IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
-        ignis__nccl_leave("leave", r.nccl);
     } else {
         sleep(1);
-        ignis__nccl_abort(r.nccl);
-        ignis__nccl_leave("leave", r.nccl);
+        ignis__nccl_abort(r->nccl);
     }
+    ignis__nccl_leave("leave", r->nccl);
     CHECK_OK(ignis_array_free(in));
+}
+
+/*  What a process is told that is one of two ranks. */
+typedef struct part {
+    ignis__nccl_id id;
+    int rank;
+} part;
+
+static int role(const char *name)
+{
+    ignis_desc desc = test_desc(NULL);
+    part mine;
+    rank r;
+    setenv("IGNIS_SIM_STREAMS", "thread", 1);
+    if (!process_receive(PROCESS_SOCKET, &mine, sizeof mine, NULL) || ignis_setup(&desc) != IGNIS_OK)
+        return 1;
+    memset(&r, 0, sizeof r);
+    r.rank = mine.rank, r.size = 2, r.id = &mine.id, r.dtype = IGNIS_F32;
+    if (strcmp(name, "moves") == 0)
+        run_moves(&r);
+    else
+        run_abort(&r);
     ignis_shutdown();
     return test__state.failures != 0;
+}
+
+static void run_processes(const char *name, const ignis__nccl_id *id)
+{
+    process children[2];
+    part one;
+    one.id = *id;
+    for (one.rank = 0; one.rank < 2; one.rank++) {
+        children[one.rank] = process_start(name);
+        CHECK(process_send(children[one.rank].socket, &one, sizeof one, -1));
+    }
+    for (one.rank = 0; one.rank < 2; one.rank++)
+        CHECK_INT(process_end(&children[one.rank]), 0);
 }
 
 TEST(ranks_in_two_processes)
 {
     ignis__nccl_id id;
-    pid_t children[2];
-    int i;
     SETUP(NULL);
     NEEDS_NCCL(2, &id);
     if (!test_is_simulator())
         SKIP("the process that makes an id of NCCL has to take part");
-    for (i = 0; i < 2; i++)
-        children[i] = process_start("moves", &id, i);
-    for (i = 0; i < 2; i++)
-        CHECK_INT(process_end(children[i]), 0);
+    run_processes("moves", &id);
 }
 
 TEST(an_operation_that_waits_can_be_aborted)
 {
     ignis__nccl_id id;
-    pid_t children[2];
-    int i;
     SETUP(NULL);
     NEEDS_NCCL(2, &id);
     if (!test_is_simulator())
         SKIP("the process that makes an id of NCCL has to take part");
-    for (i = 0; i < 2; i++)
-        children[i] = process_start("abort", &id, i);
-    for (i = 0; i < 2; i++)
-        CHECK_INT(process_end(children[i]), 0);
+    run_processes("abort", &id);
 }
 
 int main(int argc, char **argv)
 {
-    ignis__nccl_id id;
-    program = argv[0];
+    const char *name = process_role(argc, argv);
     setenv("IGNIS_SIM_DEVICES", "4", 0);
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
-    if (argc == 4 && (strcmp(argv[1], "moves") == 0 || strcmp(argv[1], "abort") == 0)) {
-        id_read(&id, argv[2]);
-        return strcmp(argv[1], "moves") == 0 ? role_moves(&id, atoi(argv[3])) : role_abort(&id, atoi(argv[3]));
-    }
-    return test_run(argc, argv);
+    return name ? role(name) : test_run(argc, argv);
 }

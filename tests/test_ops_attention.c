@@ -26,21 +26,6 @@ static ignis_sdpa_desc sdpa_desc_of(const attention_case *c)
     return desc;
 }
 
-/*  Numbers as they are after rounding to a dtype; the caller frees them. */
-static double *rounded_noise(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double factor)
-{
-    int64_t numel = shape_numel(shape), i;
-    double *values = (double *)malloc(sizeof *values * (size_t)(numel + 1)), *result;
-    ignis_tensor tensor;
-    for (i = 0; i < numel; i++)
-        values[i] = factor * noise(seed, i);
-    tensor = tensor_of(values, shape, dtype, false);
-    result = tensor_values(tensor);
-    let_go(tensor);
-    free(values);
-    return result;
-}
-
 /* the reference ------------------------------------------------------------------------------------------------- */
 
 enum { OUT, GRAD_Q, GRAD_K, GRAD_V, RESULTS };

@@ -64,21 +64,6 @@ static double *run_case(const op_case *c, ignis_dtype dtype, double *const *in, 
     return values;
 }
 
-/*  Numbers as they are after rounding to a dtype. */
-static double *rounded_noise(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double factor)
-{
-    int64_t numel = shape_numel(shape), i;
-    double *values = (double *)malloc(sizeof *values * (size_t)(numel + 1)), *result;
-    ignis_tensor tensor;
-    for (i = 0; i < numel; i++)
-        values[i] = factor * noise(seed, i);
-    tensor = tensor_of(values, shape, dtype, false);
-    result = tensor_values(tensor);
-    let_go(tensor);
-    free(values);
-    return result;
-}
-
 static void check_case(const op_case *c)
 {
     double *in[MAX_INPUTS], *grads[MAX_INPUTS] = {0}, *expected_grads[MAX_INPUTS] = {0}, *got, *expected, *reference, *weights;
@@ -837,18 +822,13 @@ static ignis_tensor everything(ignis_tensor x, ignis_tensor row)
 static void sweep(const char *prefix)
 {
     static host_counter counter;
-    ignis_desc desc;
+    ignis_desc desc = test_counting_desc(&counter);
     ignis_tensor x, row, result;
     ignis_scope scope;
     ignis_status status = IGNIS_OK;
     int64_t before;
     int at, failures = 0;
     bool reached = true;
-    memset(&desc, 0, sizeof desc);
-    host_counter_init(&counter);
-    desc.allocator.alloc_fn = host_alloc;
-    desc.allocator.free_fn = host_free;
-    desc.allocator.user_data = &counter;
     SETUP(&desc);
     x = tensor_noise(IGNIS_SHAPE(6, 8), IGNIS_F32, 1, true);
     row = tensor_noise(IGNIS_SHAPE(8), IGNIS_F32, 2, true);
@@ -858,15 +838,10 @@ static void sweep(const char *prefix)
     before = memory().live_bytes;
     for (at = 1; at < 2000 && reached; at++) {
         scope = ignis_scope_begin();
-        if (!prefix)
-            counter.fail_at = counter.calls + at, counter.failed = false;
-        else
-            fault_arm(prefix, at, 2);
+        fault_plan(prefix, at, 2, &counter, false);
         result = everything(x, row);
         status = result.id ? ignis_backward(result, IGNIS_NO_ARRAY) : ignis_status_last();
-        reached = prefix ? fault.failed != NULL : counter.failed;
-        counter.fail_at = 0;
-        fault_disarm();
+        reached = fault_over(&counter);
         if (status != IGNIS_OK)
             failures++;
         else

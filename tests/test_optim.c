@@ -546,15 +546,10 @@ TEST(the_optimizer_keeps_its_parameters)
 static void sweep(const char *prefix)
 {
     static host_counter counter;
-    ignis_desc desc;
+    ignis_desc desc = test_counting_desc(&counter);
     int64_t before;
     int at;
     bool reached = true;
-    memset(&desc, 0, sizeof desc);
-    host_counter_init(&counter);
-    desc.allocator.alloc_fn = host_alloc;
-    desc.allocator.free_fn = host_free;
-    desc.allocator.user_data = &counter;
     SETUP(&desc);
     let_go(tensor_counting(IGNIS_SHAPE(1), IGNIS_F32, 1, false));
     before = memory().live_bytes;
@@ -563,17 +558,12 @@ static void sweep(const char *prefix)
         ignis_optimizer optimizer;
         ignis_tensor x = tensor_noise(IGNIS_SHAPE(40), IGNIS_BF16, 1, true);
         CHECK_OK(ignis_backward(x, ignis_tensor_data(x)));
-        if (!prefix)
-            counter.fail_at = counter.calls + at, counter.failed = false;
-        else
-            fault_arm(prefix, at, 2);
+        fault_plan(prefix, at, 2, &counter, false);
         optimizer = ignis_adamw(&adamw);
         if (optimizer.id && ignis_optimizer_add(optimizer, x, true) == IGNIS_OK && ignis_clip_grad_norm(optimizer, 1) == IGNIS_OK &&
             ignis_optimizer_step(optimizer) == IGNIS_OK && ignis_optimizer_zero_grad(optimizer) == IGNIS_OK)
             CHECK_OK(ignis_status_last());
-        reached = prefix ? fault.failed != NULL : counter.failed;
-        counter.fail_at = 0;
-        fault_disarm();
+        reached = fault_over(&counter);
         ignis_status_clear();
         if (optimizer.id)
             CHECK_OK(ignis_optimizer_free(optimizer));

@@ -1,14 +1,12 @@
 /*  test_parallel.c - data-parallel training: the same as on one GPU, on every rank, every time */
 #include "fault.h"
-#include "test.h"
+#include "tensor.h"
 
 #include "../ignis_collective.h"
 
-#include <math.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "processes.h"
 
-static const char *program;
+#include <math.h>
 
 enum { RANKS_MAX = 4, STEPS = 4, BATCH = 8, CONTEXT = 4, WIDTH = 16, VOCAB = 24, PARAMETERS = 9 };
 
@@ -54,12 +52,6 @@ static void model_release(model *m)
 {
     while (m->count > 0)
         CHECK_OK(ignis_tensor_release(m->all[--m->count]));
-}
-
-static ignis_tensor no_tensor(void)
-{
-    ignis_tensor none = {0};
-    return none;
 }
 
 /*  in: x, then the parameters of the block, so that ignis_checkpoint can run it too. */
@@ -260,12 +252,6 @@ static void train(training *run)
     ranks_start(comms, run->ranks, 60, rank_run, ranks, sizeof ranks[0]);
 }
 
-#define NEEDS_DEVICES(count)                                 \
-    do {                                                     \
-        if (ignis_device_count() < (count))                  \
-            SKIP("there are fewer than " #count " devices"); \
-    } while (0)
-
 /*  The loss of the whole batch, at each step, as on one GPU, up to rounding; and all ranks have the same parameters, to the bit. */
 static void compare(const training *many, const training *one)
 {
@@ -462,7 +448,7 @@ TEST(what_does_not_fit_is_refused)
 /*  Every driver call that ignis_parallel_create makes fails once; what it had made is gone each time. */
 TEST(what_fails_halfway_leaves_nothing)
 {
-    ignis_memory_info before, after;
+    int64_t before;
     ignis_parallel_desc desc;
     ignis_parallel parallel = {0};
     ignis_comm comms[2];
@@ -475,7 +461,7 @@ TEST(what_fails_halfway_leaves_nothing)
     memset(&desc, 0, sizeof desc);
     desc.no_broadcast = true; /* so that it needs nobody else */
     desc.bucket_bytes = desc.first_bucket_bytes = 2048;
-    CHECK_OK(ignis_memory_query(0, &before));
+    before = memory().live_bytes;
     for (at = 1; !parallel.id && at < 1000; at++) {
         made = fault_count("cuStreamCreate") - fault_count("cuStreamDestroy_v2");
         fault_arm("cu", at, 2 /* CUDA_ERROR_OUT_OF_MEMORY */);
@@ -485,8 +471,7 @@ TEST(what_fails_halfway_leaves_nothing)
             break;
         CHECK(ignis_status_last() != IGNIS_OK);
         ignis_status_clear();
-        CHECK_OK(ignis_memory_query(0, &after));
-        CHECK_INT(after.live_bytes, before.live_bytes);
+        CHECK_INT(memory().live_bytes, before);
         CHECK(!ignis_tensor_grad(m.table).id);
         CHECK_INT(fault_count("cuStreamCreate") - fault_count("cuStreamDestroy_v2"), made);
         CHECK_INT(ignis__grad_groups, 0);
@@ -647,16 +632,16 @@ TEST(a_rank_that_stays_away_is_a_timeout)
 /*  In processes: rank 1 dies in the middle of its backward, once rank 0 is in its own. */
 static ignis_status deadly_backward(const ignis_backward_args *args)
 {
-    const struct timespec moment = {0, 1000000};
     int moments = 0;
     while (access((const char *)args->user_data, F_OK) != 0 && moments++ < 60000)
-        nanosleep(&moment, NULL);
+        test_sleep_ms(1);
     fflush(stdout);
     _exit(0);
 }
 
-static int role_dies(const char *folder, int number)
+static int role_dies(int number)
 {
+    char folder[64];
     ignis_desc setup = test_desc(NULL);
     ignis_comm_desc desc;
     ignis_comm comm;
@@ -667,7 +652,7 @@ static int role_dies(const char *folder, int number)
     char rendezvous[128], begun[128];
     FILE *file;
     model m;
-    if (ignis_setup(&setup) != IGNIS_OK)
+    if (!process_receive(PROCESS_SOCKET, folder, sizeof folder, NULL) || ignis_setup(&setup) != IGNIS_OK)
         return 1;
     memset(&desc, 0, sizeof desc);
     snprintf(rendezvous, sizeof rendezvous, "dir:%s", folder);
@@ -709,35 +694,25 @@ static int role_dies(const char *folder, int number)
 
 TEST(a_rank_that_dies_in_backward_is_an_error)
 {
-    char folder[] = "/tmp/ignis_test_parallel_XXXXXX", number[16];
-    pid_t children[2];
-    int i, status;
+    char folder[64] = "/tmp/ignis_test_parallel_XXXXXX";
+    process children[2];
+    int i;
     SETUP(NULL);
     NEEDS_DEVICES(2);
     REQUIRE(mkdtemp(folder));
-    fflush(stdout);
     for (i = 0; i < 2; i++) {
-        children[i] = fork();
-        if (children[i] == 0) {
-            snprintf(number, sizeof number, "%d", i);
-            execl(program, program, "dies", folder, number, (char *)NULL);
-            _exit(99);
-        }
+        children[i] = process_start(i ? "1" : "0");
+        CHECK(process_send(children[i].socket, folder, sizeof folder, -1));
     }
-    for (i = 0; i < 2; i++) {
-        status = -1;
-        CHECK(waitpid(children[i], &status, 0) == children[i] && WIFEXITED(status));
-        CHECK_INT(WEXITSTATUS(status), 0);
-    }
+    for (i = 0; i < 2; i++)
+        CHECK_INT(process_end(&children[i]), 0);
     rmdir(folder);
 }
 
 int main(int argc, char **argv)
 {
-    program = argv[0];
+    const char *role = process_role(argc, argv);
     setenv("IGNIS_SIM_DEVICES", "4", 0);
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
-    if (argc == 4 && strcmp(argv[1], "dies") == 0)
-        return role_dies(argv[2], atoi(argv[3]));
-    return test_run(argc, argv);
+    return role ? role_dies(atoi(role)) : test_run(argc, argv);
 }

@@ -1,6 +1,6 @@
 /*  test_pool.c - handles: stale ones stay stale, cycles cost no memory, and all host memory comes back */
 #include "fault.h"
-#include "test.h"
+#include "array.h"
 #include <sys/resource.h>
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -9,15 +9,7 @@ enum { CYCLES = 100000, GROWTH = 1 << 20 }; /* sanitizers keep freed memory */
 enum { CYCLES = 2000000, GROWTH = 1 << 10 };
 #endif
 
-static ignis_desc counting_desc(host_counter *c)
-{
-    ignis_desc desc = test_desc(NULL);
-    host_counter_init(c);
-    desc.allocator.alloc_fn = host_alloc;
-    desc.allocator.free_fn = host_free;
-    desc.allocator.user_data = c;
-    return desc;
-}
+static const char one_source[] = "extern \"C\" __global__ void one(float *x) { x[0] = 1.0f; }\n";
 
 /*  The most memory that this process has had, in KiB */
 static long resident(void)
@@ -27,25 +19,17 @@ static long resident(void)
     return usage.ru_maxrss;
 }
 
-static ignis_array lazy_array(int64_t n)
-{
-    ignis_array_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.shape = IGNIS_SHAPE(n);
-    return ignis_array_create(&desc);
-}
-
 TEST(millions_of_cycles_take_no_memory)
 {
     host_counter c;
-    ignis_desc desc = counting_desc(&c);
+    ignis_desc desc = test_counting_desc(&c);
     long long bytes = 0, calls = 0;
     uint64_t previous = 0;
     long kilobytes = 0;
     int i, repeats = 0;
     SETUP(&desc);
     for (i = 0; i < CYCLES; i++) {
-        ignis_array a = lazy_array(4);
+        ignis_array a = make(IGNIS_SHAPE(4), IGNIS_F32);
         if (a.id == 0 || a.id == previous)
             repeats++;
         previous = a.id;
@@ -77,7 +61,7 @@ TEST(a_handle_is_never_given_twice)
     REQUIRE(ids);
     SETUP(NULL);
     for (i = 0; i < COUNT; i++) {
-        ignis_array a = lazy_array(1);
+        ignis_array a = make(IGNIS_SHAPE(1), IGNIS_F32);
         ids[i] = a.id;
         CHECK_OK(ignis_array_free(a));
     }
@@ -103,7 +87,7 @@ TEST(many_arrays_live_at_once)
     REQUIRE(arrays);
     SETUP(NULL);
     for (i = 0; i < COUNT; i++)
-        arrays[i] = lazy_array(i + 1);
+        arrays[i] = make(IGNIS_SHAPE(i + 1), IGNIS_F32);
     for (i = 0; i < COUNT; i++)
         wrong += ignis_array_numel(arrays[i]) != i + 1;
     for (i = COUNT - 1; i > 0; i--) { /* shuffle, so that slots are freed in any order */
@@ -138,15 +122,11 @@ TEST(handles_stay_stale_after_the_next_setup)
 {
     ignis_array old, next;
     ignis_kernel old_kernel;
-    ignis_kernel_desc desc;
     int i;
-    memset(&desc, 0, sizeof desc);
-    desc.source = "extern \"C\" __global__ void one(float *x) { x[0] = 1.0f; }\n";
-    desc.entry = "one";
     SETUP(NULL);
     test_leaks_expected = true;
     old = test_array(2, 3);
-    old_kernel = ignis_kernel_compile(&desc);
+    old_kernel = test_compile(one_source, "one", NULL);
     for (i = 0; i < 3; i++) {
         CHECK_OK(ignis_shutdown());
         SETUP(NULL);
@@ -171,12 +151,9 @@ static void *use_on_a_thread(void *arg)
 TEST(all_host_memory_comes_back_at_shutdown)
 {
     host_counter c;
-    ignis_desc desc = counting_desc(&c);
-    ignis_kernel_desc kernel_desc;
+    ignis_desc desc = test_counting_desc(&c);
     ignis_array a, view, wide;
     pthread_t thread;
-    memset(&kernel_desc, 0, sizeof kernel_desc);
-    kernel_desc.entry = "one";
     SETUP(&desc);
     test_leaks_expected = true;
     a = test_array(4, 5);
@@ -186,10 +163,9 @@ TEST(all_host_memory_comes_back_at_shutdown)
     CHECK_OK(ignis_contract_track(a));
     CHECK_OK(ignis_contract_track(wide));
     CHECK_OK(ignis_array_free(a));
-    kernel_desc.source = "extern \"C\" __global__ void one(float *x) { x[0] = 1.0f; }\n";
-    CHECK(ignis_kernel_compile(&kernel_desc).id != 0);
-    kernel_desc.source = "this does not compile";
-    CHECK_FAILS(ignis_kernel_compile(&kernel_desc), IGNIS_ERROR_COMPILE, IGNIS_DIAG_COMPILE_FAILED);
+    CHECK(test_compile(one_source, "one", NULL).id != 0);
+    CHECK_INT(test_compile("this does not compile", "one", NULL).id, 0);
+    test__check_failure(__FILE__, __LINE__, "ignis_kernel_compile(", IGNIS_ERROR_COMPILE, IGNIS_DIAG_COMPILE_FAILED);
     REQUIRE(pthread_create(&thread, NULL, use_on_a_thread, NULL) == 0);
     pthread_join(thread, NULL);
     CHECK(c.blocks > 0);
@@ -202,7 +178,7 @@ TEST(all_host_memory_comes_back_at_shutdown)
 TEST(a_failed_setup_returns_all_host_memory)
 {
     host_counter c;
-    ignis_desc desc = counting_desc(&c);
+    ignis_desc desc = test_counting_desc(&c);
     desc.device = 9999;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
     CHECK_INT(c.blocks, 0);

@@ -5,6 +5,7 @@
 
 #include "../ignis_collective.h"
 
+#include "channels.h"
 #include "processes.h"
 
 #include <sys/stat.h>
@@ -21,15 +22,6 @@ static char folder[256]; /* of all channels here; $IGNIS_COMM_DIR, also of the c
             SKIP("device 0 has no virtual memory management to share by"); \
         }                                                                  \
     } while (0)
-
-static ignis_channel_desc channel_desc(void)
-{
-    ignis_channel_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.name = "share";
-    desc.timeout_s = 20;
-    return desc;
-}
 
 static ignis_array make_shared(ignis_shape shape, const char *tag)
 {
@@ -55,7 +47,7 @@ static void write_counting(ignis_array array, int32_t first)
 /*  Both ends of a channel: the test serves, the child connects; "serves" turns it round. */
 static ignis_channel meet_child(void)
 {
-    ignis_channel_desc desc = channel_desc();
+    ignis_channel_desc desc = desc_of_channel("share", IGNIS_CHANNEL_DEFAULT, 20);
     ignis_channel server = ignis_channel_serve(&desc), channel = ignis_channel_accept(server);
     CHECK_OK(ignis_channel_close(server));
     return channel;
@@ -63,7 +55,7 @@ static ignis_channel meet_child(void)
 
 static ignis_channel meet_parent(void)
 {
-    ignis_channel_desc desc = channel_desc();
+    ignis_channel_desc desc = desc_of_channel("share", IGNIS_CHANNEL_DEFAULT, 20);
     return ignis_channel_connect(&desc);
 }
 
@@ -208,46 +200,12 @@ TEST(memory_outlives_who_made_it)
 
 /* one process ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct pair {
-    ignis_channel_desc desc;
-    ignis_channel a, b;
-} pair;
-
-static void *pair_connect(void *data)
-{
-    ((pair *)data)->b = ignis_channel_connect(&((pair *)data)->desc);
-    return NULL;
-}
-
-static pair make_pair(ignis_channel_method method)
-{
-    pair both;
-    pthread_t thread;
-    ignis_channel server;
-    memset(&both, 0, sizeof both);
-    both.desc = channel_desc();
-    both.desc.method = method;
-    both.desc.timeout_s = 5;
-    server = ignis_channel_serve(&both.desc);
-    pthread_create(&thread, NULL, pair_connect, &both);
-    both.a = ignis_channel_accept(server);
-    pthread_join(thread, NULL);
-    CHECK_OK(ignis_channel_close(server));
-    return both;
-}
-
-static void drop_pair(pair *both)
-{
-    CHECK_OK(ignis_channel_close(both->a));
-    CHECK_OK(ignis_channel_close(both->b));
-}
-
 TEST(a_view_shares_its_part)
 {
     ignis_array array, view, mine;
     pair both;
     SHARE_SETUP();
-    both = make_pair(IGNIS_CHANNEL_SOCKET);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 5);
     array = make_shared(IGNIS_SHAPE(20, 10), "whole");
     write_counting(array, 0);
     view = ignis_array_slice(array, 0, 5, 3);
@@ -272,7 +230,7 @@ TEST(what_nobody_took_is_free_again)
     SHARE_SETUP();
     array = make_shared(IGNIS_SHAPE(4), "");
     before = process_descriptors();
-    both = make_pair(IGNIS_CHANNEL_SOCKET);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 5);
     CHECK_OK(ignis_share_send(both.a, array));
     CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
     /* it is no message, and stays */
@@ -289,7 +247,7 @@ TEST(messages_and_arrays_keep_their_order)
     ignis_array array, mine;
     pair both;
     SHARE_SETUP();
-    both = make_pair(IGNIS_CHANNEL_SOCKET);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 5);
     array = make_shared(IGNIS_SHAPE(4), "");
     CHECK(say(both.a, '1'));
     CHECK_OK(ignis_share_send(both.a, array));
@@ -311,7 +269,7 @@ TEST(only_what_was_made_to_be_shared)
     ignis_array none = {0};
     pair both;
     SHARE_SETUP();
-    both = make_pair(IGNIS_CHANNEL_SOCKET);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 5);
     array = test_array(2, 3);
     CHECK_STATUS(ignis_share_send(both.a, array), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NOT_SHAREABLE);
     CHECK_MESSAGE_HAS("ignis_vmm_array");
@@ -327,8 +285,9 @@ TEST(only_what_was_made_to_be_shared)
     CHECK_OK(ignis_channel_close(both.b));
     CHECK_STATUS(ignis_share_send(both.a, array), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
     CHECK_OK(ignis_channel_close(both.a));
+    CHECK_OK(ignis_channel_close(both.server));
     CHECK_STATUS(ignis_share_send(both.a, array), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
-    both = make_pair(IGNIS_CHANNEL_PIPE);
+    both = make_pair(IGNIS_CHANNEL_PIPE, 5);
     CHECK_STATUS(ignis_share_send(both.a, array), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CHANNEL_DESCRIPTOR);
     CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CHANNEL_DESCRIPTOR);
     drop_pair(&both);
@@ -394,7 +353,7 @@ TEST(records_that_lie_are_refused)
     pair both;
     int lie, before, file, memory;
     SHARE_SETUP();
-    both = make_pair(IGNIS_CHANNEL_SOCKET);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 5);
     array = make_shared(IGNIS_SHAPE(6, 2), "good");
     write_counting(array, 3);
     good = foreign_record(array, &memory);
@@ -472,7 +431,7 @@ TEST(a_share_that_fails_anywhere)
     pair both;
     int before, at;
     SHARE_SETUP();
-    both = make_pair(IGNIS_CHANNEL_SOCKET);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 5);
     array = make_shared(IGNIS_SHAPE(16), "");
     write_counting(array, 3);
     CHECK_OK(ignis_share_send(both.a, array)); /* once, so that everything is in place */
@@ -512,7 +471,7 @@ TEST(many_shares_leave_nothing)
     pair both;
     int before, i;
     SHARE_SETUP();
-    both = make_pair(IGNIS_CHANNEL_SOCKET);
+    both = make_pair(IGNIS_CHANNEL_SOCKET, 5);
     array = make_shared(IGNIS_SHAPE(16), "");
     before = process_descriptors();
     for (i = 0; i < (test_env("IGNIS_SOAK") ? 10000 : 500); i++) {

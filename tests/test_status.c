@@ -382,15 +382,13 @@ static void check_every_call_fails(ignis_array a, ignis_array b, ignis_kernel k,
     ignis_contract_entry entry;
     ignis_kernel_desc kernel_desc;
     ignis_kernel_info kernel;
-    ignis_launch launch;
+    ignis_launch launch = test_launch(1, 1);
     ignis_arg args[3];
     memset(&array_desc, 0, sizeof array_desc);
     memset(&kernel_desc, 0, sizeof kernel_desc);
-    memset(&launch, 0, sizeof launch);
     array_desc.shape = IGNIS_SHAPE(2, 3);
     kernel_desc.source = scale_source;
     kernel_desc.entry = "scale";
-    launch.grid[0] = launch.block[0] = 1;
     args[0] = ignis_arg_array(a);
     args[1] = ignis_arg_f32(2.0F);
     args[2] = ignis_arg_i32(6);
@@ -541,13 +539,11 @@ static void check_every_array_call_fails(uint64_t id, ignis_array live, ignis_ke
     const ignis_status status = IGNIS_ERROR_FREED;
     ignis_array x;
     ignis_array_info info;
-    ignis_launch launch;
+    ignis_launch launch = test_launch(1, 1);
     ignis_arg args[3];
     float data[6] = {0, 0, 0, 0, 0, 0};
     char text[128];
     x.id = id;
-    memset(&launch, 0, sizeof launch);
-    launch.grid[0] = launch.block[0] = 1;
     args[0] = ignis_arg_array(x);
     args[1] = ignis_arg_f32(2.0F);
     args[2] = ignis_arg_i32(6);
@@ -590,10 +586,8 @@ static void check_every_kernel_call_fails(uint64_t id, ignis_diagnostic diagnost
 {
     ignis_kernel k;
     ignis_kernel_info info;
-    ignis_launch launch;
+    ignis_launch launch = test_launch(1, 1);
     k.id = id;
-    memset(&launch, 0, sizeof launch);
-    launch.grid[0] = launch.block[0] = 1;
     CHECK_STATUS(ignis_kernel_query(k, &info), IGNIS_ERROR_FREED, diagnostic);
     CHECK_STATUS(ignis_kernel_launch(k, &launch, NULL, 0), IGNIS_ERROR_FREED, diagnostic);
     CHECK_STATUS(ignis_kernel_free(k), IGNIS_ERROR_FREED, diagnostic);
@@ -622,14 +616,12 @@ TEST(null_pointers_are_answered_everywhere)
     const ignis_status status = IGNIS_ERROR_ARGUMENT;
     const char *no_option = NULL;
     ignis_kernel_desc desc;
-    ignis_launch launch;
+    ignis_launch launch = test_launch(1, 1);
     ignis_kernel kernel;
     ignis_array a;
     SETUP(NULL);
     a = test_array(2, 3);
     kernel = compile(scale_source, "scale");
-    memset(&launch, 0, sizeof launch);
-    launch.grid[0] = launch.block[0] = 1;
 #define X(call, value) FAILS(call, value, status, IGNIS_DIAG_NULL_ARGUMENT)
     X(ignis_library_query(IGNIS_LIBRARY_CUDA, NULL), status);
     X(ignis_device_query(0, NULL), status);
@@ -672,7 +664,7 @@ TEST(garbage_enumerators_are_answered_everywhere)
     const ignis_status status = IGNIS_ERROR_ARGUMENT;
     ignis_library_info library;
     ignis_array_desc desc;
-    ignis_launch launch;
+    ignis_launch launch = test_launch(1, 1);
     ignis_arg args[3];
     ignis_kernel kernel;
     ignis_array a;
@@ -681,8 +673,6 @@ TEST(garbage_enumerators_are_answered_everywhere)
     SETUP(NULL);
     a = test_array(2, 3);
     kernel = compile(scale_source, "scale");
-    memset(&launch, 0, sizeof launch);
-    launch.grid[0] = launch.block[0] = 1;
     args[1] = ignis_arg_f32(2.0F);
     args[2] = ignis_arg_i32(6);
 #define X(call, value) FAILS(call, value, status, IGNIS_DIAG_BAD_ENUM)

@@ -1214,8 +1214,7 @@ TEST(a_backward_function_that_gives_the_wrong_thing)
 TEST(a_backward_function_that_gives_an_array_of_another_device)
 {
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("there is one device");
+    NEEDS_DEVICES(2);
     check_failing(WRONG_DEVICE, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS, "device 1");
 }
 
@@ -1860,20 +1859,9 @@ static int sweep_step(const ignis_desc *desc, const char *prefix, host_counter *
         }
         CHECK(ignis_memory_trim(0) >= 0);
         before = memory();
-        if (counter) {
-            counter->fail_at = counter->calls + at;
-            counter->all = all;
-            counter->failed = false;
-        } else {
-            fault_arm(prefix, at, OUT_OF_MEMORY);
-            fault.all = all;
-        }
+        fault_plan(prefix, at, OUT_OF_MEMORY, counter, all);
         status = model_step(&m);
-        hit = counter ? counter->failed : fault.failed != NULL;
-        if (counter)
-            counter->fail_at = 0;
-        else
-            fault_disarm();
+        hit = fault_over(counter);
         if (hit && status == IGNIS_OK && all)
             test__fail(__FILE__, __LINE__, "memory ran out, and the step says that all is well");
         if (status != IGNIS_OK && ignis_status_last() != IGNIS_ERROR_MEMORY && ignis_status_last() != IGNIS_ERROR_CUDA)
@@ -1926,14 +1914,10 @@ TEST(one_failed_allocation_in_a_step)
 TEST(out_of_host_memory_anywhere_in_a_step)
 {
     static const bool ways[2] = {false, true};
-    ignis_desc desc = test_desc(NULL);
     host_counter counter;
     int i, count;
     for (i = 0; i < 2; i++) {
-        host_counter_init(&counter);
-        desc.allocator.alloc_fn = host_alloc;
-        desc.allocator.free_fn = host_free;
-        desc.allocator.user_data = &counter;
+        ignis_desc desc = test_counting_desc(&counter);
         count = sweep_step(&desc, NULL, &counter, ways[i]);
         printf("    %d host allocations\n", count);
         CHECK(count >= 20);

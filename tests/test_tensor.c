@@ -159,8 +159,7 @@ TEST(from_host_on_another_device)
     ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
     ignis_tensor tensor;
     SETUP(NULL);
-    if (ignis_device_count() < 2)
-        SKIP("there is one device");
+    NEEDS_DEVICES(2);
     desc.device = 1;
     tensor = ignis_tensor_from_host(values, IGNIS_SHAPE(2), &desc);
     CHECK_INT(tensor_info(tensor).device, 1);

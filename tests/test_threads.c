@@ -152,7 +152,6 @@ static void misuse(int index)
 
 TEST(random_use_of_shared_arrays)
 {
-    ignis_memory_info memory;
     int i, live = 0, freed = 0;
     SETUP(NULL);
     memset(shared.slots, 0, sizeof shared.slots);
@@ -172,10 +171,9 @@ TEST(random_use_of_shared_arrays)
         freed += ignis_array_free_as(a, info.owner) == IGNIS_OK;
     }
     CHECK_INT(freed, live);
-    CHECK_OK(ignis_memory_query(0, &memory));
-    CHECK_INT(memory.live_blocks, 0);
-    CHECK_INT(memory.live_bytes, 0);
-    CHECK_INT(memory.pinned_bytes, 0);
+    CHECK_INT(memory().live_blocks, 0);
+    CHECK_INT(memory().live_bytes, 0);
+    CHECK_INT(memory().pinned_bytes, 0);
     CHECK_OK(ignis_contract_reset());
 }
 
@@ -257,11 +255,9 @@ static void use_own_arrays(int index)
 
 TEST(threads_with_arrays_of_their_own)
 {
-    ignis_memory_info memory;
     SETUP(NULL);
     run_threads(use_own_arrays);
-    CHECK_OK(ignis_memory_query(0, &memory));
-    CHECK_INT(memory.live_blocks, 0);
+    CHECK_INT(memory().live_blocks, 0);
 }
 
 TEST(the_first_use_of_a_device_may_come_from_all_threads)
@@ -306,26 +302,18 @@ static ignis_kernel shared_kernel;
 
 static ignis_kernel compile(const char *option)
 {
-    ignis_kernel_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.source = "extern \"C\" __global__ void plus(float *x, int n)\n"
-                  "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] += STEP; }\n";
-    desc.entry = "plus";
-    desc.options = &option;
-    desc.option_count = 1;
-    return ignis_kernel_compile(&desc);
+    return test_compile("extern \"C\" __global__ void plus(float *x, int n)\n"
+                        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] += STEP; }\n",
+                        "plus", option);
 }
 
 static void launch_and_check(ignis_kernel kernel, float step, int times)
 {
     ignis_array a = test_array(1, N);
-    ignis_launch launch;
+    ignis_launch launch = test_launch(2, N / 2);
     ignis_arg args[2];
     float data[N];
     int i, wrong = 0;
-    memset(&launch, 0, sizeof launch);
-    launch.grid[0] = 2;
-    launch.block[0] = N / 2;
     args[0] = ignis_arg_array(a);
     args[1] = ignis_arg_i32(N);
     for (i = 0; i < times; i++)
@@ -364,12 +352,9 @@ static void launch_shared(int index)
 static void launch_while_freed(int index)
 {
     ignis_array a = test_array(1, N);
-    ignis_launch launch;
+    ignis_launch launch = test_launch(1, N);
     ignis_arg args[2];
     int i;
-    memset(&launch, 0, sizeof launch);
-    launch.grid[0] = 1;
-    launch.block[0] = N;
     args[0] = ignis_arg_array(a);
     args[1] = ignis_arg_i32(N);
     for (i = 0; i < 20; i++) {
@@ -436,7 +421,7 @@ static void trim_and_query(int index)
             CHECK(ignis_memory_trim(0) >= 0);
         if (index % 4 == 1)
             CHECK_OK(ignis_synchronize());
-        CHECK_OK(ignis_memory_query(0, &info));
+        info = memory();
         CHECK(info.live_blocks >= 1 && info.live_blocks <= THREADS);
         CHECK_OK(ignis_array_free(a));
     }
@@ -444,13 +429,11 @@ static void trim_and_query(int index)
 
 TEST(threads_trim_while_others_allocate)
 {
-    ignis_memory_info info;
     SETUP(NULL);
     run_threads(trim_and_query);
     CHECK(ignis_memory_trim(0) >= 0);
-    CHECK_OK(ignis_memory_query(0, &info));
-    CHECK_INT(info.live_bytes, 0);
-    CHECK_INT(info.reserved_bytes, 0);
+    CHECK_INT(memory().live_bytes, 0);
+    CHECK_INT(memory().reserved_bytes, 0);
 }
 
 static void fail_with_own_text(int index)

@@ -307,20 +307,9 @@ static int sweep_step(const ignis_desc *desc, const char *prefix, int code, host
             model_close(&m);
             continue;
         }
-        if (counter) {
-            counter->fail_at = counter->calls + at;
-            counter->all = all;
-            counter->failed = false;
-        } else {
-            fault_arm(prefix, at, code);
-            fault.all = all;
-        }
+        fault_plan(prefix, at, code, counter, all);
         reached = model_step(&m, NULL);
-        hit = counter ? counter->failed : fault.failed != NULL;
-        if (counter)
-            counter->fail_at = 0;
-        else
-            fault_disarm();
+        hit = fault_over(counter);
         ignis_status_query(&info);
         if ((reached == DONE) != (info.status == IGNIS_OK)) {
             char text[1024];
@@ -343,11 +332,6 @@ static int sweep_step(const ignis_desc *desc, const char *prefix, int code, host
     CHECK_OK(ignis_shutdown());
     return at - 1;
 }
-
-/*  Deliberate failures look like leaks and errors of the driver's to a checker. */
-#define NEEDS_NO_MEMCHECK() \
-    if (test_is_memcheck()) \
-    SKIP("what failing calls leave behind is meant, and the checker would report it")
 
 TEST(out_of_device_memory_anywhere)
 {
@@ -372,14 +356,10 @@ TEST(out_of_device_memory_anywhere_with_checkpoints)
 TEST(out_of_host_memory_anywhere)
 {
     static const bool ways[2] = {false, true};
-    ignis_desc desc = test_desc(NULL);
     host_counter counter;
     int i, count;
     for (i = 0; i < 2; i++) {
-        host_counter_init(&counter);
-        desc.allocator.alloc_fn = host_alloc;
-        desc.allocator.free_fn = host_free;
-        desc.allocator.user_data = &counter;
+        ignis_desc desc = test_counting_desc(&counter);
         count = sweep_step(&desc, NULL, 0, &counter, ways[i], i == 1);
         printf("    %d host allocations\n", count);
         CHECK(count > 50);

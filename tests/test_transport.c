@@ -906,9 +906,8 @@ TEST(a_long_kernel_survives_the_exporter)
     process child = process_start("exporter");
     ignis_transport transport;
     ignis_transport_handle handle;
-    ignis_kernel_desc desc;
     ignis_kernel kernel;
-    ignis_launch launch;
+    ignis_launch launch = test_launch(1, 1);
     ignis_arg args[5];
     ignis_array seen, out;
     pthread_t killer;
@@ -918,18 +917,13 @@ TEST(a_long_kernel_survives_the_exporter)
         process_kill(&child);
         SKIP("device 0 makes no memory that can be shared");
     }
-    memset(&desc, 0, sizeof desc);
-    desc.source = long_source;
-    desc.entry = "watch";
-    kernel = ignis_kernel_compile(&desc);
+    kernel = test_compile(long_source, "watch", NULL);
     transport = make_transport(IGNIS_TRANSPORT_VMM, 0, 0);
     CHECK(receive_handle(child.socket, &handle));
     seen = ignis_transport_import_handle(transport, &handle);
     CHECK_OK(ignis_transport_handle_close(&handle));
     REQUIRE(kernel.id && seen.id);
     out = make(IGNIS_SHAPE(2), IGNIS_I32);
-    memset(&launch, 0, sizeof launch);
-    launch.grid[0] = launch.block[0] = 1;
     args[0] = ignis_arg_array(seen);
     args[1] = ignis_arg_array(out);
     args[2] = ignis_arg_i32(100);
@@ -1112,8 +1106,7 @@ TEST(through_a_channel)
     CHECK_OK(ignis_channel_close(server));
     CHECK_OK(ignis_shutdown());
     unsetenv("TEST_TRANSPORT_DIR");
-    if (snprintf(text, sizeof text, "rm -r %s", folder) > 0 && system(text) != 0)
-        CHECK(false);
+    test_remove_folder(folder);
 }
 
 TEST(measure)
@@ -1139,7 +1132,6 @@ int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);
     if (role) {
-        pthread_mutex_init(&test__state.lock, NULL);
         return strcmp(role, "importer") == 0   ? importer()
                : strcmp(role, "exporter") == 0 ? exporter()
                : strcmp(role, "renewer") == 0  ? renewer()

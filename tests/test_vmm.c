@@ -341,8 +341,7 @@ TEST(another_device_is_let_in)
     ignis_array array, seen, copy;
     int reachable = 0;
     VMM_SETUP();
-    if (ignis_device_count() < 2)
-        SKIP("needs two devices");
+    NEEDS_DEVICES(2);
     if (ignis__cuda.cuDeviceCanAccessPeer(&reachable, 1, 0) != 0 || !reachable)
         SKIP("device 1 cannot reach device 0");
     desc.dtype = IGNIS_I32;
@@ -425,7 +424,6 @@ TEST(the_memory_behind_an_array)
 
 TEST(cached_memory_is_given_back_before_memory_runs_out)
 {
-    ignis_memory_info info;
     ignis_vmm vmm;
     ignis_array array;
     VMM_SETUP();
@@ -437,8 +435,7 @@ TEST(cached_memory_is_given_back_before_memory_runs_out)
     vmm = make_vmm(granule);
     fault_disarm();
     CHECK(vmm.id);
-    CHECK_OK(ignis_memory_query(0, &info));
-    CHECK_INT(info.reserved_bytes, 0);
+    CHECK_INT(memory().reserved_bytes, 0);
     CHECK_OK(ignis_vmm_free(vmm));
 }
 
@@ -815,7 +812,6 @@ int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);
     if (role) {
-        pthread_mutex_init(&test__state.lock, NULL);
         return strcmp(role, "importer") == 0 ? importer() : exporter();
     }
     return test_run(argc, argv);
