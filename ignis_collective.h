@@ -163,6 +163,10 @@
         is that of all the other hosts.
         ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
+        ALL GPUS OF ONE PROCESS. ignis_comm_init_all makes the communicators of several GPUs at once, with no launcher; one thread begins
+        each operation for one rank after the other. ignis_comm_split_all makes smaller communicators of them, ignis_comm_shrink_all goes
+        on without a GPU that has faulted: also one call for all ranks, as a call for each would wait for the next.
+
     ON DATA-PARALLEL TRAINING (>>parallel)
 
         Every rank has a GPU, the whole model, and its part of each batch. A program for one GPU becomes one for many by two calls:
@@ -861,7 +865,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
 
 /*  ignis_comm_split - make communicators of the ranks that give the same color
     All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their rank in comm where keys are
-    equal. A rank with a color below 0 takes part in none.
+    equal. A rank with a color below 0 takes part in none. Communicators of ignis_comm_init_all are split by ignis_comm_split_all.
     Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0.
     Errors: FREED, PEER, TIMEOUT, UNSUPPORTED, LIBRARY, MEMORY, CUDA.
     Ownership: the caller ends it with ignis_comm_destroy, before or after comm.
@@ -870,7 +874,8 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
 
 /*  ignis_comm_shrink - make a communicator of the ranks that are still alive
     All of them call it, after comm has failed or before. They agree on who is gone first; ranks keep their order. comm itself stays as it
-    is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again.
+    is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again. Communicators of ignis_comm_init_all are
+    shrunk by ignis_comm_shrink_all.
     Returns: the new communicator, or no handle.
     Errors: FREED, TIMEOUT (a rank that is alive does not call it), and those of ignis_comm_init.
     Ownership: the caller ends it with ignis_comm_destroy, and comm too.
@@ -909,6 +914,26 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm comm, ignis_comm_info *info);
     Ownership: the caller ends each with ignis_comm_destroy.
     Threads: any. Waits for the devices. */
 IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc *desc);
+
+/*  ignis_comm_split_all - ignis_comm_split for the communicators of ignis_comm_init_all, all ranks at once
+    comms are all ranks of one group, in any order: of one ignis_comm_init_all, of one ignis_comm_shrink_all, or of one color of an
+    ignis_comm_split_all. comms[i] gives colors[i] and keys[i]; without keys (null) ranks are ordered as in comms' group.
+    out[i] is the new communicator on the device of comms[i]; no handle for a color below 0. comms stay as they are, and in use.
+    Returns: IGNIS_OK, and *out filled; all zero on failure.
+    Errors: FREED, ARGUMENT (not all ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE, MEMORY, CUDA.
+    Ownership: the caller ends each with ignis_comm_destroy, before or after comms.
+    Threads: any. Waits for the devices: operations that some rank has begun are to be begun on all. */
+IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out);
+
+/*  ignis_comm_shrink_all - ignis_comm_shrink for the communicators of ignis_comm_init_all: go on with the devices that work
+    comms are of one group, in any order, after they have failed or before. Left out are ranks whose device has faulted, those for which comms
+    has no handle, and those that are not in comms; the others keep their order. out[i] is the new communicator on the device of comms[i];
+    no handle where that is left out. comms stay as they are, to be destroyed; a lost device breaks them.
+    Returns: IGNIS_OK, and *out filled; all zero on failure.
+    Errors: FREED, ARGUMENT (not ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE (no device is left), MEMORY, CUDA.
+    Ownership: the caller ends each with ignis_comm_destroy, and comms too.
+    Threads: any. Waits for the devices, as ignis_comm_split_all. */
+IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out);
 
 /* --- operations --- */
 
@@ -9522,6 +9547,13 @@ static void ignis__comm_stop(const char *call, ignis__comm *comm)
     comm->group = NULL;
 }
 
+/*  Lets go of a communicator that has no handle yet. */
+static void ignis__comm_unmake(const char *call, ignis__comm *comm)
+{
+    ignis__comm_stop(call, comm);
+    ignis__pool_give(&ignis__comms, comm);
+}
+
 /*  The communicator of a handle, held; null, and reported, when there is none. */
 static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
 {
@@ -10461,14 +10493,47 @@ static ignis__comm_group *ignis__comm_group_make(const char *call, const int *de
     return NULL;
 }
 
+/*  Makes the communicators of a group, which nobody sees yet; none on failure. */
+static bool ignis__comm_group_start(const char *call, const int *devices, int count, int64_t timeout_ns, ignis__comm **comms)
+{
+    ignis__comm_group *group = ignis__comm_group_make(call, devices, count);
+    int i, k, made = 0, most = IGNIS__COMM_BLOCKS;
+    bool ok = group != NULL;
+    for (i = 0; i < count && ok; i++) {
+        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count);
+        ok = comm != NULL;
+        if (!ok)
+            break;
+        comms[made++] = comm;
+        for (k = 0; k < count; k++) {
+            comm->region[k] = group->block[k].address;
+            comm->member[k] = k;
+        }
+        comm->timeout_ns = timeout_ns;
+        comm->group = group;
+        group->live++;
+        group->comms[i] = comm;
+        snprintf(comm->reason, sizeof comm->reason, "all devices of one process");
+        ok = ignis__comm_start(call, comm);
+        if (ok && comm->size > 1 && comm->most_blocks < most)
+            most = comm->most_blocks;
+    }
+    for (i = 0; i < made; i++) {
+        comms[i]->most_blocks = most;
+        if (!ok)
+            ignis__comm_unmake(call, comms[i]);
+    }
+    if (group)
+        ignis__comm_group_leave(call, group);
+    return ok;
+}
+
 IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init_all";
     ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
-    int first[IGNIS_COMM_MAX_RANKS], i, k, made = 0, most = IGNIS__COMM_BLOCKS;
-    ignis__comm_group *group;
+    int first[IGNIS_COMM_MAX_RANKS], i;
     double timeout = desc && desc->timeout_s > 0 ? desc->timeout_s : 30;
-    bool ok = true;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!handles)
@@ -10481,38 +10546,168 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
     if (ignis__capture_refuses(call) || !ignis__comm_devices_check(call, devices, count))
         return ignis__failed();
     ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
-    group = ignis__comm_group_make(call, devices, count);
-    if (!group)
+    if (!ignis__comm_group_start(call, devices, count, (int64_t)(timeout * 1e9), comms))
         return ignis__failed();
-    for (i = 0; i < count && ok; i++) {
-        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count);
-        ok = comm != NULL;
-        if (!ok)
+    for (i = 0; i < count; i++)
+        handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
+    return IGNIS_OK;
+}
+
+/*  Communicators of one group that a call is about, held, each at its place in the call; null: no handle was given. */
+typedef struct ignis__comm_siblings {
+    ignis__comm *comm[IGNIS_COMM_MAX_RANKS];
+    ignis__comm *rank[IGNIS_COMM_MAX_RANKS]; /* the same, by rank */
+    int place[IGNIS_COMM_MAX_RANKS];         /* of a rank in the call */
+    int size;                                /* of the group */
+} ignis__comm_siblings;
+
+static void ignis__comm_siblings_drop(const char *call, ignis__comm_siblings *siblings)
+{
+    int i;
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
+        if (siblings->comm[i])
+            ignis__comm_drop(call, siblings->comm[i]);
+}
+
+/*  Holds what a call got: all ranks of a group, or, with some_missing, those whose handle is not 0. */
+static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms, int count, bool some_missing, ignis_comm *out,
+                                      ignis__comm_siblings *siblings)
+{
+    ignis__comm *comm, *first = NULL;
+    int i;
+    bool ok = false;
+    memset(siblings, 0, sizeof *siblings);
+    if (!ignis__enter(call) || ignis__capture_refuses(call))
+        return false;
+    if (!comms || !out) {
+        ignis__fail_null(call, comms ? "out" : "comms");
+        return false;
+    }
+    if (count < 1 || count > IGNIS_COMM_MAX_RANKS) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count, IGNIS_COMM_MAX_RANKS);
+        return false;
+    }
+    if (out == comms) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "out is comms, whose handles are still needed; it has to be another array");
+        return false;
+    }
+    memset(out, 0, sizeof *out * (size_t)count);
+    for (i = 0; i < count; i++) {
+        if (some_missing && !comms[i].id)
+            continue;
+        comm = siblings->comm[i] = ignis__comm_hold(call, comms[i]);
+        if (!comm)
             break;
-        comms[made++] = comm;
-        for (k = 0; k < count; k++) {
-            comm->region[k] = group->block[k].address;
-            comm->member[k] = k;
+        first = first ? first : comm;
+        siblings->size = first->size;
+        if (!comm->group) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "comms[%d] is of ignis_comm_init; each of its ranks calls %.*s for itself", i,
+                        (int)strlen(call) - 4, call);
+            break;
         }
-        comm->timeout_ns = (int64_t)(timeout * 1e9);
-        comm->group = group;
-        group->live++;
-        group->comms[i] = comm;
-        snprintf(comm->reason, sizeof comm->reason, "all devices of one process");
-        ok = ignis__comm_start(call, comm);
-        if (ok && comm->size > 1 && comm->most_blocks < most)
-            most = comm->most_blocks;
+        if (comm->group != first->group || siblings->rank[comm->rank]) {
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "comms[%d] is rank %d of %s; each has to be another rank of one group", i, comm->rank,
+                        comm->group == first->group ? "them a second time" : "another group");
+            break;
+        }
+        siblings->rank[comm->rank] = comm;
+        siblings->place[comm->rank] = i;
     }
-    for (i = 0; i < made; i++) {
-        comms[i]->most_blocks = most;
-        if (ok) {
-            handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
-        } else {
-            ignis__comm_stop(call, comms[i]);
-            ignis__pool_give(&ignis__comms, comms[i]);
+    if (i == count && !first)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "none of the %d communicators is there, expected one at least", count);
+    else if (i == count && !some_missing && count != first->size)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected all %d ranks of the group", count, first->size);
+    else
+        ok = i == count;
+    if (!ok)
+        ignis__comm_siblings_drop(call, siblings);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out)
+{
+    static const char call[] = "ignis_comm_split_all";
+    ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by place in the call */
+    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], i, k, r, members;
+    ignis__comm_siblings siblings;
+    bool ok = true;
+    if (!ignis__comm_siblings_hold(call, comms, count, false, out, &siblings))
+        return ignis__failed();
+    if (!colors) {
+        ignis__fail_null(call, "colors");
+        ok = false;
+    }
+    for (i = 0; i < count && ok; i++) {
+        if (colors[i] < 0 || made[i])
+            continue;
+        for (r = members = 0; r < count; r++) {
+            int place = siblings.place[r];
+            if (colors[place] != colors[i])
+                continue;
+            for (k = members++; k > 0 && keys && keys[order[k - 1]] > keys[place]; k--)
+                order[k] = order[k - 1];
+            order[k] = place;
+        }
+        for (k = 0; k < members; k++)
+            devices[k] = (int)(siblings.comm[order[k]]->device - ignis__devices);
+        ok = ignis__comm_group_start(call, devices, members, siblings.comm[i]->timeout_ns, part);
+        for (k = 0; k < members && ok; k++)
+            made[order[k]] = part[k];
+    }
+    for (i = 0; i < count; i++)
+        if (made[i] && ok)
+            out[i].id = ignis__pool_publish(&ignis__comms, made[i]);
+        else if (made[i])
+            ignis__comm_unmake(call, made[i]);
+    ignis__comm_siblings_drop(call, &siblings);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Whether a device is of use: one that has faulted says so when it is asked. Nothing is reported. */
+static bool ignis__comm_device_works(const char *call, ignis__device *device)
+{
+    ignis__record before = ignis__quiet_begin(), failure;
+    ignis__binding binding;
+    char why[256];
+    int error;
+    if (ignis__device_enter(call, device, &binding)) {
+        error = IGNIS__CUDA(cuStreamQuery, (device->stream));
+        if (error && error != IGNIS__CU_NOT_READY)
+            ignis__cuda_fail(call, device, "cuStreamQuery", error);
+        ignis__device_leave(&binding);
+    }
+    ignis__quiet_end(&before, &failure, why, sizeof why);
+    return !ignis__atomic_load(&device->lost);
+}
+
+IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
+{
+    static const char call[] = "ignis_comm_shrink_all";
+    ignis__comm *made[IGNIS_COMM_MAX_RANKS];
+    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], members = 0, r, k;
+    ignis__comm_siblings siblings;
+    ignis__comm *comm = NULL;
+    bool ok = false;
+    if (!ignis__comm_siblings_hold(call, comms, count, true, out, &siblings))
+        return ignis__failed();
+    for (r = 0; r < siblings.size; r++) {
+        if (!siblings.rank[r])
+            continue;
+        comm = siblings.rank[r];
+        if (ignis__comm_device_works(call, comm->device)) {
+            devices[members] = (int)(comm->device - ignis__devices);
+            order[members++] = siblings.place[r];
+        } else { /* nobody waits for it any more */
+            ignis__comm_break(comm, IGNIS__COMM_PEER, r);
         }
     }
-    ignis__comm_group_leave(call, group);
+    if (!members)
+        ignis__fail(IGNIS_DIAG_DEVICE_LOST, call, "the devices of all the communicators are lost");
+    else
+        ok = ignis__comm_group_start(call, devices, members, comm->timeout_ns, made);
+    for (k = 0; k < members && ok; k++)
+        out[order[k]].id = ignis__pool_publish(&ignis__comms, made[k]);
+    ignis__comm_siblings_drop(call, &siblings);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -11243,7 +11438,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     return handle;
 }
 
-/*  The communicator that others are made from; of those of ignis_comm_init_all there are no others. */
+/*  The communicator that others are made from; those of ignis_comm_init_all are split and shrunk together. */
 static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 {
     ignis__comm *comm;
@@ -11251,8 +11446,7 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     if (!comm || (comm->job && !ignis__capture_refuses(call)))
         return comm;
     if (!comm->job)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "the communicator is of ignis_comm_init_all; call that again for the devices that are to take part");
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
     ignis__comm_drop(call, comm);
     return NULL;
 }
