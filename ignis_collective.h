@@ -65,6 +65,10 @@
         Physical memory comes in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone. So
         what was imported stays valid when its maker frees it, or dies.
 
+        ignis_memory_info.vmm_bytes is what this process has made of it and still holds on a device: for arrays of ignis_vmm_array, for
+        ignis_vmm_create, and for the regions of communicators. What was imported counts where it was made.
+        ignis_desc.memory_limit does not limit it.
+
     ON CHANNELS (>>channel)
 
         A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
@@ -333,7 +337,7 @@ IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write)
 IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context);
 
 /*  ignis_vmm_create - physical memory on a device, without an address
-    It is none of what ignis_memory_query counts and ignis_desc.memory_limit limits. Cached memory is given back before it fails.
+    It counts in ignis_memory_info.vmm_bytes; ignis_desc.memory_limit does not limit it. Cached memory is given back before it fails.
     Returns: the memory, or no handle.
     Errors: ARGUMENT, DEVICE, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
     Ownership: the caller frees it with ignis_vmm_free.
@@ -1416,30 +1420,80 @@ static bool ignis__vmm_multiple(const char *call, const char *name, int64_t valu
     return false;
 }
 
-/*  Physical memory of the driver's. Like any other request, it gets what the cache holds in vain before it fails. */
-static bool ignis__vmm_physical(const char *call, ignis__device *device, int64_t size, int handle_types, unsigned long long *handle)
+/*  Memory that was made here counts once, and until the last of this process' handles of it is gone. */
+typedef struct ignis__vmm_account {
+    uint64_t handles;
+    ignis__device *device;
+    int64_t size;
+} ignis__vmm_account;
+
+typedef struct ignis__vmm_block {
+    ignis__address address;
+    int64_t size;
+    unsigned long long handle;
+    ignis__device *device;       /* that uses it; imported memory may lie on another one */
+    ignis__vmm_account *account; /* null: it was made elsewhere */
+} ignis__vmm_block;
+
+static void ignis__vmm_count(ignis__device *device, int64_t size)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis__mutex_lock(&cache->lock);
+    cache->info.vmm_bytes += size;
+    ignis__mutex_unlock(&cache->lock);
+}
+
+/*  Releases a handle of physical memory. Returns the driver's error. */
+static int ignis__vmm_release(unsigned long long handle, ignis__vmm_account *account)
+{
+    int error = IGNIS__CUDA(cuMemRelease, (handle));
+    if (account && ignis__atomic_add(&account->handles, (uint64_t)-1) == 0) {
+        ignis__vmm_count(account->device, -account->size);
+        ignis__free(account);
+    }
+    return error;
+}
+
+/*  Physical memory of the driver's, of `size` bytes. Like any other request, it gets what the cache holds in vain before it fails. */
+static bool ignis__vmm_physical(const char *call, ignis__device *device, int64_t size, int handle_types, ignis__vmm_block *out)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     ignis__vmm_security security;
     int error;
+    memset(out, 0, sizeof *out);
     prop.handle_types = handle_types;
     if (handle_types) {
         if (!ignis__vmm_security_make(call, &security))
             return false;
         prop.win32_security = handle_types == IGNIS_VMM_HANDLE_WIN32 ? &security.object : NULL;
     }
-    error = IGNIS__CUDA(cuMemCreate, (handle, (size_t)size, &prop, 0));
+    out->device = device;
+    out->size = size;
+    out->account = (ignis__vmm_account *)ignis__alloc(sizeof *out->account);
+    error = out->account ? IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0)) : 0;
     if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
         ignis__mutex_lock(&cache->lock);
         ignis__cache_trim(call, device, cache);
         ignis__mutex_unlock(&cache->lock);
-        error = IGNIS__CUDA(cuMemCreate, (handle, (size_t)size, &prop, 0));
+        error = IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0));
     }
     if (handle_types)
         ignis__vmm_security_drop(&security);
-    return ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
-                           (int)(device - ignis__devices));
+    if (!out->account) {
+        ignis__fail_host_memory(call, sizeof *out->account);
+        return false;
+    }
+    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
+                         (int)(device - ignis__devices))) {
+        ignis__free(out->account);
+        return false;
+    }
+    out->account->handles = 1;
+    out->account->device = device;
+    out->account->size = size;
+    ignis__vmm_count(device, size);
+    return true;
 }
 
 /*  Opens the devices that are to have access: the driver wants their contexts. */
@@ -1454,13 +1508,6 @@ static bool ignis__vmm_open(const char *call, int ordinal)
 }
 
 /* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
-
-typedef struct ignis__vmm_block {
-    ignis__address address;
-    int64_t size;
-    unsigned long long handle;
-    ignis__device *device; /* that uses it; imported memory may lie on another one */
-} ignis__vmm_block;
 
 /*  Ends a block's mapping and gives its addresses back, both also when one fails. What a lost device answers says nothing. */
 static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
@@ -1488,7 +1535,7 @@ static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
     bool entered = !lost && ignis__device_enter(call, block->device, &binding);
     ignis__vmm_unplace(call, block);
     if (block->handle) {
-        int error = IGNIS__CUDA(cuMemRelease, (block->handle));
+        int error = ignis__vmm_release(block->handle, block->account);
         if (!lost)
             ignis__vmm_step(call, block->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(block->size).text);
     }
@@ -1541,16 +1588,15 @@ static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t siz
     const ignis__vmm_facts *facts;
     ignis__binding binding;
     int handle_types;
+    int64_t rounded;
     bool ok;
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    out->device = device;
     facts = ignis__vmm_device(call, device);
     ok = facts &&
          ignis__vmm_handle_type(call, device, facts, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE, &handle_types) &&
-         ignis__vmm_round(call, size, facts->granularity, &out->size) &&
-         ignis__vmm_physical(call, device, out->size, handle_types, &out->handle);
+         ignis__vmm_round(call, size, facts->granularity, &rounded) && ignis__vmm_physical(call, device, rounded, handle_types, out);
     if (ok && !ignis__vmm_place(call, out, access_devices, access_count)) {
         ignis__vmm_drop(call, out);
         ok = false;
@@ -1669,6 +1715,7 @@ typedef struct ignis__vmm {
     ignis__slot slot;
     ignis__device *device; /* where it lies */
     unsigned long long handle;
+    ignis__vmm_account *account; /* null: it was made elsewhere */
     int64_t size, granularity;
     int handle_types;
     bool imported;
@@ -1696,6 +1743,7 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     memset(&block, 0, sizeof block);
     block.device = vmm->device;
     block.handle = vmm->handle;
+    block.account = vmm->account;
     block.size = vmm->size;
     ignis__vmm_drop(call, &block);
     ignis__pool_give(&ignis__vmms, vmm);
@@ -1832,19 +1880,19 @@ static void ignis__vmm_close(const char *call)
 }
 
 /*  A handle for physical memory, which becomes its; or releases it, when there is no room. */
-static ignis_vmm ignis__vmm_publish(const char *call, ignis__device *device, unsigned long long handle, int64_t size, int64_t granularity,
-                                    int handle_types, bool imported)
+static ignis_vmm ignis__vmm_publish(const char *call, const ignis__vmm_block *block, int64_t granularity, int handle_types, bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
     ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(&ignis__vmms);
     if (!vmm) {
         ignis__fail_host_memory(call, sizeof *vmm);
-        (void)IGNIS__CUDA(cuMemRelease, (handle));
+        (void)ignis__vmm_release(block->handle, block->account);
         return result;
     }
-    vmm->device = device;
-    vmm->handle = handle;
-    vmm->size = size;
+    vmm->device = block->device;
+    vmm->handle = block->handle;
+    vmm->account = block->account;
+    vmm->size = block->size;
     vmm->granularity = granularity;
     vmm->handle_types = handle_types;
     vmm->imported = imported;
@@ -1884,7 +1932,7 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     static const char call[] = "ignis_vmm_create";
     ignis_vmm result = IGNIS__ZERO;
     const ignis__vmm_facts *facts;
-    unsigned long long handle;
+    ignis__vmm_block block;
     ignis__binding binding;
     ignis__device *device;
     int handle_types;
@@ -1900,8 +1948,8 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
         return result;
     facts = ignis__vmm_device(call, device);
     if (facts && ignis__vmm_handle_type(call, device, facts, desc->handle_type, &handle_types) &&
-        ignis__vmm_round(call, desc->size, facts->granularity, &size) && ignis__vmm_physical(call, device, size, handle_types, &handle))
-        result = ignis__vmm_publish(call, device, handle, size, facts->granularity, handle_types, false);
+        ignis__vmm_round(call, desc->size, facts->granularity, &size) && ignis__vmm_physical(call, device, size, handle_types, &block))
+        result = ignis__vmm_publish(call, &block, facts->granularity, handle_types, false);
     ignis__device_leave(&binding);
     return result;
 }
@@ -2299,7 +2347,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     /* it was mapped to prove its size */
     if (facts && ignis__vmm_unplace(call, &block) && ignis__vmm_inspect(call, device, block.handle, &prop)) {
         if (prop.location.id == device->handle)
-            return ignis__vmm_publish(call, device, block.handle, size, facts->granularity, prop.handle_types, true);
+            return ignis__vmm_publish(call, &block, facts->granularity, prop.handle_types, true);
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d", prop.location.id, ordinal);
     }
     ignis__vmm_drop(call, &block);
@@ -2520,8 +2568,9 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
 /*  The physical memory behind an array, retained. */
 typedef struct ignis__vmm_behind {
     unsigned long long handle;
-    int64_t size;   /* of the memory */
-    int64_t offset; /* of the array's first element in it */
+    ignis__vmm_account *account; /* of the memory, as long as the array lives; null: it was made elsewhere */
+    int64_t size;                /* of the memory */
+    int64_t offset;              /* of the array's first element in it */
     ignis_vmm_prop prop;
 } ignis__vmm_behind;
 
@@ -2545,6 +2594,7 @@ static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_be
         const ignis__vmm_block *block = (const ignis__vmm_block *)storage->release_data;
         base = block->address;
         size = (size_t)block->size;
+        behind->account = block->account;
     } else if (storage->release_fn == ignis__vmm_part_release) {
         ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
         const ignis__mapping *mapping;
@@ -2553,6 +2603,7 @@ static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_be
             if (range->address + (uint64_t)mapping->offset <= at) {
                 base = range->address + (uint64_t)mapping->offset;
                 size = (size_t)mapping->vmm->size;
+                behind->account = mapping->vmm->account;
             }
         ignis__mutex_unlock(&range->slot.lock);
     } else if ((error = IGNIS__CUDA(cuMemGetAddressRange_v2, (&base, &size, at))) != 0) {
@@ -2588,14 +2639,20 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     const ignis__vmm_facts *facts;
     ignis__vmm_behind behind;
     ignis__binding binding;
-    ignis__device *device;
+    ignis__vmm_block block;
     if (!array)
         return result;
     if (ignis__device_enter(call, array->storage->device, &binding)) {
         facts = ignis__vmm_device(call, array->storage->device);
         if (facts && ignis__vmm_find(call, array, &behind)) {
-            device = &ignis__devices[behind.prop.location.id];
-            result = ignis__vmm_publish(call, device, behind.handle, behind.size, facts->granularity, behind.prop.handle_types, false);
+            memset(&block, 0, sizeof block);
+            block.device = &ignis__devices[behind.prop.location.id];
+            block.handle = behind.handle;
+            block.size = behind.size;
+            block.account = behind.account;
+            if (block.account)
+                ignis__atomic_add(&block.account->handles, 1);
+            result = ignis__vmm_publish(call, &block, facts->granularity, behind.prop.handle_types, false);
             if (result.id && offset)
                 *offset = behind.offset;
         }

@@ -1153,6 +1153,13 @@ static bool sums_over(const ignis_comm *some, const int *ranks, int members, dou
     return fine;
 }
 
+static int64_t vmm_bytes(int device)
+{
+    ignis_memory_info info;
+    CHECK_OK(ignis_memory_query(device, &info));
+    return info.vmm_bytes;
+}
+
 static void destroy_some(const ignis_comm *some)
 {
     int i;
@@ -1209,12 +1216,17 @@ TEST(those_who_are_left_go_on)
 {
     static const int own[] = {0, 1, 2, 3}, without_1[] = {0, -1, 1, 2}, two[] = {0, -1, -1, 1};
     ignis_comm some[RANKS], fewer[RANKS], given[RANKS];
+    int64_t region;
     RANKS_SETUP(4);
     REQUIRE(begin_for(4, SMALL, 20));
+    region = vmm_bytes(1);
+    CHECK(region >= ignis__comm_region_bytes(4));
     CHECK_OK(ignis_comm_shrink_all(comms, 4, some)); /* before anything failed: the same again */
+    CHECK_INT(vmm_bytes(1), 2 * region);
     CHECK(sums_over(some, own, 4, 15));
     CHECK(sums_over(comms, own, 4, 15));
     destroy_some(some);
+    CHECK_INT(vmm_bytes(1), region);
 
     CHECK_OK(ignis_comm_abort(comms[1]));
     CHECK_STATUS(ignis_comm_barrier(comms[2]), IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
@@ -1234,6 +1246,7 @@ TEST(those_who_are_left_go_on)
     CHECK(sums_over(some, without_1, 3, 13)); /* who was left out on purpose breaks nothing */
     destroy_some(given);
     destroy_some(some);
+    CHECK_INT(vmm_bytes(1), 0);
 }
 
 TEST(what_cannot_be_split_or_shrunk_is_refused)
@@ -1366,6 +1379,7 @@ TEST(a_start_that_fails_anywhere_leaves_nothing)
     CHECK_OK(ignis_memory_query(0, &after));
     CHECK_INT(after.live_bytes, before.live_bytes);
     CHECK_INT(after.pinned_bytes, before.pinned_bytes);
+    CHECK_INT(after.vmm_bytes, 0);
     CHECK(after.device_free + (test_is_simulator() ? 0 : 256 << 20) >= before.device_free); /* drivers keep some for themselves */
 }
 
@@ -1373,9 +1387,11 @@ TEST(a_split_that_fails_anywhere_leaves_nothing)
 {
     static const int colors[] = {0, 1, 0, 1};
     ignis_comm some[RANKS];
+    int64_t region;
     int at;
     RANKS_SETUP(4);
     REQUIRE(begin(4, SMALL));
+    region = vmm_bytes(1);
     CHECK_OK(ignis_comm_split_all(comms, colors, NULL, 4, some));
     destroy_some(some);
     for (at = 1; at < 400; at++) {
@@ -1392,6 +1408,7 @@ TEST(a_split_that_fails_anywhere_leaves_nothing)
         destroy_some(some);
         CHECK(fault_count("cuMemCreate") - fault_count("cuMemRelease") <= fault_failed("cuMemRelease"));
         CHECK(fault_count("cuMemMap") - fault_count("cuMemUnmap") <= fault_failed("cuMemUnmap"));
+        CHECK_INT(vmm_bytes(1), region);
         if (!failed)
             break;
     }
