@@ -151,7 +151,8 @@
         them on the host, once. If one of them cannot, all go on without; ignis_comm_info.reason tells. A graph uses NCCL if that was joined
         before its capture: do one such operation first. NCCL's sums have an order of their own. Who needs the order of the ranks at every
         size sets IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer; nccl_min=64M sets another border.
-        Operations of NCCL have the same deadline as others; a thread of Ignis looks after it.
+        Operations of NCCL have the same deadline as others; a thread of Ignis looks after it, and asks NCCL for errors. One that it reports
+        while an operation is under way (ncclCommGetAsyncError) breaks the communicator on all ranks.
 
         WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
         communicator that it was in within milliseconds, and kernels that wait for it leave. Nothing hangs: kernels have the deadline, too.
@@ -851,7 +852,7 @@ typedef struct ignis_comm_info {
     int hosts;                      /* that the ranks are on */
     ignis_comm_transport transport; /* that is used */
     char reason[256];               /* why this one */
-    ignis_status status;            /* IGNIS_OK, or what broke the communicator: _PEER, _TIMEOUT, _MISMATCH */
+    ignis_status status;            /* IGNIS_OK, or what broke the communicator: _PEER, _TIMEOUT, _MISMATCH, of NCCL _CUDA */
     int failed_rank;                /* whom it was about; -1: nobody, or not known */
     double timeout_s;
 } ignis_comm_info;
@@ -1029,14 +1030,14 @@ IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm);
     Operations that were captured count when their graph was launched on the current stream.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), TIMEOUT (a rank did not come), MISMATCH (ranks asked for different things), PEER
-    (a rank died or gave up), CUDA.
+    (a rank died or gave up, or NCCL failed there), CUDA (also when NCCL reports an error here).
     Ownership: nothing to free.
     Threads: any. Waits for the current stream of the device, and for the one that comm was used on last. */
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm comm);
 
 /*  ignis_comm_status - whether comm works; does not wait
-    Returns: IGNIS_OK, or TIMEOUT, MISMATCH or PEER, which have broken it.
-    Errors: FREED, TIMEOUT, MISMATCH, PEER.
+    Returns: IGNIS_OK, or TIMEOUT, MISMATCH, PEER or CUDA, which have broken it.
+    Errors: FREED, TIMEOUT, MISMATCH, PEER, CUDA (NCCL has failed).
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
@@ -9699,6 +9700,19 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
     ignis__mutex_unlock(&comm->group->lock);
 }
 
+/*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait for. Any thread may call it. */
+static void ignis__comm_nccl_check(ignis__comm *comm)
+{
+    ignis__nccl_comm *nccl = ignis__atomic_load(&comm->nccl_there) ? (ignis__nccl_comm *)comm->nccl : NULL;
+    int error = nccl ? ignis__nccl_error(nccl) : 0;
+    if (!error)
+        return;
+    ignis__comm_break(comm, IGNIS__COMM_NCCL_FAILED, error);
+    ignis__nccl_abort(nccl);
+    if (comm->tell)
+        comm->tell(comm);
+}
+
 /*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
 static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
@@ -9927,10 +9941,11 @@ static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, 
         ignis__comm_fingerprint_write(&text, record->mine);
     } else if (code == IGNIS__COMM_TWICE)
         ignis__text_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams", peer);
-    else if (what == IGNIS_DIAG_NCCL_CALL)
-        ignis__text_add(&text, "NCCL reports error %d on an operation that was under way",
-                        (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF));
-    else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
+    else if (what == IGNIS_DIAG_NCCL_CALL) {
+        int error = (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF);
+        const char *name = ignis__nccl.ncclGetErrorString(error);
+        ignis__text_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way", name ? name : "unknown error", error);
+    } else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
         ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer, (double)comm->timeout_ns * 1e-9);
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
         ignis__text_add(&text, "an operation of NCCL was not through after %.3g s", (double)comm->timeout_ns * 1e-9);
@@ -10474,7 +10489,7 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
-    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_look_after */
+    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_look_after, which asks it for errors meanwhile */
         ignis__mutex_lock(&comm->slot.lock);
         last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream) ? comm->stream : NULL;
         ignis__mutex_unlock(&comm->slot.lock);
@@ -10482,6 +10497,8 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
              (!last || !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (last)));
         ignis__work_end(&work);
     }
+    if (ok)
+        ignis__comm_nccl_check(comm);
     if (!ok)
         status = ignis__failed();
     else if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
@@ -11120,14 +11137,14 @@ static void ignis__comm_look_after(ignis__comm *comm)
     const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
     uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
     int64_t now = ignis__monotonic_ns();
-    int peer, error;
+    int peer;
     if (running != tie->nccl_seen || !running) {
         tie->nccl_seen = running;
         tie->nccl_since = now;
     } else if (now - tie->nccl_since > comm->timeout_ns) {
         ignis__comm_break(comm, IGNIS__COMM_TIMEOUT, -1);
-    } else if (ignis__atomic_load(&comm->nccl_there) && (error = ignis__nccl_error((ignis__nccl_comm *)comm->nccl)) != 0) {
-        ignis__comm_break(comm, IGNIS__COMM_NCCL_FAILED, error);
+    } else {
+        ignis__comm_nccl_check(comm);
     }
     if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
         ignis__comm_nccl_abort(comm);

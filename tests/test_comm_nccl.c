@@ -523,6 +523,85 @@ TEST(a_rank_that_dies_or_stops_in_nccl_is_noticed_and_the_others_go_on)
     }
 }
 
+/* --- errors that NCCL reports later ------------------------------------------------------------------------------------ */
+
+enum { FAILS_AT = 3, FAILING_RANK = 1 };
+
+/*  A rank whose third operation of NCCL fails after it was accepted, or one of the others. */
+static int rank_of_failure(void)
+{
+    const int rank = getenv("IGNIS_RANK")[0] - '0';
+    ignis_desc desc = test_desc(NULL);
+    ignis_comm comm, smaller;
+    ignis_comm_desc meet;
+    ignis_comm_info info;
+    double start = 0;
+    int round;
+    CHECK_OK(ignis_setup(&desc));
+    if (!test_is_simulator())
+        return 77;
+    memset(&meet, 0, sizeof meet);
+    meet.timeout_s = 30;
+    comm = ignis_comm_init(&meet);
+    for (round = 1; round <= FAILS_AT; round++) {
+        CHECK_OK(ignis_status_last());
+        start = now_s();
+        reduce(comm, LARGE, 1);
+    }
+    CHECK(now_s() - start < 10); /* no deadline has ended it */
+    CHECK_INT(ignis_comm_query(comm, &info), IGNIS_OK);
+    CHECK_INT(info.status, rank == FAILING_RANK ? IGNIS_ERROR_CUDA : IGNIS_ERROR_PEER);
+    CHECK_INT(info.failed_rank, rank == FAILING_RANK ? -1 : FAILING_RANK);
+    CHECK_INT(ignis_status_last(), info.status);
+    CHECK_HAS(ignis_status_message(), rank == FAILING_RANK ? "NCCL reports \"unhandled system error\" (2)" : "rank 1");
+    ignis_status_clear();
+    CHECK_STATUS(ignis_comm_barrier(comm), IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
+    CHECK_STATUS(ignis_comm_status(comm), info.status, rank == FAILING_RANK ? IGNIS_DIAG_NCCL_CALL : IGNIS_DIAG_COMM_PEER);
+    smaller = ignis_comm_shrink(comm); /* all are there */
+    CHECK_OK(ignis_comm_destroy(comm));
+    reduce(smaller, LARGE, 2);
+    CHECK_INT(ignis_comm_query(smaller, &info), IGNIS_OK);
+    CHECK_INT(info.size, 3);
+    CHECK_INT(info.status, IGNIS_OK);
+    CHECK_OK(ignis_status_last());
+    CHECK_OK(ignis_comm_destroy(smaller));
+    CHECK_OK(ignis_shutdown());
+    return test__state.failures != 0;
+}
+
+/*  With NCCL alone, as between hosts, and with NCCL for large operations. */
+TEST(an_error_that_nccl_reports_later_breaks_the_communicator_on_all_ranks)
+{
+    static const char *const ways[] = {"IGNIS_COMM_TRANSPORT=nccl", "IGNIS_COMM_TUNE=nccl_min=64K"}, *const fails[] = {"3", "3,ends"};
+    process ranks[3];
+    char text[512];
+    int way, how, i, code, skipped = 0;
+    nccl_find();
+    for (way = 0; way < 2; way++)
+        for (how = 0; how < 2 && !skipped; how++) {
+            NEEDS(3);
+            for (i = 0; i < 3; i++) {
+                snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=3 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s %s", i, i, folder,
+                         ways[way]);
+                environment(text);
+                setenv("IGNIS_SIM_STREAMS", "thread", 1);
+                if (i == FAILING_RANK)
+                    setenv("IGNIS_SIM_NCCL_FAIL", fails[how], 1);
+                ranks[i] = process_start("failure");
+                unsetenv("IGNIS_SIM_NCCL_FAIL");
+                unsetenv("IGNIS_SIM_STREAMS");
+            }
+            for (i = 0; i < 3; i++) {
+                code = process_end(&ranks[i]);
+                skipped |= code == 77;
+                CHECK_INT(code == 77 ? 0 : code, 0);
+            }
+            folder_end();
+        }
+    if (skipped)
+        SKIP("only the simulator's NCCL can be made to fail");
+}
+
 int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);
@@ -531,5 +610,7 @@ int main(int argc, char **argv)
     pthread_mutex_init(&test__state.lock, NULL);
     if (role && strcmp(role, "count") == 0)
         return ignis_setup(NULL) == IGNIS_OK ? ignis_device_count() : 0;
+    if (role && strcmp(role, "failure") == 0)
+        return rank_of_failure();
     return role ? puppet() : test_run(argc, argv);
 }
