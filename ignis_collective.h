@@ -8949,25 +8949,22 @@ static bool ignis__job_connect(ignis__meeting *meeting, ignis__place *place)
     if (ok) {
         ignis__job_count_hosts(job);
         ignis__meeting_mesh(meeting, &verdict);
+        pthread_mutex_lock(&job->lock); /* the watcher waits for all connections: who has heard the verdict may send to any rank at once */
         if (verdict.ok && !ignis__job_watcher_start(job)) {
             verdict.ok = 0;
             snprintf(verdict.why, sizeof verdict.why, "rank %d could not start a thread", job->rank);
         }
         ok = ignis__meeting_agree(meeting, &verdict);
+        for (i = 0; ok && i < job->size; i++) /* with other hosts, those with rank 0 stay */
+            if (job->links[i].fd < 0 && meeting->fds[i] >= 0 && job->ranks[i].host != job->ranks[job->rank].host) {
+                job->links[i].fd = meeting->fds[i];
+                job->links[i].stream = true;
+                meeting->fds[i] = -1;
+            }
+        pthread_mutex_unlock(&job->lock);
     }
     (void)unlink(job->ranks[job->rank].path);
-    if (!ok)
-        return false;
-    pthread_mutex_lock(&job->lock); /* with other hosts, the connections with rank 0 stay */
-    for (i = 0; i < job->size; i++)
-        if (job->links[i].fd < 0 && meeting->fds[i] >= 0 && job->ranks[i].host != job->ranks[job->rank].host) {
-            job->links[i].fd = meeting->fds[i];
-            job->links[i].stream = true;
-            meeting->fds[i] = -1;
-        }
-    pthread_mutex_unlock(&job->lock);
-    ignis__job_wake(job);
-    return true;
+    return ok;
 }
 
 /*  Meets the other ranks; self is what this one says of itself. The caller holds the job. */
