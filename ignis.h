@@ -476,6 +476,7 @@ typedef struct ignis_memory_info {
     int64_t driver_allocations, driver_frees;
     int64_t limit;        /* ignis_desc.memory_limit; 0: none */
     int64_t pinned_bytes; /* pinned host memory, of all devices together */
+    int64_t vmm_bytes;    /* physical memory of ignis_collective.h, beside what is reserved: see ON VIRTUAL MEMORY there */
 } ignis_memory_info;
 
 /* >>array ------------------------------------------------------------------------------------------------------- */
@@ -4295,9 +4296,9 @@ static ignis_status ignis__fail_device_memory(const char *call, ignis__device *d
     return ignis__fail_because(
         IGNIS_DIAG_DEVICE_MEMORY, call, error, error ? ignis__cuda_name(error) : NULL, NULL,
         "out of memory on device %d: %lld bytes were asked for; arrays use %lld of %lld reserved bytes (largest free block %lld), %s, "
-        "and the device has %lld of %lld bytes free",
+        "%lld bytes beside that are VMM memory, and the device has %lld of %lld bytes free",
         (int)(device - ignis__devices), (long long)size, (long long)info->live_bytes, (long long)info->reserved_bytes,
-        (long long)ignis__cache_largest_free(cache), limit, (long long)available, (long long)total);
+        (long long)ignis__cache_largest_free(cache), limit, (long long)info->vmm_bytes, (long long)available, (long long)total);
 }
 
 /*  Memory of at least `size` bytes for work on `stream`; null on failure. The device is entered. */

@@ -65,6 +65,10 @@
         Physical memory comes in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone. So
         what was imported stays valid when its maker frees it, or dies.
 
+        ignis_memory_info.vmm_bytes is what this process has made of it and still holds on a device: for arrays of ignis_vmm_array, for
+        ignis_vmm_create, and for the regions of communicators. What was imported counts where it was made.
+        ignis_desc.memory_limit does not limit it.
+
     ON CHANNELS (>>channel)
 
         A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
@@ -147,7 +151,8 @@
         them on the host, once. If one of them cannot, all go on without; ignis_comm_info.reason tells. A graph uses NCCL if that was joined
         before its capture: do one such operation first. NCCL's sums have an order of their own. Who needs the order of the ranks at every
         size sets IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer; nccl_min=64M sets another border.
-        Operations of NCCL have the same deadline as others; a thread of Ignis looks after it.
+        Operations of NCCL have the same deadline as others; a thread of Ignis looks after it, and asks NCCL for errors. One that it reports
+        while an operation is under way (ncclCommGetAsyncError) breaks the communicator on all ranks.
 
         WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
         communicator that it was in within milliseconds, and kernels that wait for it leave. Nothing hangs: kernels have the deadline, too.
@@ -162,6 +167,10 @@
         operation, and shrink waits for it. With several hosts everything goes through rank 0: its death
         is that of all the other hosts.
         ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
+
+        ALL GPUS OF ONE PROCESS. ignis_comm_init_all makes the communicators of several GPUs at once, with no launcher; one thread begins
+        each operation for one rank after the other. ignis_comm_split_all makes smaller communicators of them, ignis_comm_shrink_all goes
+        on without a GPU that has faulted: also one call for all ranks, as a call for each would wait for the next.
 
     ON DATA-PARALLEL TRAINING (>>parallel)
 
@@ -329,7 +338,7 @@ IGNIS_API ignis_vmm_access_desc ignis_vmm_access_of(int device, bool read_write)
 IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context);
 
 /*  ignis_vmm_create - physical memory on a device, without an address
-    It is none of what ignis_memory_query counts and ignis_desc.memory_limit limits. Cached memory is given back before it fails.
+    It counts in ignis_memory_info.vmm_bytes; ignis_desc.memory_limit does not limit it. Cached memory is given back before it fails.
     Returns: the memory, or no handle.
     Errors: ARGUMENT, DEVICE, MEMORY, UNSUPPORTED, LIBRARY, CUDA.
     Ownership: the caller frees it with ignis_vmm_free.
@@ -843,7 +852,7 @@ typedef struct ignis_comm_info {
     int hosts;                      /* that the ranks are on */
     ignis_comm_transport transport; /* that is used */
     char reason[256];               /* why this one */
-    ignis_status status;            /* IGNIS_OK, or what broke the communicator: _PEER, _TIMEOUT, _MISMATCH */
+    ignis_status status;            /* IGNIS_OK, or what broke the communicator: _PEER, _TIMEOUT, _MISMATCH, of NCCL _CUDA */
     int failed_rank;                /* whom it was about; -1: nobody, or not known */
     double timeout_s;
 } ignis_comm_info;
@@ -861,7 +870,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
 
 /*  ignis_comm_split - make communicators of the ranks that give the same color
     All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their rank in comm where keys are
-    equal. A rank with a color below 0 takes part in none.
+    equal. A rank with a color below 0 takes part in none. Communicators of ignis_comm_init_all are split by ignis_comm_split_all.
     Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0.
     Errors: FREED, PEER, TIMEOUT, UNSUPPORTED, LIBRARY, MEMORY, CUDA.
     Ownership: the caller ends it with ignis_comm_destroy, before or after comm.
@@ -870,7 +879,8 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
 
 /*  ignis_comm_shrink - make a communicator of the ranks that are still alive
     All of them call it, after comm has failed or before. They agree on who is gone first; ranks keep their order. comm itself stays as it
-    is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again.
+    is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again. Communicators of ignis_comm_init_all are
+    shrunk by ignis_comm_shrink_all.
     Returns: the new communicator, or no handle.
     Errors: FREED, TIMEOUT (a rank that is alive does not call it), and those of ignis_comm_init.
     Ownership: the caller ends it with ignis_comm_destroy, and comm too.
@@ -909,6 +919,26 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm comm, ignis_comm_info *info);
     Ownership: the caller ends each with ignis_comm_destroy.
     Threads: any. Waits for the devices. */
 IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc *desc);
+
+/*  ignis_comm_split_all - ignis_comm_split for the communicators of ignis_comm_init_all, all ranks at once
+    comms are all ranks of one group, in any order: of one ignis_comm_init_all, of one ignis_comm_shrink_all, or of one color of an
+    ignis_comm_split_all. comms[i] gives colors[i] and keys[i]; without keys (null) ranks are ordered as in comms' group.
+    out[i] is the new communicator on the device of comms[i]; no handle for a color below 0. comms stay as they are, and in use.
+    Returns: IGNIS_OK, and *out filled; all zero on failure.
+    Errors: FREED, ARGUMENT (not all ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE, MEMORY, CUDA.
+    Ownership: the caller ends each with ignis_comm_destroy, before or after comms.
+    Threads: any. Waits for the devices: operations that some rank has begun are to be begun on all. */
+IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out);
+
+/*  ignis_comm_shrink_all - ignis_comm_shrink for the communicators of ignis_comm_init_all: go on with the devices that work
+    comms are of one group, in any order, after they have failed or before. Left out are ranks whose device has faulted, those for which comms
+    has no handle, and those that are not in comms; the others keep their order. out[i] is the new communicator on the device of comms[i];
+    no handle where that is left out. comms stay as they are, to be destroyed; a lost device breaks them.
+    Returns: IGNIS_OK, and *out filled; all zero on failure.
+    Errors: FREED, ARGUMENT (not ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE (no device is left), MEMORY, CUDA.
+    Ownership: the caller ends each with ignis_comm_destroy, and comms too.
+    Threads: any. Waits for the devices, as ignis_comm_split_all. */
+IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out);
 
 /* --- operations --- */
 
@@ -1000,14 +1030,14 @@ IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm);
     Operations that were captured count when their graph was launched on the current stream.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), TIMEOUT (a rank did not come), MISMATCH (ranks asked for different things), PEER
-    (a rank died or gave up), CUDA.
+    (a rank died or gave up, or NCCL failed there), CUDA (also when NCCL reports an error here).
     Ownership: nothing to free.
     Threads: any. Waits for the current stream of the device, and for the one that comm was used on last. */
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm comm);
 
 /*  ignis_comm_status - whether comm works; does not wait
-    Returns: IGNIS_OK, or TIMEOUT, MISMATCH or PEER, which have broken it.
-    Errors: FREED, TIMEOUT, MISMATCH, PEER.
+    Returns: IGNIS_OK, or TIMEOUT, MISMATCH, PEER or CUDA, which have broken it.
+    Errors: FREED, TIMEOUT, MISMATCH, PEER, CUDA (NCCL has failed).
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
@@ -1391,30 +1421,80 @@ static bool ignis__vmm_multiple(const char *call, const char *name, int64_t valu
     return false;
 }
 
-/*  Physical memory of the driver's. Like any other request, it gets what the cache holds in vain before it fails. */
-static bool ignis__vmm_physical(const char *call, ignis__device *device, int64_t size, int handle_types, unsigned long long *handle)
+/*  Memory that was made here counts once, and until the last of this process' handles of it is gone. */
+typedef struct ignis__vmm_account {
+    uint64_t handles;
+    ignis__device *device;
+    int64_t size;
+} ignis__vmm_account;
+
+typedef struct ignis__vmm_block {
+    ignis__address address;
+    int64_t size;
+    unsigned long long handle;
+    ignis__device *device;       /* that uses it; imported memory may lie on another one */
+    ignis__vmm_account *account; /* null: it was made elsewhere */
+} ignis__vmm_block;
+
+static void ignis__vmm_count(ignis__device *device, int64_t size)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis__mutex_lock(&cache->lock);
+    cache->info.vmm_bytes += size;
+    ignis__mutex_unlock(&cache->lock);
+}
+
+/*  Releases a handle of physical memory. Returns the driver's error. */
+static int ignis__vmm_release(unsigned long long handle, ignis__vmm_account *account)
+{
+    int error = IGNIS__CUDA(cuMemRelease, (handle));
+    if (account && ignis__atomic_add(&account->handles, (uint64_t)-1) == 0) {
+        ignis__vmm_count(account->device, -account->size);
+        ignis__free(account);
+    }
+    return error;
+}
+
+/*  Physical memory of the driver's, of `size` bytes. Like any other request, it gets what the cache holds in vain before it fails. */
+static bool ignis__vmm_physical(const char *call, ignis__device *device, int64_t size, int handle_types, ignis__vmm_block *out)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     ignis__vmm_security security;
     int error;
+    memset(out, 0, sizeof *out);
     prop.handle_types = handle_types;
     if (handle_types) {
         if (!ignis__vmm_security_make(call, &security))
             return false;
         prop.win32_security = handle_types == IGNIS_VMM_HANDLE_WIN32 ? &security.object : NULL;
     }
-    error = IGNIS__CUDA(cuMemCreate, (handle, (size_t)size, &prop, 0));
+    out->device = device;
+    out->size = size;
+    out->account = (ignis__vmm_account *)ignis__alloc(sizeof *out->account);
+    error = out->account ? IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0)) : 0;
     if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
         ignis__mutex_lock(&cache->lock);
         ignis__cache_trim(call, device, cache);
         ignis__mutex_unlock(&cache->lock);
-        error = IGNIS__CUDA(cuMemCreate, (handle, (size_t)size, &prop, 0));
+        error = IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0));
     }
     if (handle_types)
         ignis__vmm_security_drop(&security);
-    return ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
-                           (int)(device - ignis__devices));
+    if (!out->account) {
+        ignis__fail_host_memory(call, sizeof *out->account);
+        return false;
+    }
+    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
+                         (int)(device - ignis__devices))) {
+        ignis__free(out->account);
+        return false;
+    }
+    out->account->handles = 1;
+    out->account->device = device;
+    out->account->size = size;
+    ignis__vmm_count(device, size);
+    return true;
 }
 
 /*  Opens the devices that are to have access: the driver wants their contexts. */
@@ -1429,13 +1509,6 @@ static bool ignis__vmm_open(const char *call, int ordinal)
 }
 
 /* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
-
-typedef struct ignis__vmm_block {
-    ignis__address address;
-    int64_t size;
-    unsigned long long handle;
-    ignis__device *device; /* that uses it; imported memory may lie on another one */
-} ignis__vmm_block;
 
 /*  Ends a block's mapping and gives its addresses back, both also when one fails. What a lost device answers says nothing. */
 static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
@@ -1463,7 +1536,7 @@ static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
     bool entered = !lost && ignis__device_enter(call, block->device, &binding);
     ignis__vmm_unplace(call, block);
     if (block->handle) {
-        int error = IGNIS__CUDA(cuMemRelease, (block->handle));
+        int error = ignis__vmm_release(block->handle, block->account);
         if (!lost)
             ignis__vmm_step(call, block->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(block->size).text);
     }
@@ -1516,16 +1589,15 @@ static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t siz
     const ignis__vmm_facts *facts;
     ignis__binding binding;
     int handle_types;
+    int64_t rounded;
     bool ok;
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    out->device = device;
     facts = ignis__vmm_device(call, device);
     ok = facts &&
          ignis__vmm_handle_type(call, device, facts, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE, &handle_types) &&
-         ignis__vmm_round(call, size, facts->granularity, &out->size) &&
-         ignis__vmm_physical(call, device, out->size, handle_types, &out->handle);
+         ignis__vmm_round(call, size, facts->granularity, &rounded) && ignis__vmm_physical(call, device, rounded, handle_types, out);
     if (ok && !ignis__vmm_place(call, out, access_devices, access_count)) {
         ignis__vmm_drop(call, out);
         ok = false;
@@ -1644,6 +1716,7 @@ typedef struct ignis__vmm {
     ignis__slot slot;
     ignis__device *device; /* where it lies */
     unsigned long long handle;
+    ignis__vmm_account *account; /* null: it was made elsewhere */
     int64_t size, granularity;
     int handle_types;
     bool imported;
@@ -1665,6 +1738,7 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     memset(&block, 0, sizeof block);
     block.device = vmm->device;
     block.handle = vmm->handle;
+    block.account = vmm->account;
     block.size = vmm->size;
     ignis__vmm_drop(call, &block);
     ignis__pool_give(&ignis__vmms, vmm);
@@ -1776,18 +1850,18 @@ static void ignis__vmm_close(const char *call)
 }
 
 /*  A handle for physical memory, which becomes its; or releases it, when there is no room. */
-static ignis_vmm ignis__vmm_publish(const char *call, ignis__device *device, unsigned long long handle, int64_t size, int64_t granularity,
-                                    int handle_types, bool imported)
+static ignis_vmm ignis__vmm_publish(const char *call, const ignis__vmm_block *block, int64_t granularity, int handle_types, bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
     ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(call, &ignis__vmms);
     if (!vmm) {
-        (void)IGNIS__CUDA(cuMemRelease, (handle));
+        (void)ignis__vmm_release(block->handle, block->account);
         return result;
     }
-    vmm->device = device;
-    vmm->handle = handle;
-    vmm->size = size;
+    vmm->device = block->device;
+    vmm->handle = block->handle;
+    vmm->account = block->account;
+    vmm->size = block->size;
     vmm->granularity = granularity;
     vmm->handle_types = handle_types;
     vmm->imported = imported;
@@ -1827,7 +1901,7 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     static const char call[] = "ignis_vmm_create";
     ignis_vmm result = IGNIS__ZERO;
     const ignis__vmm_facts *facts;
-    unsigned long long handle;
+    ignis__vmm_block block;
     ignis__binding binding;
     ignis__device *device;
     int handle_types;
@@ -1843,8 +1917,8 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
         return result;
     facts = ignis__vmm_device(call, device);
     if (facts && ignis__vmm_handle_type(call, device, facts, desc->handle_type, &handle_types) &&
-        ignis__vmm_round(call, desc->size, facts->granularity, &size) && ignis__vmm_physical(call, device, size, handle_types, &handle))
-        result = ignis__vmm_publish(call, device, handle, size, facts->granularity, handle_types, false);
+        ignis__vmm_round(call, desc->size, facts->granularity, &size) && ignis__vmm_physical(call, device, size, handle_types, &block))
+        result = ignis__vmm_publish(call, &block, facts->granularity, handle_types, false);
     ignis__device_leave(&binding);
     return result;
 }
@@ -2241,7 +2315,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
     /* it was mapped to prove its size */
     if (facts && ignis__vmm_unplace(call, &block) && ignis__vmm_inspect(call, device, block.handle, &prop)) {
         if (prop.location.id == device->handle)
-            return ignis__vmm_publish(call, device, block.handle, size, facts->granularity, prop.handle_types, true);
+            return ignis__vmm_publish(call, &block, facts->granularity, prop.handle_types, true);
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d", prop.location.id, ordinal);
     }
     ignis__vmm_drop(call, &block);
@@ -2462,8 +2536,9 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
 /*  The physical memory behind an array, retained. */
 typedef struct ignis__vmm_behind {
     unsigned long long handle;
-    int64_t size;   /* of the memory */
-    int64_t offset; /* of the array's first element in it */
+    ignis__vmm_account *account; /* of the memory, as long as the array lives; null: it was made elsewhere */
+    int64_t size;                /* of the memory */
+    int64_t offset;              /* of the array's first element in it */
     ignis_vmm_prop prop;
 } ignis__vmm_behind;
 
@@ -2487,6 +2562,7 @@ static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_be
         const ignis__vmm_block *block = (const ignis__vmm_block *)storage->release_data;
         base = block->address;
         size = (size_t)block->size;
+        behind->account = block->account;
     } else if (storage->release_fn == ignis__vmm_part_release) {
         ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
         const ignis__mapping *mapping;
@@ -2495,6 +2571,7 @@ static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_be
             if (range->address + (uint64_t)mapping->offset <= at) {
                 base = range->address + (uint64_t)mapping->offset;
                 size = (size_t)mapping->vmm->size;
+                behind->account = mapping->vmm->account;
             }
         ignis__mutex_unlock(&range->slot.lock);
     } else if ((error = IGNIS__CUDA(cuMemGetAddressRange_v2, (&base, &size, at))) != 0) {
@@ -2530,14 +2607,20 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     const ignis__vmm_facts *facts;
     ignis__vmm_behind behind;
     ignis__binding binding;
-    ignis__device *device;
+    ignis__vmm_block block;
     if (!array)
         return result;
     if (ignis__device_enter(call, array->storage->device, &binding)) {
         facts = ignis__vmm_device(call, array->storage->device);
         if (facts && ignis__vmm_find(call, array, &behind)) {
-            device = &ignis__devices[behind.prop.location.id];
-            result = ignis__vmm_publish(call, device, behind.handle, behind.size, facts->granularity, behind.prop.handle_types, false);
+            memset(&block, 0, sizeof block);
+            block.device = &ignis__devices[behind.prop.location.id];
+            block.handle = behind.handle;
+            block.size = behind.size;
+            block.account = behind.account;
+            if (block.account)
+                ignis__atomic_add(&block.account->handles, 1);
+            result = ignis__vmm_publish(call, &block, facts->granularity, behind.prop.handle_types, false);
             if (result.id && offset)
                 *offset = behind.offset;
         }
@@ -8796,25 +8879,22 @@ static bool ignis__job_connect(ignis__meeting *meeting, ignis__place *place)
     if (ok) {
         ignis__job_count_hosts(job);
         ignis__meeting_mesh(meeting, &verdict);
+        pthread_mutex_lock(&job->lock); /* the watcher waits for all connections: who has heard the verdict may send to any rank at once */
         if (verdict.ok && !ignis__job_watcher_start(job)) {
             verdict.ok = 0;
             snprintf(verdict.why, sizeof verdict.why, "rank %d could not start a thread", job->rank);
         }
         ok = ignis__meeting_agree(meeting, &verdict);
+        for (i = 0; ok && i < job->size; i++) /* with other hosts, those with rank 0 stay */
+            if (job->links[i].fd < 0 && meeting->fds[i] >= 0 && job->ranks[i].host != job->ranks[job->rank].host) {
+                job->links[i].fd = meeting->fds[i];
+                job->links[i].stream = true;
+                meeting->fds[i] = -1;
+            }
+        pthread_mutex_unlock(&job->lock);
     }
     (void)unlink(job->ranks[job->rank].path);
-    if (!ok)
-        return false;
-    pthread_mutex_lock(&job->lock); /* with other hosts, the connections with rank 0 stay */
-    for (i = 0; i < job->size; i++)
-        if (job->links[i].fd < 0 && meeting->fds[i] >= 0 && job->ranks[i].host != job->ranks[job->rank].host) {
-            job->links[i].fd = meeting->fds[i];
-            job->links[i].stream = true;
-            meeting->fds[i] = -1;
-        }
-    pthread_mutex_unlock(&job->lock);
-    ignis__job_wake(job);
-    return true;
+    return ok;
 }
 
 /*  Meets the other ranks; self is what this one says of itself. The caller holds the job. */
@@ -9450,6 +9530,13 @@ static void ignis__comm_stop(const char *call, ignis__comm *comm)
     comm->group = NULL;
 }
 
+/*  Lets go of a communicator that has no handle yet. */
+static void ignis__comm_unmake(const char *call, ignis__comm *comm)
+{
+    ignis__comm_stop(call, comm);
+    ignis__pool_give(&ignis__comms, comm);
+}
+
 /*  The communicator of a handle, held; null, and reported, when there is none. */
 static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
 {
@@ -9514,6 +9601,19 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
         ignis__atomic_store(&sibling->memory->record->abort, value);
     }
     ignis__mutex_unlock(&comm->group->lock);
+}
+
+/*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait for. Any thread may call it. */
+static void ignis__comm_nccl_check(ignis__comm *comm)
+{
+    ignis__nccl_comm *nccl = ignis__atomic_load(&comm->nccl_there) ? (ignis__nccl_comm *)comm->nccl : NULL;
+    int error = nccl ? ignis__nccl_error(nccl) : 0;
+    if (!error)
+        return;
+    ignis__comm_break(comm, IGNIS__COMM_NCCL_FAILED, error);
+    ignis__nccl_abort(nccl);
+    if (comm->tell)
+        comm->tell(comm);
 }
 
 /*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
@@ -9750,10 +9850,11 @@ static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, 
         ignis__comm_fingerprint_write(&text, record->mine);
     } else if (code == IGNIS__COMM_TWICE)
         ignis__text_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams", peer);
-    else if (what == IGNIS_DIAG_NCCL_CALL)
-        ignis__text_add(&text, "NCCL reports error %d on an operation that was under way",
-                        (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF));
-    else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
+    else if (what == IGNIS_DIAG_NCCL_CALL) {
+        int error = (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF);
+        const char *name = ignis__nccl.ncclGetErrorString(error);
+        ignis__text_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way", name ? name : "unknown error", error);
+    } else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
         ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer, (double)comm->timeout_ns * 1e-9);
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
         ignis__text_add(&text, "an operation of NCCL was not through after %.3g s", (double)comm->timeout_ns * 1e-9);
@@ -10297,7 +10398,7 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
-    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_look_after */
+    if (ok) { /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_look_after, which asks it for errors meanwhile */
         ignis__mutex_lock(&comm->slot.lock);
         last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream) ? comm->stream : NULL;
         ignis__mutex_unlock(&comm->slot.lock);
@@ -10305,6 +10406,8 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
              (!last || !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (last)));
         ignis__work_end(&work);
     }
+    if (ok)
+        ignis__comm_nccl_check(comm);
     if (!ok)
         status = ignis__failed();
     else if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
@@ -10373,14 +10476,47 @@ static ignis__comm_group *ignis__comm_group_make(const char *call, const int *de
     return NULL;
 }
 
+/*  Makes the communicators of a group, which nobody sees yet; none on failure. */
+static bool ignis__comm_group_start(const char *call, const int *devices, int count, int64_t timeout_ns, ignis__comm **comms)
+{
+    ignis__comm_group *group = ignis__comm_group_make(call, devices, count);
+    int i, k, made = 0, most = IGNIS__COMM_BLOCKS;
+    bool ok = group != NULL;
+    for (i = 0; i < count && ok; i++) {
+        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count);
+        ok = comm != NULL;
+        if (!ok)
+            break;
+        comms[made++] = comm;
+        for (k = 0; k < count; k++) {
+            comm->region[k] = group->block[k].address;
+            comm->member[k] = k;
+        }
+        comm->timeout_ns = timeout_ns;
+        comm->group = group;
+        group->live++;
+        group->comms[i] = comm;
+        snprintf(comm->reason, sizeof comm->reason, "all devices of one process");
+        ok = ignis__comm_start(call, comm);
+        if (ok && comm->size > 1 && comm->most_blocks < most)
+            most = comm->most_blocks;
+    }
+    for (i = 0; i < made; i++) {
+        comms[i]->most_blocks = most;
+        if (!ok)
+            ignis__comm_unmake(call, comms[i]);
+    }
+    if (group)
+        ignis__comm_group_leave(call, group);
+    return ok;
+}
+
 IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devices, int count, const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init_all";
     ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
-    int first[IGNIS_COMM_MAX_RANKS], i, k, made = 0, most = IGNIS__COMM_BLOCKS;
-    ignis__comm_group *group;
+    int first[IGNIS_COMM_MAX_RANKS], i;
     double timeout = desc && desc->timeout_s > 0 ? desc->timeout_s : 30;
-    bool ok = true;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!handles)
@@ -10393,38 +10529,168 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
     if (ignis__capture_refuses(call) || !ignis__comm_devices_check(call, devices, count))
         return ignis__failed();
     ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
-    group = ignis__comm_group_make(call, devices, count);
-    if (!group)
+    if (!ignis__comm_group_start(call, devices, count, (int64_t)(timeout * 1e9), comms))
         return ignis__failed();
-    for (i = 0; i < count && ok; i++) {
-        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count);
-        ok = comm != NULL;
-        if (!ok)
+    for (i = 0; i < count; i++)
+        handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
+    return IGNIS_OK;
+}
+
+/*  Communicators of one group that a call is about, held, each at its place in the call; null: no handle was given. */
+typedef struct ignis__comm_siblings {
+    ignis__comm *comm[IGNIS_COMM_MAX_RANKS];
+    ignis__comm *rank[IGNIS_COMM_MAX_RANKS]; /* the same, by rank */
+    int place[IGNIS_COMM_MAX_RANKS];         /* of a rank in the call */
+    int size;                                /* of the group */
+} ignis__comm_siblings;
+
+static void ignis__comm_siblings_drop(const char *call, ignis__comm_siblings *siblings)
+{
+    int i;
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
+        if (siblings->comm[i])
+            ignis__comm_drop(call, siblings->comm[i]);
+}
+
+/*  Holds what a call got: all ranks of a group, or, with some_missing, those whose handle is not 0. */
+static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms, int count, bool some_missing, ignis_comm *out,
+                                      ignis__comm_siblings *siblings)
+{
+    ignis__comm *comm, *first = NULL;
+    int i;
+    bool ok = false;
+    memset(siblings, 0, sizeof *siblings);
+    if (!ignis__enter(call) || ignis__capture_refuses(call))
+        return false;
+    if (!comms || !out) {
+        ignis__fail_null(call, comms ? "out" : "comms");
+        return false;
+    }
+    if (count < 1 || count > IGNIS_COMM_MAX_RANKS) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count, IGNIS_COMM_MAX_RANKS);
+        return false;
+    }
+    if (out == comms) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "out is comms, whose handles are still needed; it has to be another array");
+        return false;
+    }
+    memset(out, 0, sizeof *out * (size_t)count);
+    for (i = 0; i < count; i++) {
+        if (some_missing && !comms[i].id)
+            continue;
+        comm = siblings->comm[i] = ignis__comm_hold(call, comms[i]);
+        if (!comm)
             break;
-        comms[made++] = comm;
-        for (k = 0; k < count; k++) {
-            comm->region[k] = group->block[k].address;
-            comm->member[k] = k;
+        first = first ? first : comm;
+        siblings->size = first->size;
+        if (!comm->group) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "comms[%d] is of ignis_comm_init; each of its ranks calls %.*s for itself", i,
+                        (int)strlen(call) - 4, call);
+            break;
         }
-        comm->timeout_ns = (int64_t)(timeout * 1e9);
-        comm->group = group;
-        group->live++;
-        group->comms[i] = comm;
-        snprintf(comm->reason, sizeof comm->reason, "all devices of one process");
-        ok = ignis__comm_start(call, comm);
-        if (ok && comm->size > 1 && comm->most_blocks < most)
-            most = comm->most_blocks;
+        if (comm->group != first->group || siblings->rank[comm->rank]) {
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "comms[%d] is rank %d of %s; each has to be another rank of one group", i, comm->rank,
+                        comm->group == first->group ? "them a second time" : "another group");
+            break;
+        }
+        siblings->rank[comm->rank] = comm;
+        siblings->place[comm->rank] = i;
     }
-    for (i = 0; i < made; i++) {
-        comms[i]->most_blocks = most;
-        if (ok) {
-            handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
-        } else {
-            ignis__comm_stop(call, comms[i]);
-            ignis__pool_give(&ignis__comms, comms[i]);
+    if (i == count && !first)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "none of the %d communicators is there, expected one at least", count);
+    else if (i == count && !some_missing && count != first->size)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected all %d ranks of the group", count, first->size);
+    else
+        ok = i == count;
+    if (!ok)
+        ignis__comm_siblings_drop(call, siblings);
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out)
+{
+    static const char call[] = "ignis_comm_split_all";
+    ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by place in the call */
+    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], i, k, r, members;
+    ignis__comm_siblings siblings;
+    bool ok = true;
+    if (!ignis__comm_siblings_hold(call, comms, count, false, out, &siblings))
+        return ignis__failed();
+    if (!colors) {
+        ignis__fail_null(call, "colors");
+        ok = false;
+    }
+    for (i = 0; i < count && ok; i++) {
+        if (colors[i] < 0 || made[i])
+            continue;
+        for (r = members = 0; r < count; r++) {
+            int place = siblings.place[r];
+            if (colors[place] != colors[i])
+                continue;
+            for (k = members++; k > 0 && keys && keys[order[k - 1]] > keys[place]; k--)
+                order[k] = order[k - 1];
+            order[k] = place;
+        }
+        for (k = 0; k < members; k++)
+            devices[k] = (int)(siblings.comm[order[k]]->device - ignis__devices);
+        ok = ignis__comm_group_start(call, devices, members, siblings.comm[i]->timeout_ns, part);
+        for (k = 0; k < members && ok; k++)
+            made[order[k]] = part[k];
+    }
+    for (i = 0; i < count; i++)
+        if (made[i] && ok)
+            out[i].id = ignis__pool_publish(&ignis__comms, made[i]);
+        else if (made[i])
+            ignis__comm_unmake(call, made[i]);
+    ignis__comm_siblings_drop(call, &siblings);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Whether a device is of use: one that has faulted says so when it is asked. Nothing is reported. */
+static bool ignis__comm_device_works(const char *call, ignis__device *device)
+{
+    ignis__record before = ignis__quiet_begin(), failure;
+    ignis__binding binding;
+    char why[256];
+    int error;
+    if (ignis__device_enter(call, device, &binding)) {
+        error = IGNIS__CUDA(cuStreamQuery, (device->stream));
+        if (error && error != IGNIS__CU_NOT_READY)
+            ignis__cuda_fail(call, device, "cuStreamQuery", error);
+        ignis__device_leave(&binding);
+    }
+    ignis__quiet_end(&before, &failure, why, sizeof why);
+    return !ignis__atomic_load(&device->lost);
+}
+
+IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
+{
+    static const char call[] = "ignis_comm_shrink_all";
+    ignis__comm *made[IGNIS_COMM_MAX_RANKS];
+    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], members = 0, r, k;
+    ignis__comm_siblings siblings;
+    ignis__comm *comm = NULL;
+    bool ok = false;
+    if (!ignis__comm_siblings_hold(call, comms, count, true, out, &siblings))
+        return ignis__failed();
+    for (r = 0; r < siblings.size; r++) {
+        if (!siblings.rank[r])
+            continue;
+        comm = siblings.rank[r];
+        if (ignis__comm_device_works(call, comm->device)) {
+            devices[members] = (int)(comm->device - ignis__devices);
+            order[members++] = siblings.place[r];
+        } else { /* nobody waits for it any more */
+            ignis__comm_break(comm, IGNIS__COMM_PEER, r);
         }
     }
-    ignis__comm_group_leave(call, group);
+    if (!members)
+        ignis__fail(IGNIS_DIAG_DEVICE_LOST, call, "the devices of all the communicators are lost");
+    else
+        ok = ignis__comm_group_start(call, devices, members, comm->timeout_ns, made);
+    for (k = 0; k < members && ok; k++)
+        out[order[k]].id = ignis__pool_publish(&ignis__comms, made[k]);
+    ignis__comm_siblings_drop(call, &siblings);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -10780,14 +11046,14 @@ static void ignis__comm_look_after(ignis__comm *comm)
     const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
     uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
     int64_t now = ignis__monotonic_ns();
-    int peer, error;
+    int peer;
     if (running != tie->nccl_seen || !running) {
         tie->nccl_seen = running;
         tie->nccl_since = now;
     } else if (now - tie->nccl_since > comm->timeout_ns) {
         ignis__comm_break(comm, IGNIS__COMM_TIMEOUT, -1);
-    } else if (ignis__atomic_load(&comm->nccl_there) && (error = ignis__nccl_error((ignis__nccl_comm *)comm->nccl)) != 0) {
-        ignis__comm_break(comm, IGNIS__COMM_NCCL_FAILED, error);
+    } else {
+        ignis__comm_nccl_check(comm);
     }
     if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
         ignis__comm_nccl_abort(comm);
@@ -11155,7 +11421,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     return handle;
 }
 
-/*  The communicator that others are made from; of those of ignis_comm_init_all there are no others. */
+/*  The communicator that others are made from; those of ignis_comm_init_all are split and shrunk together. */
 static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 {
     ignis__comm *comm;
@@ -11163,8 +11429,7 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     if (!comm || (comm->job && !ignis__capture_refuses(call)))
         return comm;
     if (!comm->job)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "the communicator is of ignis_comm_init_all; call that again for the devices that are to take part");
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
     ignis__comm_drop(call, comm);
     return NULL;
 }

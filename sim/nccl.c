@@ -7,6 +7,9 @@
     As with NVIDIA's library a rank that never comes makes the others wait until they call ncclCommAbort, and one thread that drives several
     ranks has to submit the work of all before it waits for any of them, which needs streams that work by themselves
     (IGNIS_SIM_STREAMS=thread). Sums are made in the order of the ranks, in f32 for 16-bit numbers.
+
+    IGNIS_SIM_NCCL_FAIL=3 makes the third operation that this process runs fail after it was accepted: it does not end before ncclCommAbort,
+    and ncclCommGetAsyncError tells a system error. IGNIS_SIM_NCCL_FAIL=3,ends: it ends nonetheless, with nothing done.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -67,6 +70,7 @@ typedef struct comm {
     shared *shared;
     int rank, size;
     atomic_int aborted, references; /* of the handle, and of jobs */
+    atomic_int failed;              /* what ncclCommGetAsyncError tells */
     uint64_t phase;
     char path[128];
     struct job *captured; /* of graphs, which may run any number of times: these stay as long as the communicator */
@@ -312,10 +316,24 @@ static void job_end(job *j)
     free(j);
 }
 
+/* Whether IGNIS_SIM_NCCL_FAIL means this operation. */
+static int is_to_fail(int *ends)
+{
+    static atomic_int runs;
+    const char *text = getenv("IGNIS_SIM_NCCL_FAIL");
+    *ends = text && strstr(text, ",ends") != NULL;
+    return text && atomic_fetch_add(&runs, 1) + 1 == atoi(text);
+}
+
 static void run_job(void *data)
 {
     job *j = data;
-    if (j->kind == MESSAGES)
+    int ends, tries = 0;
+    if (is_to_fail(&ends)) {
+        atomic_store(&j->comm->failed, SYSTEM_ERROR);
+        while (!ends && !atomic_load(&j->comm->aborted))
+            pause_briefly(&tries);
+    } else if (j->kind == MESSAGES)
         run_messages(j);
     else if (!atomic_load(&j->comm->aborted))
         run_collective(j);
@@ -565,7 +583,7 @@ SIM_API int ncclCommGetAsyncError(comm *c, int *error)
 {
     if (!c || !error)
         return fail(INVALID_ARGUMENT, "the communicator is null");
-    *error = !is_complete(c) ? IN_PROGRESS : atomic_load(&c->aborted) ? REMOTE_ERROR : SUCCESS;
+    *error = !is_complete(c) ? IN_PROGRESS : atomic_load(&c->aborted) ? REMOTE_ERROR : atomic_load(&c->failed);
     return SUCCESS;
 }
 

@@ -263,7 +263,8 @@ static outcome ask(process *rank, int what, int on)
 /*  A puppet that begins in this environment. */
 static process puppet_new(const char *text)
 {
-    static const char *const others[] = {"CUDA_VISIBLE_DEVICES", "IGNIS_SIM_PEER", "IGNIS_SIM_STREAMS", "IGNIS_NCCL_LIBRARY"};
+    static const char *const others[] = {"CUDA_VISIBLE_DEVICES", "IGNIS_SIM_PEER", "IGNIS_SIM_STREAMS", "IGNIS_SIM_NCCL_FAIL",
+                                         "IGNIS_NCCL_LIBRARY"};
     enum { OTHERS = sizeof others / sizeof others[0] };
     char before[OTHERS][512];
     process rank;

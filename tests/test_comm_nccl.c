@@ -6,7 +6,9 @@
 enum {
     CAPTURE = OWN, /* a sum of `color` numbers */
     LAUNCH,        /* of what was captured, `key` times */
-    RELEASE        /* it */
+    RELEASE,       /* it */
+    STATUS,        /* ignis_comm_status */
+    SIMULATED      /* hash: whether the GPUs are simulated */
 };
 
 /*  A graph of one sum, and what it works on. */
@@ -50,11 +52,12 @@ static void graph_free(void)
 
 static void own(const command *todo, ignis_comm comm, outcome *result)
 {
-    (void)result;
     switch (todo->what) {
     case CAPTURE: graph_capture(comm, todo->color); break;
     case LAUNCH: graph_launch(comm, todo->color, todo->key); break;
     case RELEASE: graph_free(); break;
+    case STATUS: ignis_comm_status(comm); break;
+    case SIMULATED: result->hash = test_is_simulator(); break;
     default: break;
     }
 }
@@ -251,6 +254,58 @@ TEST(a_rank_that_dies_or_stops_in_nccl_is_noticed_and_the_others_go_on)
         end(ranks, 3);
         folder_end();
     }
+}
+
+/*  An operation that NCCL has accepted fails on one rank, and hangs or ends; with NCCL alone, as between hosts, and with NCCL for large ones. */
+TEST(an_error_that_nccl_reports_later_breaks_the_communicator_on_all_ranks)
+{
+    enum { FAILS_AT = 3, FAILING = 1 };
+    static const char *const ways[] = {"IGNIS_COMM_TRANSPORT=nccl", "IGNIS_COMM_TUNE=nccl_min=64K"}, *const fails[] = {"3", "3,ends"};
+    process ranks[3];
+    outcome result;
+    char extra[128];
+    int way, how, i;
+    for (way = 0; way < 2; way++)
+        for (how = 0; how < 2; how++) {
+            NEEDS(3);
+            for (i = 0; i < 3; i++) {
+                snprintf(extra, sizeof extra, "%s%s%s", ways[way], i == FAILING ? " IGNIS_SIM_NCCL_FAIL=" : "",
+                         i == FAILING ? fails[how] : "");
+                ranks[i] = puppet_new(rank_in_folder(i, 3, i, extra));
+            }
+            if (!ask(&ranks[0], SIMULATED, 0).hash) {
+                end(ranks, 3);
+                folder_end();
+                SKIP("only the simulator's NCCL can be made to fail");
+            }
+            all(ranks, 3, INIT, 0, 0);
+            all_reduce(ranks, 3, 0, LARGE, FAILS_AT - 1);
+            tell_all(ranks, 3, REDUCE, 0, 0, LARGE, 1);
+            for (i = 0; i < 3; i++) {
+                result = hear(&ranks[i]);
+                CHECK_INT(result.status, i == FAILING ? IGNIS_ERROR_CUDA : IGNIS_ERROR_PEER);
+                CHECK_HAS(result.message, i == FAILING ? "NCCL reports \"unhandled system error\" (2)" : "rank 1");
+                CHECK(result.seconds < 10); /* no deadline has ended it */
+            }
+            for (i = 0; i < 3; i++) {
+                result = ask(&ranks[i], QUERY, 0);
+                CHECK_INT(result.info.status, i == FAILING ? IGNIS_ERROR_CUDA : IGNIS_ERROR_PEER);
+                CHECK_INT(result.info.failed_rank, i == FAILING ? -1 : FAILING);
+                result = ask(&ranks[i], STATUS, 0);
+                CHECK_WENT(result, i == FAILING ? IGNIS_ERROR_CUDA : IGNIS_ERROR_PEER,
+                           i == FAILING ? IGNIS_DIAG_NCCL_CALL : IGNIS_DIAG_COMM_PEER);
+                tell(&ranks[i], REDUCE, 0, 0, LARGE, 1);
+                result = hear(&ranks[i]);
+                CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
+            }
+            all(ranks, 3, SHRINK, 0, 1); /* all are there */
+            all(ranks, 3, DESTROY, 0, 0);
+            all_reduce(ranks, 3, 1, LARGE, 2);
+            CHECK_INT(ask(&ranks[0], QUERY, 1).info.size, 3);
+            all(ranks, 3, DESTROY, 1, 1);
+            end(ranks, 3);
+            folder_end();
+        }
 }
 
 int main(int argc, char **argv) { return ranks_main(argc, argv, own); }

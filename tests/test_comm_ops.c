@@ -5,6 +5,8 @@
 
 #include "test.h"
 
+#include "processes.h"
+
 #include "../ignis_collective.h"
 
 #include <unistd.h>
@@ -1101,6 +1103,236 @@ TEST(a_thread_that_loads_holds_up_no_other)
     end();
 }
 
+/* --- others made of them --------------------------------------------------------------------------------------------- */
+
+/*  Whether communicator i of `some`, wherever there is one, is of rank ranks[i] on device i, and sums over those who have it. */
+static bool sums_over(const ignis_comm *some, const int *ranks, int members, double sum)
+{
+    ignis_comm_info info;
+    ignis_array x[RANKS];
+    bool fine = true;
+    double got[100];
+    int i;
+    for (i = 0; i < RANKS; i++) {
+        if (!some[i].id)
+            continue;
+        CHECK_OK(ignis_comm_query(some[i], &info));
+        fine &= info.rank == ranks[i] && info.size == members && info.device == i && info.status == IGNIS_OK && info.timeout_s == 20;
+        x[i] = make_on(i, IGNIS_F32, 100);
+        CHECK_OK(ignis_array_fill(x[i], 1 << i));
+        CHECK_OK(ignis_comm_all_reduce(some[i], x[i], x[i], IGNIS_OP_SUM));
+    }
+    for (i = 0; i < RANKS; i++) {
+        if (!some[i].id)
+            continue;
+        CHECK_OK(ignis_device_use(i));
+        CHECK_OK(ignis_comm_synchronize(some[i]));
+        CHECK_OK(ignis_array_to_host(x[i], got, IGNIS_F64, 100));
+        fine &= got[0] == sum && got[99] == sum;
+        CHECK_OK(ignis_array_free(x[i]));
+    }
+    CHECK_OK(ignis_device_use(0));
+    return fine;
+}
+
+static int64_t vmm_bytes(int device)
+{
+    ignis_memory_info info;
+    CHECK_OK(ignis_memory_query(device, &info));
+    return info.vmm_bytes;
+}
+
+static void destroy_some(const ignis_comm *some)
+{
+    int i;
+    for (i = 0; i < RANKS; i++)
+        if (some[i].id)
+            CHECK_OK(ignis_comm_destroy(some[i]));
+}
+
+TEST(one_thread_splits_all_ranks_at_once)
+{
+    static const int colors[] = {7, -1, 7, 7}, keys[] = {1, 0, 5, -2}, ranks[] = {1, -1, 2, 0}, own[] = {0, 1, 2, 3}, zero[RANKS] = {0};
+    ignis_comm some[RANKS], pair[RANKS], ordered[RANKS], mixed[RANKS];
+    int i;
+    RANKS_SETUP(4);
+    REQUIRE(begin_for(4, SMALL, 20));
+    CHECK_OK(ignis_comm_split_all(comms, colors, keys, 4, some));
+    CHECK_INT(some[1].id, 0);
+    CHECK(sums_over(some, ranks, 3, 13));
+
+    /* what was split is split again, and so is the parent; nobody is in the way of the others */
+    for (i = 0; i < 3; i++) /* in another order: those of devices 3, 0, 2 */
+        mixed[i] = some[i == 0 ? 3 : i == 1 ? 0 : 2];
+    CHECK_OK(ignis_comm_split_all(mixed, zero + 1, NULL, 3, ordered));
+    memset(pair, 0, sizeof pair);
+    pair[3] = ordered[0], pair[0] = ordered[1], pair[2] = ordered[2];
+    CHECK(sums_over(pair, ranks, 3, 13));
+    destroy_some(some);
+    CHECK(sums_over(pair, ranks, 3, 13));
+    CHECK(sums_over(comms, own, 4, 15));
+    destroy_some(pair);
+
+    /* two colors, each a group of its own; they outlive their parent */
+    for (i = 0; i < 4; i++)
+        ordered[i] = comms[i];
+    CHECK_OK(ignis_comm_split_all(ordered, (const int[]){0, 1, 1, 0}, NULL, 4, some));
+    end();
+    memset(pair, 0, sizeof pair);
+    pair[0] = some[0], pair[3] = some[3];
+    CHECK(sums_over(pair, (const int[]){0, -1, -1, 1}, 2, 9));
+    destroy_some(pair);
+    memset(pair, 0, sizeof pair);
+    pair[1] = some[1], pair[2] = some[2];
+    CHECK(sums_over(pair, (const int[]){-1, 0, 1, -1}, 2, 6));
+    CHECK_OK(ignis_comm_split_all(&pair[1], (const int[]){1, 2}, NULL, 2, &some[1])); /* each alone */
+    some[0].id = some[3].id = 0;
+    destroy_some(pair);
+    memset(pair, 0, sizeof pair);
+    pair[1] = some[1];
+    CHECK(sums_over(pair, zero, 1, 2));
+    destroy_some(some);
+}
+
+TEST(those_who_are_left_go_on)
+{
+    static const int own[] = {0, 1, 2, 3}, without_1[] = {0, -1, 1, 2}, two[] = {0, -1, -1, 1};
+    ignis_comm some[RANKS], fewer[RANKS], given[RANKS];
+    int64_t region;
+    RANKS_SETUP(4);
+    REQUIRE(begin_for(4, SMALL, 20));
+    region = vmm_bytes(1);
+    CHECK(region >= ignis__comm_region_bytes(4));
+    CHECK_OK(ignis_comm_shrink_all(comms, 4, some)); /* before anything failed: the same again */
+    CHECK_INT(vmm_bytes(1), 2 * region);
+    CHECK(sums_over(some, own, 4, 15));
+    CHECK(sums_over(comms, own, 4, 15));
+    destroy_some(some);
+    CHECK_INT(vmm_bytes(1), region);
+
+    CHECK_OK(ignis_comm_abort(comms[1]));
+    CHECK_STATUS(ignis_comm_barrier(comms[2]), IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
+    memcpy(given, comms, sizeof given);
+    CHECK_OK(ignis_comm_destroy(comms[1]));
+    given[1].id = 0;
+    CHECK_OK(ignis_comm_shrink_all(given, 4, some));
+    CHECK_INT(some[1].id, 0);
+    CHECK(sums_over(some, without_1, 3, 13));
+    destroy_some(given);
+    memset(given, 0, sizeof given);
+    given[0] = some[3], given[1] = some[0]; /* in any order, the others left out */
+    CHECK_OK(ignis_comm_shrink_all(given, 2, fewer));
+    given[3] = fewer[0], given[0] = fewer[1];
+    given[1].id = 0;
+    CHECK(sums_over(given, two, 2, 9));
+    CHECK(sums_over(some, without_1, 3, 13)); /* who was left out on purpose breaks nothing */
+    destroy_some(given);
+    destroy_some(some);
+    CHECK_INT(vmm_bytes(1), 0);
+}
+
+TEST(what_cannot_be_split_or_shrunk_is_refused)
+{
+    static const int colors[RANKS] = {0};
+    ignis_comm others[2], out[RANKS], mixed[2], none[2] = {{0}, {0}}, job;
+    ignis_comm_desc alone;
+    RANKS_SETUP(2);
+    REQUIRE(begin(2, SMALL));
+    CHECK_OK(ignis_comm_init_all(others, NULL, 2, NULL));
+    CHECK_FAILS(ignis_comm_split(comms[0], 0, 0), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("ignis_comm_split_all");
+    CHECK_FAILS(ignis_comm_shrink(comms[0]), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("ignis_comm_shrink_all");
+    CHECK_STATUS(ignis_comm_split_all(NULL, colors, NULL, 2, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_comm_split_all(comms, NULL, NULL, 2, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_comm_split_all(comms, colors, NULL, 2, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_comm_split_all(comms, colors, NULL, 2, comms), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_comm_shrink_all(comms, 2, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_comm_split_all(comms, colors, NULL, 0, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_comm_shrink_all(comms, IGNIS_COMM_MAX_RANKS + 1, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_comm_split_all(comms, colors, NULL, 1, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("all 2 ranks");
+    mixed[0] = comms[0], mixed[1] = others[1];
+    out[0].id = 1;
+    CHECK_STATUS(ignis_comm_split_all(mixed, colors, NULL, 2, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("another group");
+    CHECK_INT(out[0].id, 0);
+    mixed[1] = comms[0];
+    CHECK_STATUS(ignis_comm_shrink_all(mixed, 2, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("second time");
+    CHECK_STATUS(ignis_comm_shrink_all(none, 2, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_comm_split_all(none, colors, NULL, 2, out), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
+    memset(&alone, 0, sizeof alone);
+    alone.size = 1;
+    job = ignis_comm_init(&alone);
+    CHECK_STATUS(ignis_comm_split_all(&job, colors, NULL, 1, out), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("calls ignis_comm_split for itself");
+    CHECK_STATUS(ignis_comm_shrink_all(&job, 1, out), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("calls ignis_comm_shrink for itself");
+    CHECK_OK(ignis_comm_destroy(job));
+    CHECK_OK(ignis_comm_destroy(others[1]));
+    CHECK_STATUS(ignis_comm_split_all(others, colors, NULL, 2, out), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
+    CHECK_STATUS(ignis_comm_shrink_all(others, 2, out), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
+    CHECK_OK(ignis_comm_destroy(others[0]));
+    CHECK(all_reduce_is_right(IGNIS_F32, IGNIS_OP_SUM, 100, 0, 0, "after what was refused"));
+    end();
+}
+
+/*  In a process of its own: device 1 faults, and nobody has asked it since. */
+static int lost_main(void)
+{
+    static const int without_1[] = {0, -1, 1};
+    const ignis_launch one = {{1, 1, 1}, {1, 1, 1}, 0};
+    ignis_comm some[RANKS] = {{0}};
+    ignis_kernel_desc desc;
+    ignis_kernel wild;
+    ignis_array waits;
+    ignis_status status;
+    ignis_arg arg;
+    int r;
+    ignis_desc setup = test_desc(NULL);
+    CHECK_OK(ignis_setup(&setup));
+    if (ignis_device_count() < 3 || !begin_for(3, SMALL, 20))
+        return 1;
+    waits = make_on(0, IGNIS_F32, 100);
+    CHECK_OK(ignis_array_zero(waits));
+    CHECK_OK(ignis_comm_all_reduce(comms[0], waits, waits, IGNIS_OP_SUM)); /* device 1 does not come to this */
+    memset(&desc, 0, sizeof desc);
+    desc.source = "extern \"C\" __global__ void wild(long long at) { *(int *)at = 1; }";
+    desc.entry = "wild";
+    CHECK_OK(ignis_device_use(1));
+    wild = ignis_kernel_compile(&desc);
+    arg = ignis_arg_i64(0x1000);
+    CHECK_OK(ignis_kernel_launch(wild, &one, &arg, 1));
+    test_sleep_ms(200);
+    CHECK_OK(ignis_device_use(0));
+    CHECK_OK(ignis_comm_shrink_all(comms, 3, some));
+    CHECK_INT(some[1].id, 0);
+    CHECK(sums_over(some, without_1, 2, 5));
+    CHECK_STATUS(ignis_comm_synchronize(comms[0]), IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_PEER);
+    CHECK_MESSAGE_HAS("rank 1");
+    for (r = 0; r < 3; r++)
+        CHECK_OK(ignis_comm_destroy(comms[r]));
+    CHECK(sums_over(some, without_1, 2, 5));
+    destroy_some(some);
+    CHECK_STATUS(ignis_comm_shrink_all(comms, 3, some), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
+    CHECK_OK(ignis_kernel_free(wild));
+    CHECK_OK(ignis_array_free(waits));
+    status = ignis_shutdown(); /* may report what the driver says of the device */
+    CHECK(status == IGNIS_OK || status == IGNIS_ERROR_CUDA);
+    ignis_status_clear();
+    return test__state.failures != 0;
+}
+
+TEST(a_device_that_has_faulted_is_left_out)
+{
+    process child;
+    if (test_is_bypass() || getenv("IGNIS_SIM_SANITIZE"))
+        SKIP("a memory checker takes the fault for a mistake");
+    child = process_start("lost");
+    CHECK_INT(process_end(&child), 0);
+}
+
 /* --- what is let go -------------------------------------------------------------------------------------------------- */
 
 TEST(a_start_that_fails_anywhere_leaves_nothing)
@@ -1129,7 +1361,42 @@ TEST(a_start_that_fails_anywhere_leaves_nothing)
     after = memory();
     CHECK_INT(after.live_bytes, before.live_bytes);
     CHECK_INT(after.pinned_bytes, before.pinned_bytes);
+    CHECK_INT(after.vmm_bytes, 0);
     CHECK(after.device_free + (test_is_simulator() ? 0 : 256 << 20) >= before.device_free); /* drivers keep some for themselves */
+}
+
+TEST(a_split_that_fails_anywhere_leaves_nothing)
+{
+    static const int colors[] = {0, 1, 0, 1};
+    ignis_comm some[RANKS];
+    int64_t region;
+    int at;
+    RANKS_SETUP(4);
+    REQUIRE(begin(4, SMALL));
+    region = vmm_bytes(1);
+    CHECK_OK(ignis_comm_split_all(comms, colors, NULL, 4, some));
+    destroy_some(some);
+    for (at = 1; at < 400; at++) {
+        ignis_status status;
+        const char *failed;
+        fault_reset_counts();
+        fault_arm("cu", at, 1);
+        status = at % 2 ? ignis_comm_split_all(comms, colors, NULL, 4, some) : ignis_comm_shrink_all(comms, 4, some);
+        failed = fault.failed;
+        fault_disarm();
+        CHECK(status == IGNIS_OK || ignis_status_last() == status);
+        CHECK(status == IGNIS_OK || (!some[0].id && !some[1].id && !some[2].id && !some[3].id));
+        ignis_status_clear();
+        destroy_some(some);
+        CHECK(fault_count("cuMemCreate") - fault_count("cuMemRelease") <= fault_failed("cuMemRelease"));
+        CHECK(fault_count("cuMemMap") - fault_count("cuMemUnmap") <= fault_failed("cuMemUnmap"));
+        CHECK_INT(vmm_bytes(1), region);
+        if (!failed)
+            break;
+    }
+    CHECK(at > 10 && at < 400);
+    CHECK(all_reduce_is_right(IGNIS_F32, IGNIS_OP_SUM, 100, 0, 0, "after all that"));
+    end();
 }
 
 /*  T13: a driver call of an operation fails on one rank. What it could not queue the others wait for in vain, until their deadline or a
@@ -1235,5 +1502,7 @@ TEST(more_than_4_gib)
 int main(int argc, char **argv)
 {
     setenv("IGNIS_SIM_DEVICES", "4", 0);
+    if (process_role(argc, argv))
+        return lost_main();
     return test_run(argc, argv);
 }
