@@ -219,13 +219,14 @@ static inline void test_sleep_ms(int ms)
     nanosleep(&time, NULL);
 }
 
-static inline ignis_memory_info memory(void)
+static inline ignis_memory_info memory_of(int device)
 {
     ignis_memory_info info;
     memset(&info, 0, sizeof info);
-    CHECK_OK(ignis_memory_query(0, &info));
+    CHECK_OK(ignis_memory_query(device, &info));
     return info;
 }
+static inline ignis_memory_info memory(void) { return memory_of(0); }
 
 /*  option: of the compiler; null: none */
 static inline ignis_kernel test_compile(const char *source, const char *entry, const char *option)

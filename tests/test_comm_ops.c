@@ -1135,13 +1135,6 @@ static bool sums_over(const ignis_comm *some, const int *ranks, int members, dou
     return fine;
 }
 
-static int64_t vmm_bytes(int device)
-{
-    ignis_memory_info info;
-    CHECK_OK(ignis_memory_query(device, &info));
-    return info.vmm_bytes;
-}
-
 static void destroy_some(const ignis_comm *some)
 {
     int i;
@@ -1201,14 +1194,14 @@ TEST(those_who_are_left_go_on)
     int64_t region;
     RANKS_SETUP(4);
     REQUIRE(begin_for(4, SMALL, 20));
-    region = vmm_bytes(1);
+    region = memory_of(1).vmm_bytes;
     CHECK(region >= ignis__comm_region_bytes(4));
     CHECK_OK(ignis_comm_shrink_all(comms, 4, some)); /* before anything failed: the same again */
-    CHECK_INT(vmm_bytes(1), 2 * region);
+    CHECK_INT(memory_of(1).vmm_bytes, 2 * region);
     CHECK(sums_over(some, own, 4, 15));
     CHECK(sums_over(comms, own, 4, 15));
     destroy_some(some);
-    CHECK_INT(vmm_bytes(1), region);
+    CHECK_INT(memory_of(1).vmm_bytes, region);
 
     CHECK_OK(ignis_comm_abort(comms[1]));
     CHECK_STATUS(ignis_comm_barrier(comms[2]), IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
@@ -1228,7 +1221,7 @@ TEST(those_who_are_left_go_on)
     CHECK(sums_over(some, without_1, 3, 13)); /* who was left out on purpose breaks nothing */
     destroy_some(given);
     destroy_some(some);
-    CHECK_INT(vmm_bytes(1), 0);
+    CHECK_INT(memory_of(1).vmm_bytes, 0);
 }
 
 TEST(what_cannot_be_split_or_shrunk_is_refused)
@@ -1373,7 +1366,7 @@ TEST(a_split_that_fails_anywhere_leaves_nothing)
     int at;
     RANKS_SETUP(4);
     REQUIRE(begin(4, SMALL));
-    region = vmm_bytes(1);
+    region = memory_of(1).vmm_bytes;
     CHECK_OK(ignis_comm_split_all(comms, colors, NULL, 4, some));
     destroy_some(some);
     for (at = 1; at < 400; at++) {
@@ -1390,7 +1383,7 @@ TEST(a_split_that_fails_anywhere_leaves_nothing)
         destroy_some(some);
         CHECK(fault_count("cuMemCreate") - fault_count("cuMemRelease") <= fault_failed("cuMemRelease"));
         CHECK(fault_count("cuMemMap") - fault_count("cuMemUnmap") <= fault_failed("cuMemUnmap"));
-        CHECK_INT(vmm_bytes(1), region);
+        CHECK_INT(memory_of(1).vmm_bytes, region);
         if (!failed)
             break;
     }

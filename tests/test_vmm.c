@@ -39,13 +39,6 @@ static ignis_vmm_array_desc array_desc(ignis_shape shape)
     return desc;
 }
 
-static int64_t vmm_bytes(int device)
-{
-    ignis_memory_info info;
-    CHECK_OK(ignis_memory_query(device, &info));
-    return info.vmm_bytes;
-}
-
 /*  Everything that was taken of the driver since VMM_SETUP was given back. */
 #define CHECK_BALANCED() check_balanced(__LINE__)
 static void check_balanced(int line)
@@ -443,51 +436,51 @@ TEST(memory_counts_where_it_was_made_and_until_it_goes)
     CHECK_OK(ignis_memory_query(0, &before));
     CHECK_INT(before.vmm_bytes, 0);
     vmm = make_vmm(granule + 1);
-    CHECK_INT(vmm_bytes(0), 2 * granule);
+    CHECK_INT(memory_of(0).vmm_bytes, 2 * granule);
     fault_arm("cuMemCreate", 1, 1);
     CHECK_REFUSED(0, ignis_vmm_array(&desc).id, IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
     fault_arm("cuMemMap", 1, 1);
     CHECK_REFUSED(0, ignis_vmm_array(&desc).id, IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
     fault_disarm();
-    CHECK_INT(vmm_bytes(0), 2 * granule);
+    CHECK_INT(memory_of(0).vmm_bytes, 2 * granule);
 
     /* an import is another's, also when that one is this process */
     CHECK_OK(ignis_vmm_export(vmm, &handle));
     same = ignis_vmm_import(&handle, 2 * granule, 0);
     CHECK(same.id);
-    CHECK_INT(vmm_bytes(0), 2 * granule);
+    CHECK_INT(memory_of(0).vmm_bytes, 2 * granule);
     CHECK_OK(ignis_vmm_free(same));
     CHECK_OK(ignis_vmm_handle_close(&handle));
-    CHECK_INT(vmm_bytes(0), 2 * granule);
+    CHECK_INT(memory_of(0).vmm_bytes, 2 * granule);
 
     /* a mapping keeps what is freed, and so does the handle behind an array */
     range = ignis_vmm_reserve(4 * granule, 0);
-    CHECK_INT(vmm_bytes(0), 2 * granule);
+    CHECK_INT(memory_of(0).vmm_bytes, 2 * granule);
     CHECK_OK(ignis_vmm_map(range, 0, vmm));
     CHECK_OK(ignis_vmm_set_access(range, 0, 2 * granule, 0, IGNIS_VMM_ACCESS_READ_WRITE));
     CHECK_OK(ignis_vmm_free(vmm));
     mapped = ignis_vmm_array_map(range, 0, &part);
     behind = ignis_vmm_of_array(mapped, NULL);
-    CHECK_INT(vmm_bytes(0), 2 * granule);
+    CHECK_INT(memory_of(0).vmm_bytes, 2 * granule);
     drop(mapped);
     CHECK_OK(ignis_vmm_unmap(range, 0));
     CHECK_OK(ignis_vmm_unreserve(range));
-    CHECK_INT(vmm_bytes(0), 2 * granule);
+    CHECK_INT(memory_of(0).vmm_bytes, 2 * granule);
     CHECK_OK(ignis_vmm_free(behind));
-    CHECK_INT(vmm_bytes(0), 0);
+    CHECK_INT(memory_of(0).vmm_bytes, 0);
 
     array = ignis_vmm_array(&desc);
-    CHECK_INT(vmm_bytes(0), granule);
+    CHECK_INT(memory_of(0).vmm_bytes, granule);
     behind = ignis_vmm_of_array(array, NULL);
     wrap.ptr = ignis_array_device_ptr(array);
     wrapped = ignis_array_create(&wrap);
     same = ignis_vmm_of_array(wrapped, NULL); /* of a pointer nobody knows who has made what it points to */
     CHECK(same.id);
-    CHECK_INT(vmm_bytes(0), granule);
+    CHECK_INT(memory_of(0).vmm_bytes, granule);
     CHECK_OK(ignis_vmm_free(same));
     drop(wrapped);
     drop(array);
-    CHECK_INT(vmm_bytes(0), granule);
+    CHECK_INT(memory_of(0).vmm_bytes, granule);
     CHECK_OK(ignis_vmm_free(behind));
     CHECK_OK(ignis_memory_query(0, &after));
     CHECK_INT(after.vmm_bytes, 0);
@@ -495,10 +488,10 @@ TEST(memory_counts_where_it_was_made_and_until_it_goes)
     if (ignis_device_count() > 1) {
         desc.device = 1;
         array = ignis_vmm_array(&desc);
-        CHECK_INT(vmm_bytes(0), 0);
-        CHECK(vmm_bytes(1) > 0);
+        CHECK_INT(memory_of(0).vmm_bytes, 0);
+        CHECK(memory_of(1).vmm_bytes > 0);
         drop(array);
-        CHECK_INT(vmm_bytes(1), 0);
+        CHECK_INT(memory_of(1).vmm_bytes, 0);
     }
     CHECK_BALANCED();
 }
@@ -579,7 +572,7 @@ TEST(every_step_unwinds)
             CHECK_BALANCED();
         else
             kept++; /* the driver was made to keep what it was given back */
-        CHECK_INT(vmm_bytes(0), 0);
+        CHECK_INT(memory_of(0).vmm_bytes, 0);
     }
     CHECK(k > 20 && k < 200);
     CHECK(process_descriptors() <= fds + kept); /* the simulator has a descriptor for each allocation */
