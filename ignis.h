@@ -3469,7 +3469,8 @@ typedef struct ignis__device {
     uint64_t lost;     /* the driver error that ended it, 0: none */
     uint64_t captures; /* that threads have open: until they end, nothing may wait for the device */
     ignis__mutex lock;
-    int handle; /* CUdevice */
+    ignis__mutex loading; /* a program of ignis_collective.h */
+    int handle;           /* CUdevice */
     void *context;
     void *stream; /* Ignis' own */
     ignis_device_info info;
@@ -3816,6 +3817,7 @@ static ignis_status ignis__devices_setup(const char *call, int first)
     for (i = 0; i < ignis__device_total; i++) {
         memset(&ignis__devices[i], 0, sizeof ignis__devices[i]);
         ignis__mutex_init(&ignis__devices[i].lock);
+        ignis__mutex_init(&ignis__devices[i].loading);
     }
     ignis__device_first = first;
     return ignis__device_get(call, first) ? IGNIS_OK : IGNIS_ERROR_DEVICE;

@@ -9210,12 +9210,12 @@ typedef struct ignis__comm_program {
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
-/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to launch: only who loads too
-    waits for `loading`. */
+/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another one:
+    only who loads on the same device waits for its lock `loading`. */
 static struct {
-    ignis__mutex lock, loading;
+    ignis__mutex lock;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
-} ignis__comm_programs = {IGNIS__MUTEX_INIT, IGNIS__MUTEX_INIT, {NULL}};
+} ignis__comm_programs = {IGNIS__MUTEX_INIT, {NULL}};
 
 static bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
 {
@@ -9263,7 +9263,7 @@ static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__dev
     ignis__comm_program *program = ignis__comm_program_find(device, ranks, dtype, op, delay);
     if (program)
         return program;
-    ignis__mutex_lock(&ignis__comm_programs.loading);
+    ignis__mutex_lock(&device->loading);
     program = ignis__comm_program_find(device, ranks, dtype, op, delay);
     if (!program) {
         program = (ignis__comm_program *)ignis__alloc(sizeof *program);
@@ -9285,7 +9285,7 @@ static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__dev
             program = NULL;
         }
     }
-    ignis__mutex_unlock(&ignis__comm_programs.loading);
+    ignis__mutex_unlock(&device->loading);
     return program;
 }
 

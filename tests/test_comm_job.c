@@ -1137,8 +1137,8 @@ static void *member_run(void *pointer)
     return NULL;
 }
 
-/*  rounds of init and destroy by threads, each a rank. */
-static void members_run(member *members, int count, int rounds, ignis_comm_transport transport, double timeout_s)
+/*  Threads, each a rank, and what each does. */
+static void members_run_as(void *(*run)(void *), member *members, int count, int rounds, ignis_comm_transport transport, double timeout_s)
 {
     pthread_t threads[RANKS];
     int i;
@@ -1147,10 +1147,16 @@ static void members_run(member *members, int count, int rounds, ignis_comm_trans
         members[i].rank = i, members[i].size = count, members[i].rounds = rounds, members[i].transport = transport;
         members[i].timeout_s = timeout_s;
         snprintf(members[i].place, sizeof members[i].place, "dir:%s", folder);
-        pthread_create(&threads[i], NULL, member_run, &members[i]);
+        pthread_create(&threads[i], NULL, run, &members[i]);
     }
     for (i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
+}
+
+/*  rounds of init and destroy. */
+static void members_run(member *members, int count, int rounds, ignis_comm_transport transport, double timeout_s)
+{
+    members_run_as(member_run, members, count, rounds, transport, timeout_s);
 }
 
 /*  T14. On the simulator a cycle of IGNIS_COMM_PEER takes 50 ms, as clearing 16 MiB of each region is as many page faults there. */
@@ -1179,6 +1185,55 @@ TEST(threads_are_ranks_and_leave_nothing_behind)
         CHECK_INT(memory().vmm_bytes, 0);
         CHECK_INT(counter.blocks, blocks);
     }
+    folder_end();
+}
+
+static uint64_t has_begun;
+
+/*  Rank 0 comes with one operation and loads what the next one needs; the other has yet to load what it needs for the first. */
+static void *loading_member_run(void *pointer)
+{
+    member *m = (member *)pointer;
+    static const ignis_dtype dtypes[] = {IGNIS_F64, IGNIS_I64};
+    ignis_array arrays[2];
+    ignis_comm_desc desc;
+    ignis_comm comm;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.rank = m->rank;
+    desc.size = m->size;
+    desc.rendezvous = m->place;
+    desc.timeout_s = m->timeout_s;
+    desc.transport = m->transport;
+    comm = ignis_comm_init(&desc);
+    CHECK(comm.id != 0);
+    CHECK_OK(ignis_device_use(m->rank));
+    for (i = 0; i < 2; i++) {
+        arrays[i] = make(IGNIS_SHAPE(100), dtypes[i]);
+        CHECK_OK(ignis_array_zero(arrays[i]));
+    }
+    while (m->rank > 0 && !ignis__atomic_load(&has_begun))
+        test_sleep_ms(1);
+    if (m->rank > 0)
+        test_sleep_ms(200);
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(ignis_comm_all_reduce(comm, arrays[i], arrays[i], IGNIS_OP_SUM));
+        ignis__atomic_store(&has_begun, 1);
+    }
+    CHECK_OK(ignis_comm_synchronize(comm));
+    for (i = 0; i < 2; i++)
+        CHECK_OK(ignis_array_free(arrays[i]));
+    CHECK_OK(ignis_comm_destroy(comm));
+    return NULL;
+}
+
+TEST(threads_that_load_hold_up_no_other)
+{
+    member members[2];
+    NEEDS(2);
+    environment_clear();
+    SETUP(NULL);
+    members_run_as(loading_member_run, members, 2, 1, IGNIS_COMM_PEER, 5);
     folder_end();
 }
 
