@@ -1072,7 +1072,7 @@ IGNIS_API ignis_status ignis_kernel_query(ignis_kernel kernel, ignis_kernel_info
 /*  ignis_kernel_free - free a kernel
     Returns: IGNIS_OK, or the reason.
     Errors: FREED.
-    Ownership: the handle is stale afterwards; launches that are queued still run.
+    Ownership: the handle is stale afterwards; launches that are queued still run, and graphs that captured one keep the kernel.
     Threads: any. */
 IGNIS_API ignis_status ignis_kernel_free(ignis_kernel kernel);
 
@@ -1724,7 +1724,7 @@ IGNIS_API ignis_status ignis_graph_begin(void);
 /*  ignis_graph_end - end the capture, and make the graph
     Returns: the graph, or no handle; the capture is over either way.
     Errors: ARGUMENT (nothing is captured), MEMORY, CUDA.
-    Ownership: the caller frees it with ignis_graph_free. Arrays that the captured work uses are kept alive by the graph; results keep
+    Ownership: the caller frees it with ignis_graph_free. Arrays and kernels that the captured work uses are kept alive by the graph; results keep
     their handles, and each launch writes into them anew.
     Threads: the one that began. */
 IGNIS_API ignis_graph ignis_graph_end(void);
@@ -3672,11 +3672,12 @@ static ignis__thread *ignis__thread_now(void)
 }
 
 /*  Work that a thread captures. Memory that it takes meanwhile belongs to a part of the cache of its own, whose key is the capture; storage
-    that was there before is kept alive. */
+    that was there before is kept alive, and so are kernels of the caller. */
 typedef struct ignis__capture {
     ignis__device *device;
     void *stream;
     struct ignis__held_storage *held;
+    struct ignis__held_kernel *kernels;
     struct ignis__array *launches; /* counted by the graph itself, for random numbers; claimed, null where there are none */
 } ignis__capture;
 
@@ -6910,6 +6911,31 @@ static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
         ignis__kernel_destroy(call, kernel);
 }
 
+/*  A kernel that a capture has found, and that its graph runs as long as it lives. */
+typedef struct ignis__held_kernel {
+    ignis__kernel *kernel;
+    struct ignis__held_kernel *next;
+} ignis__held_kernel;
+
+static bool ignis__capture_hold_kernel(const char *call, ignis__capture *capture, ignis__kernel *kernel)
+{
+    ignis__held_kernel *held = capture->kernels;
+    while (held && held->kernel != kernel)
+        held = held->next;
+    if (held)
+        return true;
+    held = (ignis__held_kernel *)ignis__alloc(sizeof *held);
+    if (!held) {
+        ignis__fail_host_memory(call, sizeof *held);
+        return false;
+    }
+    ignis__atomic_add(&kernel->slot.state, 1);
+    held->kernel = kernel;
+    held->next = capture->kernels;
+    capture->kernels = held;
+    return true;
+}
+
 static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
 {
     size_t offset;
@@ -7256,16 +7282,19 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
     ignis__launch_args gathered;
     ignis__kernel_code *code;
     ignis__work work;
+    ignis__capture *capture;
     unsigned grid[3], block[3];
     bool ok;
     ignis__device *device = ignis__device_get(call, ignis__thread_now()->device);
     if (!device || !ignis__work_begin(call, device, &work))
         return ignis__failed();
+    capture = ignis__capture_on(device);
     code = ignis__kernel_code_get(call, work.device, kernel);
     ok = code != NULL;
     if (ok) {
         ok = ignis__args_gather(&work, kernel, code, args, count, &gathered) &&
              ignis__launch_check(&work, kernel, code, launch, grid, block) &&
+             (!capture || ignis__capture_hold_kernel(call, capture, kernel)) &&
              (grid[0] == 0 || ignis__launch(&work, code->function, grid, block, (unsigned)launch->shared_bytes, gathered.params));
         ignis__array_drop_all(call, gathered.array_count, gathered.arrays);
     }
@@ -13777,7 +13806,7 @@ typedef struct ignis__graph {
 
 static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
 
-/*  Gives up what a capture holds: the arrays it used, and the memory that it took, which goes to Ignis' own stream. The device is idle. */
+/*  Gives up what a capture holds: the arrays and kernels it used, and the memory that it took, which goes to Ignis' own stream. The device is idle. */
 static void ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__memory_forget_stream(capture->device, capture);
@@ -13788,6 +13817,12 @@ static void ignis__capture_end(const char *call, ignis__capture *capture)
         capture->held = held->next;
         ignis__storage_drop(call, held->storage);
         ignis__free(held);
+    }
+    while (capture->kernels) {
+        ignis__held_kernel *kernels = capture->kernels;
+        capture->kernels = kernels->next;
+        ignis__kernel_drop(call, kernels->kernel);
+        ignis__free(kernels);
     }
     ignis__free(capture);
 }

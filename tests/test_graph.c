@@ -61,6 +61,35 @@ TEST(a_launch_does_what_was_captured)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+TEST(a_graph_keeps_its_kernels)
+{
+    ignis_launch launch = test_launch(1, 1);
+    ignis_tensor x;
+    ignis_kernel kernel;
+    ignis_graph graph;
+    ignis_arg arg;
+    int i;
+    SETUP(NULL);
+    kernel = test_compile("extern \"C\" __global__ void increment(float *x) { x[0] += 1.f; }", "increment", NULL);
+    x = vector4(1, false);
+    arg = ignis_arg_array(ignis_tensor_data(x));
+    CHECK_OK(ignis_graph_begin());
+    for (i = 0; i < 2; i++)
+        CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+    graph = ignis_graph_end();
+    REQUIRE(graph.id != 0);
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_STATUS(ignis_kernel_launch(kernel, &launch, &arg, 1), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+    fault_reset_counts();
+    for (i = 0; i < 3; i++)
+        CHECK_OK(ignis_graph_launch(graph));
+    CHECK_NUMBER(value_at(x, 0), 7);
+    CHECK_INT(fault_count("cuModuleUnload"), 0);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_INT(fault_count("cuModuleUnload"), 1);
+    let_go(x);
+}
+
 TEST(a_capture_runs_nothing)
 {
     ignis_tensor x;
