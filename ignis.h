@@ -3761,6 +3761,44 @@ static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, voi
     return serial;
 }
 
+/*  Keeps an event of the device for the next one who needs one. */
+static void ignis__event_give(ignis__device *device, ignis__spare_event *spare)
+{
+    ignis__mutex_lock(&device->lock);
+    spare->next = device->events;
+    device->events = spare;
+    ignis__mutex_unlock(&device->lock);
+}
+
+/*  An event behind what is queued on a stream now; null on failure. ignis__event_give takes it back. */
+static ignis__spare_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
+{
+    ignis__spare_event *spare;
+    ignis__binding binding;
+    if (!ignis__device_enter(call, device, &binding))
+        return NULL;
+    ignis__mutex_lock(&device->lock);
+    spare = device->events;
+    if (spare)
+        device->events = spare->next;
+    ignis__mutex_unlock(&device->lock);
+    if (!spare) {
+        spare = (ignis__spare_event *)ignis__alloc(sizeof *spare);
+        if (!spare)
+            ignis__fail_host_memory(call, sizeof *spare);
+        if (spare && IGNIS__CUDA_FAILED(call, device, cuEventCreate, (&spare->event, IGNIS__CU_EVENT_DISABLE_TIMING))) {
+            ignis__free(spare);
+            spare = NULL;
+        }
+    }
+    if (spare && IGNIS__CUDA_FAILED(call, device, cuEventRecord, (spare->event, stream))) {
+        ignis__event_give(device, spare);
+        spare = NULL;
+    }
+    ignis__device_leave(&binding);
+    return spare;
+}
+
 /*  Makes `later` wait for what is queued on `earlier` now. The streams may be of different devices. */
 static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier, ignis__device *later_device, void *later)
 {
@@ -3769,36 +3807,14 @@ static bool ignis__stream_order(const char *call, ignis__device *earlier_device,
     bool ok;
     if (earlier_device == later_device && earlier == later)
         return true;
-    if (!ignis__device_enter(call, earlier_device, &binding))
-        return false;
-    ignis__mutex_lock(&earlier_device->lock);
-    spare = earlier_device->events;
-    if (spare)
-        earlier_device->events = spare->next;
-    ignis__mutex_unlock(&earlier_device->lock);
-    if (!spare) {
-        spare = (ignis__spare_event *)ignis__alloc(sizeof *spare);
-        if (!spare)
-            ignis__fail_host_memory(call, sizeof *spare);
-        if (spare && IGNIS__CUDA_FAILED(call, earlier_device, cuEventCreate, (&spare->event, IGNIS__CU_EVENT_DISABLE_TIMING))) {
-            ignis__free(spare);
-            spare = NULL;
-        }
-    }
-    ok = spare && !IGNIS__CUDA_FAILED(call, earlier_device, cuEventRecord, (spare->event, earlier));
-    ignis__device_leave(&binding);
-    if (ok && ignis__device_enter(call, later_device, &binding)) {
+    spare = ignis__event_record(call, earlier_device, earlier);
+    ok = spare && ignis__device_enter(call, later_device, &binding);
+    if (ok) {
         ok = !IGNIS__CUDA_FAILED(call, later_device, cuStreamWaitEvent, (later, spare->event, 0));
         ignis__device_leave(&binding);
-    } else {
-        ok = false;
     }
-    if (spare) { /* the wait refers to the record, not to the event: it can be recorded again at once */
-        ignis__mutex_lock(&earlier_device->lock);
-        spare->next = earlier_device->events;
-        earlier_device->events = spare;
-        ignis__mutex_unlock(&earlier_device->lock);
-    }
+    if (spare)
+        ignis__event_give(earlier_device, spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
     return ok;
 }
 
@@ -3984,7 +4000,7 @@ typedef struct ignis__cache_part {
 } ignis__cache_part;
 
 typedef struct ignis__cache {
-    ignis__mutex lock;
+    ignis__mutex lock, trimming; /* trimming is taken before lock, which nobody holds while he waits for the device */
     ignis__cache_part *parts;
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
@@ -4193,16 +4209,10 @@ static int64_t ignis__segment_size(int64_t size)
     return size > INT64_MAX - step ? size : (size + step - 1) / step * step;
 }
 
-/*  Gives back every segment that is free from end to end. Waits for the device, so the streams of blocks do not matter any more.
-    Returns the bytes, -1 after a failure. */
-static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
+/*  Takes every segment that is free from end to end out of the cache, whose lock is held. A list of them, by next_segment. */
+static ignis__block *ignis__segments_take(ignis__cache *cache)
 {
-    ignis__block **link = &cache->segments, *block;
-    int64_t freed = 0;
-    if (!*link || ignis__atomic_load(&device->captures))
-        return 0;
-    if (IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()))
-        return -1;
+    ignis__block **link = &cache->segments, *block, *taken = NULL;
     while (*link) {
         ignis__block *first = *link;
         for (block = first; block && !block->used && !block->part->captured; block = block->above)
@@ -4215,17 +4225,46 @@ static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis_
             ignis__bin_remove(block);
         while (first->above)
             ignis__block_join(cache, first);
-        if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (first->address))) {
-            ignis__bin_insert(first);
-            return -1;
-        }
         *link = first->next_segment;
-        cache->info.driver_frees++;
-        freed += first->size;
-        ignis__memory_count(cache, 0, -first->size);
-        ignis__block_drop(cache, first);
+        first->next_segment = taken;
+        taken = first;
     }
-    return freed;
+    return taken;
+}
+
+/*  Gives back every segment that is free from end to end. Waits for the device, so the streams of blocks do not matter any more. What runs there may
+    wait for what another thread is about to launch: only who trims too waits for this. Returns the bytes, -1 after a failure. */
+static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
+{
+    ignis__block *taken, *first;
+    int64_t freed = 0;
+    bool ok = true;
+    if (ignis__atomic_load(&device->captures))
+        return 0;
+    ignis__mutex_lock(&cache->trimming);
+    ignis__mutex_lock(&cache->lock);
+    taken = ignis__segments_take(cache);
+    ignis__mutex_unlock(&cache->lock);
+    if (taken)
+        ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
+    while ((first = taken) != NULL) {
+        taken = first->next_segment;
+        ok = ok && !IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (first->address));
+        ignis__mutex_lock(&cache->lock);
+        if (ok) {
+            cache->info.driver_frees++;
+            freed += first->size;
+            ignis__memory_count(cache, 0, -first->size);
+            ignis__block_drop(cache, first);
+        } else {
+            first->next_segment = cache->segments;
+            cache->segments = first;
+            ignis__bin_insert(first);
+        }
+        ignis__mutex_unlock(&cache->lock);
+    }
+    ignis__mutex_unlock(&cache->trimming);
+    return ok ? freed : -1;
 }
 
 /*  The best free block of another stream, after making `part`'s stream wait for what that stream still does with it. */
@@ -4247,10 +4286,13 @@ static ignis__block *ignis__block_steal(const char *call, ignis__device *device,
     return best;
 }
 
+/*  A free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up while it waits for the device. */
 static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__cache_part *part, int64_t size,
                                         int *error)
 {
     ignis__block *block = ignis__bin_best(part, size);
+    void *stream = part->stream;
+    bool small = part->small, trimmed;
     if (block) {
         cache->info.cache_hits++;
         return block;
@@ -4262,9 +4304,14 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
         return block;
     if (!block)
         block = ignis__block_steal(call, device, cache, part, size);
-    if (!block && ignis__cache_trim(call, device, cache) > 0)
-        block = ignis__segment_make(cache, part, size, size, error);
-    return block;
+    if (block)
+        return block;
+    ignis__mutex_unlock(&cache->lock);
+    trimmed = ignis__cache_trim(call, device, cache) >= 0;
+    ignis__mutex_lock(&cache->lock);
+    part = trimmed ? ignis__cache_part_of(cache, stream, false, small) : NULL;
+    block = part ? ignis__bin_best(part, size) : NULL;
+    return block || !part ? block : ignis__segment_make(cache, part, size, size, error);
 }
 
 static int64_t ignis__cache_largest_free(const ignis__cache *cache)
@@ -4342,9 +4389,9 @@ static void ignis__memory_give(const char *call, ignis__device *device, ignis__b
     ignis__mutex_lock(&cache->lock);
     ignis__memory_count(cache, -block->size, 0);
     ignis__block_settle(cache, block);
+    ignis__mutex_unlock(&cache->lock);
     if (ignis__memory_bypass && !ignis__capturing())
         (void)ignis__cache_trim(call, device, cache);
-    ignis__mutex_unlock(&cache->lock);
 }
 
 static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from, ignis__cache_part *into)
@@ -4368,6 +4415,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__cache_part **link = &cache->parts;
+    ignis__mutex_lock(&cache->trimming); /* what it has taken out of the cache may come back to its part */
     ignis__mutex_lock(&cache->lock);
     while (*link) {
         ignis__cache_part *part = *link, *own = cache->parts;
@@ -4386,6 +4434,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
         link = &part->next;
     }
     ignis__mutex_unlock(&cache->lock);
+    ignis__mutex_unlock(&cache->trimming);
 }
 
 static void ignis__memory_setup(int64_t limit, bool bypass)
@@ -4396,6 +4445,7 @@ static void ignis__memory_setup(int64_t limit, bool bypass)
     for (i = 0; i < ignis__device_total; i++) {
         memset(&ignis__caches[i], 0, sizeof ignis__caches[i]);
         ignis__mutex_init(&ignis__caches[i].lock);
+        ignis__mutex_init(&ignis__caches[i].trimming);
         ignis__caches[i].info.limit = limit;
     }
 }
@@ -4518,9 +4568,7 @@ IGNIS_API int64_t ignis_memory_trim(int ordinal)
     if (!device || !ignis__device_enter(call, device, &binding))
         return -1;
     cache = &ignis__caches[ordinal];
-    ignis__mutex_lock(&cache->lock);
     freed = ignis__cache_trim(call, device, cache);
-    ignis__mutex_unlock(&cache->lock);
     ignis__device_leave(&binding);
     return freed;
 }
@@ -4866,15 +4914,23 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
 static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
 {
     ignis__capture *capture = ignis__capturing();
+    ignis__block *block = NULL;
+    void *from;
     bool ok = true;
     ignis__mutex_lock(&storage->lock);
     if (!storage->stream)
         storage->stream = device == storage->device ? stream : storage->device->stream;
     if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
-        storage->block = ignis__memory_take(call, storage->device, storage->stream, storage->size);
-        ok = storage->block != NULL;
-        if (ok)
-            ignis__atomic_store(&storage->address, storage->block->address);
+        from = storage->stream;
+        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
+        block = ignis__memory_take(call, storage->device, from, storage->size);
+        ignis__mutex_lock(&storage->lock);
+        ok = block != NULL;
+        if (ok && !ignis__atomic_load(&storage->address)) {
+            storage->block = block;
+            ignis__atomic_store(&storage->address, block->address);
+            block = NULL;
+        }
     }
     if (ok && capture && capture->device == device) /* all streams were idle when it began: no order is missing */
         ok = ignis__capture_hold(call, capture, storage);
@@ -4882,6 +4938,8 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
     *address = ignis__atomic_load(&storage->address);
     ignis__mutex_unlock(&storage->lock);
+    if (block) /* another thread was faster */
+        ignis__memory_give(call, storage->device, block);
     return ok;
 }
 
@@ -13833,11 +13891,8 @@ static bool ignis__capture_begin(const char *call, ignis__capture *capture)
     ignis__device *device = capture->device;
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     bool ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()); /* idle streams need no events between them during the capture */
-    if (ok) {                                                          /* what earlier graphs left behind can become memory of this one */
-        ignis__mutex_lock(&cache->lock);
+    if (ok)                                                            /* what earlier graphs left behind can become memory of this one */
         ok = ignis__cache_trim(call, device, cache) >= 0;
-        ignis__mutex_unlock(&cache->lock);
-    }
     if (!ok || IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)))
         return false;
     /* Relaxed: the allocator may ask the driver for memory meanwhile. */

@@ -1474,9 +1474,7 @@ static bool ignis__vmm_physical(const char *call, ignis__device *device, int64_t
     out->account = (ignis__vmm_account *)ignis__alloc(sizeof *out->account);
     error = out->account ? IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0)) : 0;
     if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-        ignis__mutex_lock(&cache->lock);
         ignis__cache_trim(call, device, cache);
-        ignis__mutex_unlock(&cache->lock);
         error = IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0));
     }
     if (handle_types)
@@ -5122,27 +5120,35 @@ static void ignis__exports_describe(ignis__text *text, const ignis__array *array
 
 /* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
 
-/*  Waits for all work on an array's memory that Ignis has queued. */
+/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go meanwhile, and not with the lock of the storage,
+    for which another thread may wait whose operation this work waits for. */
 static bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
+    ignis__spare_event *event[IGNIS__COUNT(storage->used_on) + 1];
+    ignis__device *device[IGNIS__COUNT(storage->used_on) + 1];
     ignis__binding binding;
     bool ok = true;
-    int i;
-    if (ignis__capture_refuses(call) || !ignis__device_enter(call, storage->device, &binding))
+    int i, count = 0;
+    if (ignis__capture_refuses(call))
         return false;
     ignis__mutex_lock(&storage->lock);
-    if (storage->stream)
-        ok = !IGNIS__CUDA_FAILED(call, storage->device, cuStreamSynchronize, (storage->stream));
-    ignis__device_leave(&binding);
-    for (i = 0; ok && i < storage->used_on_count; i++) {
-        ok = ignis__device_enter(call, storage->used_on[i].device, &binding);
-        if (ok) {
-            ok = !IGNIS__CUDA_FAILED(call, storage->used_on[i].device, cuStreamSynchronize, (storage->used_on[i].stream));
-            ignis__device_leave(&binding);
-        }
+    for (i = storage->stream ? -1 : 0; ok && i < storage->used_on_count; i++) {
+        device[count] = i < 0 ? storage->device : storage->used_on[i].device;
+        event[count] = ignis__event_record(call, device[count], i < 0 ? storage->stream : storage->used_on[i].stream);
+        ok = event[count] != NULL;
+        count += ok;
     }
     ignis__mutex_unlock(&storage->lock);
+    for (i = 0; i < count; i++) {
+        if (ok && ignis__device_enter(call, device[i], &binding)) {
+            ok = !IGNIS__CUDA_FAILED(call, device[i], cuEventSynchronize, (event[i]->event));
+            ignis__device_leave(&binding);
+        } else {
+            ok = false;
+        }
+        ignis__event_give(device[i], event[i]);
+    }
     return ok;
 }
 
@@ -5197,10 +5203,7 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
         error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
         if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-            ignis__cache *cache = &ignis__caches[device - ignis__devices];
-            ignis__mutex_lock(&cache->lock);
-            ignis__cache_trim(call, device, cache);
-            ignis__mutex_unlock(&cache->lock);
+            ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]);
             error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
         }
         if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,

@@ -1326,6 +1326,88 @@ TEST(a_device_that_has_faulted_is_left_out)
     CHECK_INT(process_end(&child), 0);
 }
 
+static int waiting_for;
+static uint64_t is_waiting;
+enum { WAITS = 3 };
+
+/*  Rank 0 waits for its device behind an operation to which rank 1 has yet to come, which asks about memory and ends a capture before. */
+static void *waiting_thread(void *context)
+{
+    int r = (int)(intptr_t)context;
+    CHECK_OK(ignis_device_use(r));
+    while (r > 0 && !ignis__atomic_load(&is_waiting))
+        test_sleep_ms(1);
+    if (r > 0) {
+        ignis_memory_info info;
+        ignis_graph graph;
+        test_sleep_ms(100);
+        CHECK_OK(ignis_memory_query(0, &info));
+        CHECK_OK(ignis_graph_begin());
+        graph = ignis_graph_end();
+        CHECK(graph.id != 0);
+        CHECK_OK(ignis_graph_free(graph));
+    }
+    CHECK_OK(ignis_comm_all_reduce(comms[r], shared_arrays.at[r], shared_arrays.at[r], IGNIS_OP_SUM));
+    if (r == 0) {
+        ignis__atomic_store(&is_waiting, 1);
+        if (waiting_for == 0)
+            CHECK(ignis_memory_trim(0) >= 0);
+        if (waiting_for == 1) {
+            ignis_array large = make_on(0, IGNIS_U8, 60 << 20);
+            CHECK_OK(ignis_array_zero(large));
+            CHECK_OK(ignis_array_free(large));
+        }
+        if (waiting_for == 2) {
+            ignis_transport_desc desc;
+            ignis_transport_handle handle;
+            ignis_transport transport;
+            memset(&desc, 0, sizeof desc);
+            desc.kind = IGNIS_TRANSPORT_HOST;
+            transport = ignis_transport_create(&desc);
+            CHECK_OK(ignis_transport_initialize(transport));
+            CHECK_OK(ignis_transport_export_handle(transport, shared_arrays.at[0], &handle));
+            CHECK_OK(ignis_transport_handle_close(&handle));
+            CHECK_OK(ignis_transport_destroy(transport));
+        }
+    }
+    CHECK_OK(ignis_comm_synchronize(comms[r]));
+    return NULL;
+}
+
+TEST(a_thread_that_waits_holds_up_no_other)
+{
+    pthread_t threads[2];
+    ignis_desc desc;
+    int r;
+    memset(&desc, 0, sizeof desc);
+    desc.memory_limit = 80 << 20;
+    SETUP(&desc);
+    keep_contexts();
+    NEEDS_DEVICES(2);
+    for (waiting_for = 0; waiting_for < WAITS; waiting_for++) {
+        ignis_array large;
+        REQUIRE(begin_for(2, SMALL, 3));
+        shared_arrays = make_all(IGNIS_F32, 1, 0);
+        for (r = 0; r < 2; r++)
+            fill(shared_arrays.at[r], IGNIS_OP_SUM, IGNIS_F32, r, 1);
+        for (r = 0; r < 2; r++)
+            CHECK_OK(ignis_comm_all_reduce(comms[r], shared_arrays.at[r], shared_arrays.at[r], IGNIS_OP_SUM));
+        settle();
+        large = make_on(0, IGNIS_U8, 40 << 20); /* a segment that can be given back */
+        CHECK_OK(ignis_array_zero(large));
+        CHECK_OK(ignis_array_free(large));
+        is_waiting = 0;
+        for (r = 0; r < 2; r++)
+            REQUIRE(pthread_create(&threads[r], NULL, waiting_thread, (void *)(intptr_t)r) == 0);
+        for (r = 0; r < 2; r++)
+            pthread_join(threads[r], NULL);
+        free_all(&shared_arrays);
+        end();
+        if (test__state.failures)
+            printf("while rank 0 waited in way %d\n", waiting_for);
+    }
+}
+
 /* --- what is let go -------------------------------------------------------------------------------------------------- */
 
 TEST(a_start_that_fails_anywhere_leaves_nothing)
