@@ -2125,33 +2125,45 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ign
     return ok ? IGNIS_OK : ignis__failed();
 }
 
+/*  The mapping that begins at an offset of a locked range, if nothing uses it; else null, and reported. */
+static ignis__mapping **ignis__mapping_find_unused(const char *call, ignis__range *range, int64_t offset)
+{
+    ignis__mapping **at = &range->mappings;
+    while (*at && (*at)->offset != offset)
+        at = &(*at)->next;
+    if (*at && (*at)->arrays == 0)
+        return at;
+    if (*at)
+        ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%d array%s the mapping at offset %lld; free %s first", (*at)->arrays,
+                    (*at)->arrays == 1 ? " uses" : "s use", (long long)offset, (*at)->arrays == 1 ? "it" : "them");
+    else
+        ignis__fail(IGNIS_DIAG_VMM_STATE, call, "no mapping begins at offset %lld of the range", (long long)offset);
+    return NULL;
+}
+
 IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
 {
     static const char call[] = "ignis_vmm_unmap";
     ignis__range *range = ignis__range_hold(call, handle);
-    ignis__mapping *mapping = NULL, **at;
+    ignis__mapping *mapping, **at;
     ignis__binding binding;
+    uint64_t waited = 0, devices = 0;
     bool ok = false;
     if (!range)
         return ignis__failed();
     if (!ignis__capture_refuses(call) && (ignis__atomic_load(&range->device->lost) || ignis__device_enter(call, range->device, &binding))) {
-        bool entered = !ignis__atomic_load(&range->device->lost);
-        if (ignis__range_lock(call, range)) {
-            for (at = &range->mappings; *at && (*at)->offset != offset; at = &(*at)->next)
-                ;
-            mapping = *at;
-            if (!mapping) {
-                ignis__fail(IGNIS_DIAG_VMM_STATE, call, "no mapping begins at offset %lld of the range", (long long)offset);
-            } else if (mapping->arrays) {
-                ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%d array%s the mapping at offset %lld; free %s first", mapping->arrays,
-                            mapping->arrays == 1 ? " uses" : "s use", (long long)offset, mapping->arrays == 1 ? "it" : "them");
-                mapping = NULL;
-            } else {
+        bool entered = !ignis__atomic_load(&range->device->lost), again = true;
+        while (again && ignis__range_lock(call, range)) {
+            at = ignis__mapping_find_unused(call, range, offset);
+            devices = at ? (*at)->devices & ~waited : 0;
+            if (at && !devices) {
+                mapping = *at;
                 *at = mapping->next;
+                ok = ignis__mapping_end(call, range, mapping);
             }
-            ok = mapping && ignis__devices_wait(call, mapping->devices);
-            ok = mapping && ignis__mapping_end(call, range, mapping) && ok;
-            ignis__range_unlock(range);
+            ignis__range_unlock(range); /* a device may wait for a thread that needs it */
+            again = devices && ignis__devices_wait(call, devices);
+            waited |= devices;
         }
         if (entered)
             ignis__device_leave(&binding);

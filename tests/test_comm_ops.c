@@ -1328,7 +1328,8 @@ TEST(a_device_that_has_faulted_is_left_out)
 
 static int waiting_for;
 static uint64_t is_waiting;
-enum { WAITS = 3 };
+static ignis_vmm_range waiting_range;
+enum { WAITS = 4 };
 
 /*  Rank 0 waits for its device behind an operation to which rank 1 has yet to come, which asks about memory and ends a capture before. */
 static void *waiting_thread(void *context)
@@ -1339,9 +1340,11 @@ static void *waiting_thread(void *context)
         test_sleep_ms(1);
     if (r > 0) {
         ignis_memory_info info;
+        ignis_vmm_range_info range_info;
         ignis_graph graph;
         test_sleep_ms(100);
         CHECK_OK(ignis_memory_query(0, &info));
+        CHECK_OK(ignis_vmm_range_query(waiting_range, &range_info));
         CHECK_OK(ignis_graph_begin());
         graph = ignis_graph_end();
         CHECK(graph.id != 0);
@@ -1369,6 +1372,8 @@ static void *waiting_thread(void *context)
             CHECK_OK(ignis_transport_handle_close(&handle));
             CHECK_OK(ignis_transport_destroy(transport));
         }
+        if (waiting_for == 3)
+            CHECK_OK(ignis_vmm_unmap(waiting_range, 0));
     }
     CHECK_OK(ignis_comm_synchronize(comms[r]));
     return NULL;
@@ -1378,12 +1383,23 @@ TEST(a_thread_that_waits_holds_up_no_other)
 {
     pthread_t threads[2];
     ignis_desc desc;
+    ignis_vmm_desc vmm_desc;
+    ignis_vmm vmm;
+    int64_t granule;
     int r;
     memset(&desc, 0, sizeof desc);
     desc.memory_limit = 80 << 20;
     SETUP(&desc);
     keep_contexts();
     NEEDS_DEVICES(2);
+    granule = ignis_vmm_granularity(0, false);
+    memset(&vmm_desc, 0, sizeof vmm_desc);
+    vmm_desc.size = granule;
+    vmm_desc.device = IGNIS_DEVICE_0;
+    vmm = ignis_vmm_create(&vmm_desc);
+    waiting_range = ignis_vmm_reserve(granule, 0);
+    CHECK_OK(ignis_vmm_map(waiting_range, 0, vmm));
+    CHECK_OK(ignis_vmm_set_access(waiting_range, 0, granule, 0, IGNIS_VMM_ACCESS_READ_WRITE));
     for (waiting_for = 0; waiting_for < WAITS; waiting_for++) {
         ignis_array large;
         REQUIRE(begin_for(2, SMALL, 3));
@@ -1406,6 +1422,8 @@ TEST(a_thread_that_waits_holds_up_no_other)
         if (test__state.failures)
             printf("while rank 0 waited in way %d\n", waiting_for);
     }
+    CHECK_OK(ignis_vmm_unreserve(waiting_range));
+    CHECK_OK(ignis_vmm_free(vmm));
 }
 
 /* --- what is let go -------------------------------------------------------------------------------------------------- */
