@@ -2782,6 +2782,7 @@ typedef struct ignis__nccl_id { /* ncclUniqueId */
     X(int, cuFuncSetAttribute, (void *, int, int), 9000, 1)                                                                                \
     X(int, cuFuncGetParamInfo, (void *, size_t, size_t *, size_t *), 12040, 0)                                                             \
     X(int, cuStreamBeginCapture_v2, (void *, int), 10010, 1)                                                                               \
+    X(int, cuStreamIsCapturing, (void *, int *), 10000, 1)                                                                                 \
     X(int, cuStreamEndCapture, (void *, void **), 10000, 1)                                                                                \
     X(int, cuGraphInstantiateWithFlags, (void **, void *, unsigned long long), 11040, 1)                                                   \
     X(int, cuGraphLaunch, (void *, void *), 10000, 1)                                                                                      \
@@ -3818,6 +3819,45 @@ static bool ignis__stream_order(const char *call, ignis__device *earlier_device,
     return ok;
 }
 
+/*  The stream of the caller that comes next after `serial`, null: there is none. */
+static void *ignis__stream_after(ignis__device *device, uint64_t *serial)
+{
+    ignis__foreign_stream *foreign, *next = NULL;
+    void *stream;
+    ignis__mutex_lock(&device->lock);
+    for (foreign = device->foreign; foreign; foreign = foreign->next)
+        if (foreign->serial > *serial && (!next || foreign->serial < next->serial))
+            next = foreign;
+    stream = next ? next->stream : NULL;
+    *serial = next ? next->serial : *serial;
+    ignis__mutex_unlock(&device->lock);
+    return stream;
+}
+
+/*  Waits for the work of a device that is entered. A context cannot be waited for while a thread captures on it, which would spoil that: then for
+    each stream that Ignis knows, those that a capture has drawn in excepted. Returns the driver's first error. */
+static int ignis__device_finish(ignis__device *device)
+{
+    uint64_t serial = 0;
+    void *stream = device->stream;
+    int first = 0;
+    if (!ignis__atomic_load(&device->captures))
+        return IGNIS__CUDA(cuCtxSynchronize, ());
+    for (; stream; stream = ignis__stream_after(device, &serial)) {
+        int captures = 0, error = IGNIS__CUDA(cuStreamIsCapturing, (stream, &captures));
+        if (error == 0 && !captures)
+            error = IGNIS__CUDA(cuStreamSynchronize, (stream));
+        first = first ? first : error;
+    }
+    return first;
+}
+
+/*  The same, where the failure is to be reported. */
+static bool ignis__device_wait(const char *call, ignis__device *device)
+{
+    return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
+}
+
 static ignis_status ignis__devices_setup(const char *call, int first)
 {
     int error, i;
@@ -3959,7 +3999,7 @@ IGNIS_API ignis_status ignis_synchronize(void)
         return IGNIS_ERROR_NOT_SETUP;
     if (ignis__capture_refuses(call) || (device = ignis__device_current_enter(call, &binding)) == NULL)
         return ignis__failed();
-    ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
+    ok = ignis__device_wait(call, device);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -4519,7 +4559,7 @@ static ignis_status ignis__pinned_give(const char *call, ignis__device *device, 
     if (ignis__atomic_load(&device->lost))
         return IGNIS_OK;
     entered = ignis__device_enter(call, device, &binding);
-    ok = entered && !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
+    ok = entered && ignis__device_wait(call, device);
     if (IGNIS__CUDA_FAILED(call, device, cuMemFreeHost, (memory)))
         ok = false;
     if (entered)
@@ -6887,7 +6927,7 @@ static void ignis__module_retire(const char *call, ignis__device *device, ignis_
     ignis__binding binding;
     bool lost = ignis__atomic_load(&device->lost) != 0, entered = !lost && ignis__device_enter(call, device, &binding);
     if (entered)
-        (void)IGNIS__CUDA(cuCtxSynchronize, ());
+        (void)ignis__device_finish(device);
     if (lost)
         unit->module = NULL;
     ignis__module_unload(unit);
@@ -13890,16 +13930,16 @@ static bool ignis__capture_begin(const char *call, ignis__capture *capture)
 {
     ignis__device *device = capture->device;
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    bool ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()); /* idle streams need no events between them during the capture */
-    if (ok)                                                            /* what earlier graphs left behind can become memory of this one */
+    bool ok = ignis__device_wait(call, device); /* idle streams need no events between them during the capture */
+    if (ok)                                     /* what earlier graphs left behind can become memory of this one */
         ok = ignis__cache_trim(call, device, cache) >= 0;
     if (!ok || IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)))
         return false;
     /* Relaxed: the allocator may ask the driver for memory meanwhile. */
-    if (!IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
-        ignis__atomic_add(&device->captures, 1);
+    ignis__atomic_add(&device->captures, 1);
+    if (!IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED)))
         return true;
-    }
+    ignis__atomic_add(&device->captures, (uint64_t)-1);
     (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
     return false;
 }
@@ -13997,7 +14037,7 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
     if (!ignis__pool_drop(graph))
         return;
     if (!ignis__atomic_load(&device->lost) && ignis__device_enter(call, device, &binding)) {
-        (void)IGNIS__CUDA(cuCtxSynchronize, ());
+        (void)ignis__device_finish(device);
         (void)IGNIS__CUDA(cuGraphExecDestroy, (graph->exec));
         ignis__capture_end(call, graph->capture);
         ignis__device_leave(&binding);

@@ -1796,7 +1796,7 @@ static bool ignis__devices_wait(const char *call, uint64_t mask)
             ok = false;
             continue;
         }
-        ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ()) && ok;
+        ok = ignis__device_wait(call, device) && ok;
         ignis__device_leave(&binding);
     }
     return ok;
@@ -5349,7 +5349,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_
         pinned = size >= IGNIS__PIN_FROM && IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
         ok = to_device ? ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, host, size)
                        : ignis__work_read(&work, array, &address) && ignis__copy_to_host(&work, host, address, size);
-        if (!ok && IGNIS__CUDA(cuCtxSynchronize, ()) != 0) { /* a copy may still be under way: better lose the mapping than fault */
+        if (!ok && ignis__device_finish(work.device) != 0) { /* a copy may still be under way: better lose the mapping than fault */
             ignis__work_end(&work);
             return false;
         }
@@ -9525,7 +9525,7 @@ static void ignis__comm_stop(const char *call, ignis__comm *comm)
         ignis__mutex_unlock(&group->lock);
     }
     if (memory && memory->state && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
-        (void)IGNIS__CUDA(cuCtxSynchronize, ());
+        (void)ignis__device_finish(comm->device);
         comm->graphs_left = ignis__atomic_load(&comm->storage->users) > 1;
         if (comm->graphs_left)
             (void)IGNIS__CUDA_FAILED(
@@ -11019,7 +11019,7 @@ static void ignis__comm_ending(ignis__comm *comm)
 {
     ignis__binding binding;
     if (!ignis__atomic_load(&comm->device->lost) && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
-        (void)IGNIS__CUDA_FAILED("ignis_comm_destroy", comm->device, cuCtxSynchronize, ()); /* everything has a deadline, so this ends */
+        (void)ignis__device_wait("ignis_comm_destroy", comm->device); /* everything has a deadline, so this ends */
         ignis__device_leave(&binding);
     }
     ignis__job_watch_end(comm->job, &comm->tie->watch);

@@ -846,15 +846,33 @@ TEST(graphs_need_a_setup)
 static void *working_thread(void *arg)
 {
     ignis_tensor x = vector4(5, false), y = ignis_scale(x, 2);
+    ignis_launch launch = test_launch(1, 1);
+    ignis_kernel kernel = test_compile("extern \"C\" __global__ void increment(float *x) { x[0] += 1.f; }", "increment", NULL);
+    ignis_arg number = ignis_arg_array(ignis_tensor_data(y));
+    ignis_graph graph;
+    ignis_tensor sum;
     (void)arg;
     CHECK_NUMBER(value_at(y, 0), 10);
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, &number, 1));
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK(ignis_array_pin(ignis_tensor_data(y)) != NULL);
+    CHECK_OK(ignis_array_unpin(ignis_tensor_data(y)));
+    CHECK_OK(ignis_graph_begin());
+    sum = ignis_add(x, y);
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_synchronize());
+    CHECK_NUMBER(value_at(sum, 0), 16);
+    let_go(sum);
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK(ignis_memory_trim(0) >= 0);
     CHECK_INT(ignis_status_last(), IGNIS_OK);
     let_go(x);
     let_go(y);
     return NULL;
 }
 
-/*  Another thread computes and reads while this one captures. */
+/*  Another thread computes, captures, waits and frees while this one captures. */
 TEST(other_threads_work_during_a_capture)
 {
     ignis_tensor x, y;
