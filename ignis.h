@@ -5606,8 +5606,8 @@ static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, co
         return true;
     if (ignis__capture_refuses(work->call))
         return false;
-    if (IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream)) ||
-        !ignis__address_query(work->call, work->device, from, &type, &ordinal))
+    if (!ignis__address_query(work->call, work->device, from, &type, &ordinal) ||
+        IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream)))
         return false;
     return type == 0 || !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }

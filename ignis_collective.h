@@ -5502,6 +5502,8 @@ static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device
         ignis__vmm_handle_close(&handle);
         if (ok) {
             ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
+            if (!ok) /* a copy may be under way */
+                (void)ignis__devices_wait(call, (uint64_t)1 << (src - ignis__devices) | (uint64_t)1 << (dst - ignis__devices));
             ignis__vmm_drop(call, &seen);
         }
     }

@@ -13,6 +13,7 @@
         IGNIS_SIM_STREAMS   eager   work runs when it is submitted (the default)
                             lazy    work runs only when something waits for it: finds missing waits, the same way every time
                             thread  every stream has a worker thread
+        IGNIS_SIM_DELAY     microseconds that such a worker is late with each operation (0): what goes before its time is found
         IGNIS_SIM_PEER      which devices reach each other's memory: all (the default), 0 for none, or pairs, "0-1,2-3"
         CUDA_VISIBLE_DEVICES  numbers or UUIDs ("GPU-...") of the devices that the program sees, in its order, as for real
         IGNIS_SIM_FAIL      kind:n[,kind:n...]: the n-th call (from 1) of a kind fails; n+ also fails all later ones.
@@ -628,7 +629,7 @@ static struct {
     pthread_cond_t moved; /* some operation was submitted or done, or a stream destroyed */
     atomic_int forked;    /* we are the child of a process that may have used the simulator */
     int ready;
-    int device_count, cc, streams;
+    int device_count, cc, streams, delay;
     size_t memory;
     unsigned long long next_id;
     sim_context contexts[MAX_DEVICES];
@@ -1298,8 +1299,8 @@ static int copy_is_live(const sim_copy *copy)
 {
     sim_range *range;
     size_t dst_bytes = extent(copy->dst_pitch, copy->width, copy->height), src_bytes = extent(copy->src_pitch, copy->width, copy->height);
-    return !check_span(copy->dst, dst_bytes, SIDE_ANY, copy->device, ACCESS_WRITE, &range) &&
-           !check_span(copy->src, src_bytes, SIDE_ANY, copy->device, ACCESS_READ, &range);
+    return !check_span(copy->dst, dst_bytes, copy->dst_side, copy->device, ACCESS_WRITE, &range) &&
+           !check_span(copy->src, src_bytes, copy->src_side, copy->device, ACCESS_READ, &range);
 }
 
 /* What work needs may have gone since it was submitted: by way of another device's context, or under a graph. */
@@ -1308,7 +1309,7 @@ static int work_check(const sim_work *work, char *text, size_t text_size)
     sim_range *range;
     int copies = work->kind != WORK_COPY || copy_is_live(&work->copy);
     int fills = work->kind != WORK_FILL ||
-                !check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_ANY, work->fill.device, ACCESS_WRITE, &range);
+                !check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_DEVICE, work->fill.device, ACCESS_WRITE, &range);
     if (!copies || !fills)
         return snprintf(text, text_size, "a %s found its memory freed", copies ? "fill" : "copy"), ERROR_ILLEGAL_ADDRESS;
     int is_word = work->kind == WORK_WRITE || work->kind == WORK_WAIT, access = work->kind == WORK_WRITE ? ACCESS_WRITE : ACCESS_READ;
@@ -1483,14 +1484,26 @@ static int is_driven(const sim_stream *stream)
     return stream->worker && stream->head && (sim.streams == STREAMS_THREAD || stream->head->number <= stream->driven);
 }
 
+/* A device that has other things to do. The lock is given up meanwhile. */
+static void stream_pause(sim_stream *stream)
+{
+    if (sim.streams != STREAMS_THREAD || !sim.delay)
+        return;
+    stream->busy = 1;
+    pthread_mutex_unlock(&sim.lock);
+    usleep((useconds_t)sim.delay);
+    pthread_mutex_lock(&sim.lock);
+}
+
 static void *stream_worker(void *argument)
 {
     sim_stream *stream = argument;
     pthread_mutex_lock(&sim.lock);
     for (;;) {
-        if (is_driven(stream) && !stream->busy && !op_blocker(stream->head))
+        if (is_driven(stream) && !stream->busy && !op_blocker(stream->head)) {
+            stream_pause(stream);
             stream_step(stream);
-        else if (stream->dead && !stream->head)
+        } else if (stream->dead && !stream->head)
             break;
         else
             pthread_cond_wait(&sim.moved, &sim.lock);
@@ -2128,6 +2141,12 @@ static int read_streams(const char *text, int *out)
     return 0;
 }
 
+static int read_delay(const char *text)
+{
+    char rest;
+    return sscanf(text, "%d%c", &sim.delay, &rest) == 1 && sim.delay >= 0 && sim.delay < 1000000;
+}
+
 static int read_peers(const char *text)
 {
     int a, b, length = 0;
@@ -2220,13 +2239,14 @@ static int read_settings(void)
            setting("IGNIS_SIM_CC", read_cc(knob("IGNIS_SIM_CC", "90"), &sim.cc)) &&
            setting("IGNIS_SIM_MEMORY", read_size(knob("IGNIS_SIM_MEMORY", "2G"), &sim.memory)) &&
            setting("IGNIS_SIM_STREAMS", read_streams(knob("IGNIS_SIM_STREAMS", "eager"), &sim.streams)) &&
+           setting("IGNIS_SIM_DELAY", read_delay(knob("IGNIS_SIM_DELAY", "0"))) &&
            setting("IGNIS_SIM_PEER", read_peers(knob("IGNIS_SIM_PEER", "all"))) &&
            (sim.rule_count || setting("IGNIS_SIM_FAIL", set_rules(getenv("IGNIS_SIM_FAIL"))));
 }
 
 static void introduce(void)
 {
-    static const char *const shown[] = {"IGNIS_SIM_STREAMS", "IGNIS_SIM_FAIL"};
+    static const char *const shown[] = {"IGNIS_SIM_STREAMS", "IGNIS_SIM_DELAY", "IGNIS_SIM_FAIL"};
     char lane[256] = "";
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
         const char *value = knob(shown[i], NULL);

@@ -64,6 +64,38 @@ static const ignis_transport_kind zero_copy[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRAN
 
 /* which there are ----------------------------------------------------------------------------------------------------- */
 
+/*  Memory that is tried goes when no copy of the trial is under way any more. */
+TEST(a_trial_that_fails_anywhere_costs_no_device)
+{
+    int k, d;
+    SETUP(NULL);
+    if (!available(IGNIS_TRANSPORT_VMM, 0, 1))
+        SKIP("there are not two devices that share memory");
+    for (k = 1; k < 200; k++) {
+        const char *failed;
+        CHECK_OK(ignis_shutdown());
+        SETUP(NULL);
+        for (d = 0; d < 2; d++) {
+            CHECK_OK(ignis_device_use(d));
+            CHECK_OK(ignis_synchronize());
+        }
+        fault_arm("cu", k, 1);
+        (void)available(IGNIS_TRANSPORT_VMM, 0, 1);
+        failed = fault.failed;
+        fault_disarm();
+        ignis_status_clear();
+        for (d = 0; d < 2; d++) {
+            CHECK_OK(ignis_device_use(d));
+            CHECK_OK(ignis_synchronize());
+        }
+        if (test__state.failures)
+            printf("at call %d, %s\n", k, failed ? failed : "none");
+        if (!failed || test__state.failures)
+            break;
+    }
+    CHECK(k > 20 && k < 200);
+}
+
 TEST(available_says_why_not)
 {
     char reason[512] = "";
@@ -1131,6 +1163,8 @@ TEST(measure)
 int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);
+    setenv("IGNIS_SIM_STREAMS", "thread", 0); /* what is under way while memory goes is under way on a GPU too */
+    setenv("IGNIS_SIM_DELAY", "200", 0);
     if (role) {
         return strcmp(role, "importer") == 0   ? importer()
                : strcmp(role, "exporter") == 0 ? exporter()
