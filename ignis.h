@@ -4987,19 +4987,27 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     out of use until ignis_shutdown frees its segment. */
 static void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
-    ignis__binding binding;
+    ignis__binding binding, other;
+    bool entered;
     int i;
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
-    if ((storage->block || storage->release_fn) && !ignis__atomic_load(&storage->device->lost) &&
-        ignis__device_enter(call, storage->device, &binding)) {
-        for (i = 0; i < storage->used_on_count; i++)
-            if (!ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device, storage->stream))
-                (void)IGNIS__CUDA(cuCtxSynchronize, ()); /* without an event, waiting is what is left */
+    entered = (storage->block || storage->release_fn) && !ignis__atomic_load(&storage->device->lost) &&
+              ignis__device_enter(call, storage->device, &binding);
+    for (i = 0; i < storage->used_on_count; i++) {
+        ignis__used_on *used = &storage->used_on[i];
+        if (entered && ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
+            continue;
+        if (!ignis__atomic_load(&used->device->lost) && ignis__device_enter(call, used->device, &other)) {
+            (void)ignis__device_finish(used->device); /* without an order, waiting is what is left */
+            ignis__device_leave(&other);
+        }
+    }
+    if (entered) {
         if (storage->block)
             ignis__memory_give(call, storage->device, storage->block);
-        else if (storage->stream)
-            (void)IGNIS__CUDA(cuStreamSynchronize, (storage->stream)); /* the memory goes to somebody who knows nothing of streams */
+        else if (storage->stream && IGNIS__CUDA(cuStreamSynchronize, (storage->stream)) != 0)
+            (void)ignis__device_finish(storage->device); /* the memory goes to somebody who knows nothing of streams */
         ignis__device_leave(&binding);
     }
     if (storage->release_fn)
