@@ -10722,6 +10722,7 @@ typedef struct ignis__comm_tie {
     ignis_comm_transport wanted, transport;
     void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
     bool registered[IGNIS_COMM_MAX_RANKS];
+    bool late; /* a copy to or from the regions, which stay for that */
     int64_t staged_bytes;
     ignis__block *byte; /* for barriers through NCCL */
     uint64_t nccl_seen; /* by the watcher: the operation of NCCL that ran when it looked last, */
@@ -10870,6 +10871,13 @@ static void ignis__regions_drop(const char *call, ignis__comm *comm)
     bool lost = ignis__atomic_load(&comm->device->lost) != 0, entered;
     ignis__binding binding;
     int i, count = comm->size < IGNIS_COMM_MAX_RANKS ? comm->size : IGNIS_COMM_MAX_RANKS;
+    if (tie->late) { /* better lose them than fault */
+        memset(comm->block, 0, sizeof comm->block);
+        memset(comm->region, 0, sizeof comm->region);
+        memset(tie->registered, 0, sizeof tie->registered);
+        memset(tie->staged, 0, sizeof tie->staged);
+        tie->late = false;
+    }
     for (i = 0; i < count; i++) {
         if (comm->block[i].device)
             ignis__vmm_drop(call, &comm->block[i]);
@@ -10889,12 +10897,13 @@ static void ignis__regions_drop(const char *call, ignis__comm *comm)
 }
 
 /*  Waits for a stream until the deadline. Nothing of it is under way afterwards, unless it is late. */
-static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline)
+static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline, bool *late)
 {
     int error;
     while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) == IGNIS__CU_NOT_READY) {
         if (ignis__monotonic_ns() >= deadline) {
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "a copy to or from another rank's memory did not end before the deadline");
+            *late = true;
             return false;
         }
         ignis__sleep_us(20);
@@ -10933,7 +10942,7 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
                    : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
                                          (data + (size_t)i * piece, comm->region[i] + offset, piece, stream));
     if (ok)
-        ok = ignis__stream_wait(making->call, comm->device, stream, making->deadline);
+        ok = ignis__stream_wait(making->call, comm->device, stream, making->deadline, &comm->tie->late);
     else if (stream) /* the copies before the one that failed use memory that is given back now */
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
     if (stream)
@@ -11020,7 +11029,7 @@ static bool ignis__regions_make(ignis__making *making)
 static void ignis__comm_ending(ignis__comm *comm)
 {
     ignis__binding binding;
-    if (!ignis__atomic_load(&comm->device->lost) && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
+    if (comm->memory && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
         (void)ignis__device_wait("ignis_comm_destroy", comm->device); /* everything has a deadline, so this ends */
         ignis__device_leave(&binding);
     }

@@ -1290,6 +1290,29 @@ TEST(any_driver_call_may_fail)
     folder_end();
 }
 
+/*  What a copy uses that does not end before the deadline stays. */
+TEST(a_trial_that_is_late)
+{
+    member members[2];
+    int mapped;
+    NEEDS(2);
+    environment_clear();
+    SETUP(NULL);
+    members_run(members, 2, 1, IGNIS_COMM_PEER, 20); /* devices are open, kernels loaded */
+    CHECK_TEXT(members[0].message, "");
+    mapped = fault_count("cuMemMap") - fault_count("cuMemUnmap");
+    fault_arm("cuStreamQuery", 1, IGNIS__CU_NOT_READY);
+    fault.all = true;
+    members_run(members, 2, 1, IGNIS_COMM_PEER, 1);
+    fault_disarm();
+    CHECK_INT(members[0].status, IGNIS_ERROR_TIMEOUT);
+    CHECK_INT(members[1].status, IGNIS_ERROR_TIMEOUT);
+    CHECK_INT(fault_count("cuMemMap") - fault_count("cuMemUnmap"), mapped + 4);
+    members_run(members, 2, 1, IGNIS_COMM_PEER, 20);
+    CHECK_TEXT(members[0].message, "");
+    folder_end();
+}
+
 TEST(what_is_forked_holds_nothing)
 {
     process ranks[2];
