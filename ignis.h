@@ -3470,8 +3470,9 @@ typedef struct ignis__device {
     uint64_t lost;     /* the driver error that ended it, 0: none */
     uint64_t captures; /* that threads have open: until they end, nothing may wait for the device */
     ignis__mutex lock;
-    ignis__mutex loading; /* a program of ignis_collective.h */
-    int handle;           /* CUdevice */
+    ignis__mutex loading;  /* a program of ignis_collective.h */
+    ignis__mutex planning; /* matrix products */
+    int handle;            /* CUdevice */
     void *context;
     void *stream; /* Ignis' own */
     ignis_device_info info;
@@ -3875,6 +3876,7 @@ static ignis_status ignis__devices_setup(const char *call, int first)
         memset(&ignis__devices[i], 0, sizeof ignis__devices[i]);
         ignis__mutex_init(&ignis__devices[i].lock);
         ignis__mutex_init(&ignis__devices[i].loading);
+        ignis__mutex_init(&ignis__devices[i].planning);
     }
     ignis__device_first = first;
     return ignis__device_get(call, first) ? IGNIS_OK : IGNIS_ERROR_DEVICE;
@@ -10203,11 +10205,12 @@ typedef struct ignis__plan {
 
 #define IGNIS__PLAN_BUCKETS 64
 
+/*  cuBLASLt may load kernels for a plan, and that may wait for the device, and for another thread that plans for another one: `planning` of a
+    device guards what is of that. */
 static struct {
-    ignis__mutex lock;
     void *handle[IGNIS_MAX_DEVICES];
     ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
-} ignis__matmul = {IGNIS__MUTEX_INIT, {0}, {{0}}};
+} ignis__matmul = {{0}, {{0}}};
 
 #define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
 
@@ -10316,7 +10319,7 @@ static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, con
         bucket = (int)(ignis__hash(IGNIS__HASH_START, product, sizeof *product) % IGNIS__PLAN_BUCKETS);
     ignis__plan *plan;
     *supported = true;
-    ignis__mutex_lock(&ignis__matmul.lock);
+    ignis__mutex_lock(&device->planning);
     for (plan = ignis__matmul.plans[index][bucket]; plan; plan = plan->next)
         if (memcmp(&plan->product, product, sizeof *product) == 0)
             break;
@@ -10337,7 +10340,7 @@ static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, con
             }
         }
     }
-    ignis__mutex_unlock(&ignis__matmul.lock);
+    ignis__mutex_unlock(&device->planning);
     return plan;
 }
 

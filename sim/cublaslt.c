@@ -48,6 +48,7 @@ typedef struct cublasLtMatmulHeuristicResult_t {
 extern int cuLaunchHostFunc(cudaStream_t stream, void (*call)(void *), void *data);
 extern int cuMemGetAddressRange_v2(unsigned long long *base, size_t *size, unsigned long long address);
 extern int cuStreamIsCapturing(cudaStream_t stream, int *status);
+extern void ignis_sim_loads(void);
 
 /* clang-format off */
 #define SIM_STATUSES(X) \
@@ -731,6 +732,7 @@ SIM_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, c
     if (!is(preference, MAGIC_PREFERENCE) || requested < 1 || !results || !count)
         return (cublasStatus_t)INVALID_VALUE;
     *count = 0;
+    ignis_sim_loads(); /* the real one may load the kernels that it finds */
     int status = describe((sim_desc *)desc, (sim_layout *)a, (sim_layout *)b, (sim_layout *)c, (sim_layout *)d, &job);
     if (status)
         return (cublasStatus_t)status;

@@ -3926,15 +3926,20 @@ SIM_API CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent first, CUeve
 
 /* >>modules and functions */
 
+/* A driver may wait here for all that runs on the device: who loads between the kernels of ranks that wait for each other may hang. */
+static void loading_waits(sim_context *context)
+{
+    if (sim.streams != STREAMS_LAZY)
+        (void)context_finish(context);
+}
+
 static int module_load(CUmodule *out, const void *image)
 {
     sim_module *loaded;
     sim_context *context = current();
     if (!out || !image)
         return ERROR_INVALID_VALUE;
-    /* a driver may wait here for all that runs on the device: who loads between the kernels of ranks that wait for each other may hang */
-    if (sim.streams != STREAMS_LAZY)
-        (void)context_finish(context);
+    loading_waits(context);
     pthread_mutex_unlock(&sim.lock); /* loading takes a while */
     int code = sim_module_load(image, &loaded);
     pthread_mutex_lock(&sim.lock);
@@ -4567,6 +4572,15 @@ SIM_API long ignis_sim_live(const char *kind)
     long count = live_count(kind);
     pthread_mutex_unlock(&sim.lock);
     return count;
+}
+
+/* What a library calls that loads kernels, as if by the driver. */
+SIM_API void ignis_sim_loads(void)
+{
+    pthread_mutex_lock(&sim.lock);
+    if (current() && current()->active)
+        loading_waits(current());
+    pthread_mutex_unlock(&sim.lock);
 }
 
 /* How many calls of a kind or of a function there were, failed ones included. -1: no such name. */

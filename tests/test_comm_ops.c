@@ -1329,7 +1329,15 @@ TEST(a_device_that_has_faulted_is_left_out)
 static int waiting_for;
 static uint64_t is_waiting;
 static ignis_vmm_range waiting_range;
-enum { WAITS = 4 };
+enum { WAITS = 5 };
+
+static void multiply(int rows)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor product = ignis_matmul(ignis_tensor_zeros(IGNIS_SHAPE(rows, 3), NULL), ignis_tensor_zeros(IGNIS_SHAPE(3, 5), NULL));
+    CHECK(product.id != 0);
+    CHECK_OK(ignis_scope_end(scope));
+}
 
 /*  Rank 0 waits for its device behind an operation to which rank 1 has yet to come, which asks about memory and ends a capture before. */
 static void *waiting_thread(void *context)
@@ -1345,6 +1353,7 @@ static void *waiting_thread(void *context)
         test_sleep_ms(100);
         CHECK_OK(ignis_memory_query(0, &info));
         CHECK_OK(ignis_vmm_range_query(waiting_range, &range_info));
+        multiply(2);
         CHECK_OK(ignis_graph_begin());
         graph = ignis_graph_end();
         CHECK(graph.id != 0);
@@ -1374,6 +1383,8 @@ static void *waiting_thread(void *context)
         }
         if (waiting_for == 3)
             CHECK_OK(ignis_vmm_unmap(waiting_range, 0));
+        if (waiting_for == 4)
+            multiply(4);
     }
     CHECK_OK(ignis_comm_synchronize(comms[r]));
     return NULL;
