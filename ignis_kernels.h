@@ -22,7 +22,7 @@
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    102 lines    5049 bytes
         shape.cu                   138 lines    6696 bytes
-        softmax.cu                 482 lines   21381 bytes
+        softmax.cu                 482 lines   21416 bytes
 */
 #include <stdint.h>
 
@@ -5339,12 +5339,12 @@ static const char *const ignis__lines_softmax_cu[] = {
     "    Wide sum;   /* of exp(x - shift) */",
     "};",
     "",
-    "/*  Those of all lanes together, whose shifts may be -infinity. */",
+    "/*  Those of all lanes together. A lane without elements has the shift -infinity, and the sum 0 at any rate. */",
     "__device__ inline exponentials of_warp(exponentials mine)",
     "{",
     "    exponentials all;",
     "    all.shift = ignis_warp_max(mine.shift);",
-    "    all.sum = ignis_warp_sum(mine.sum * ignis_exp_less<T>(shift_of(all.shift))(shift_of(mine.shift)));",
+    "    all.sum = ignis_warp_sum(mine.sum * ignis_exp_less<T>(shift_of(all.shift))(mine.shift));",
     "    return all;",
     "}",
     "",
@@ -5809,7 +5809,7 @@ static const ignis__source ignis__sources[] = {
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x0e1c70070d98e765ULL, ignis__lines_rope_cu, 102},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x7692defa0e805cdeULL, ignis__lines_softmax_cu, 482},
+    {"softmax.cu", 0x301c66ddf50c162bULL, ignis__lines_softmax_cu, 482},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -36,12 +36,12 @@ struct exponentials {
     Wide sum;   /* of exp(x - shift) */
 };
 
-/*  Those of all lanes together, whose shifts may be -infinity. */
+/*  Those of all lanes together. A lane without elements has the shift -infinity, and the sum 0 at any rate. */
 __device__ inline exponentials of_warp(exponentials mine)
 {
     exponentials all;
     all.shift = ignis_warp_max(mine.shift);
-    all.sum = ignis_warp_sum(mine.sum * ignis_exp_less<T>(shift_of(all.shift))(shift_of(mine.shift)));
+    all.sum = ignis_warp_sum(mine.sum * ignis_exp_less<T>(shift_of(all.shift))(mine.shift));
     return all;
 }
 

@@ -166,6 +166,33 @@ TEST(softmax_of_infinities)
     }
 }
 
+/*  exp of an element less the maximum of others would overflow: of a lane without an element, say. */
+TEST(softmax_of_numbers_far_from_zero)
+{
+    static const int64_t counts[] = {5, 40, 1024, 3000};
+    double *x = numbers(3000), *expected = numbers(3000), *rounded, *y;
+    ignis_dtype dtype;
+    ignis_tensor tensor, result;
+    int i, k, sign;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(counts); i++)
+        for (sign = -1; sign <= 1; sign += 2) {
+            for (k = 0; k < counts[i]; k++)
+                x[k] = sign * 2000 + k % 7;
+            tensor = tensor_of(x, IGNIS_SHAPE(counts[i]), dtype, false);
+            rounded = tensor_values(tensor);
+            softmax_reference(rounded, expected, counts[i]);
+            result = ignis_softmax(tensor);
+            y = tensor_values(result);
+            CHECK_ALL("softmax far from zero", dtype, counts[i], y, expected, counts[i], 2 * rounding_of(dtype),
+                      dtype == IGNIS_F16 ? 1e-4 : 1e-9);
+            free(rounded), free(y);
+            let_go(tensor), let_go(result);
+        }
+    free(x), free(expected);
+}
+
 /* layer_norm, rms_norm ---------------------------------------------------------------------------------------------- */
 
 static void check_norm(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, double shift)
