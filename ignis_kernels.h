@@ -10,7 +10,7 @@
         attention_decode_mma.cu    126 lines    5840 bytes
         attention_mma.cu           414 lines   21458 bytes
         attention_tiles.cuh        262 lines   10789 bytes
-        collective.cu              617 lines   29055 bytes
+        collective.cu              617 lines   29226 bytes
         collective.cuh             321 lines   14791 bytes
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
@@ -2886,8 +2886,8 @@ static const char *const ignis__lines_collective_cu[] = {
     "    }",
     "}",
     "",
-    "/* Of words of all ranks, so many are on their way. */",
-    "#define RANKS_UNROLL ((2 * IGNIS_COMM_UNROLL + N - 1) / N)",
+    "/* Of words of all ranks, so many are on their way; two of many ranks take more registers than there are. */",
+    "#define RANKS_UNROLL (N > 5 || (N == 5 && __CUDA_ARCH__ >= 1000) ? 1 : (2 * IGNIS_COMM_UNROLL + N - 1) / N)",
     "",
     "/* The same of words that go to all others: the more these are, the more registers their addresses take. */",
     "#define PUSH_UNROLL (N > 6 ? 1 : N > 4 ? 2 : IGNIS_COMM_UNROLL)",
@@ -2998,7 +2998,7 @@ static const char *const ignis__lines_collective_cu[] = {
     "{",
     "    ignis_comm_turn turn(call);",
     "    const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */",
-    "    const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;",
+    "    const long long all = (unsigned long long)(call.count + Sixteen::count - 1) / Sixteen::count; /* unsigned is a shift, not worth a register */",
     "    const int tile = (call.none < N ? N - 1 : N) * chunk;",
     "    const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * tile; };",
     "    const auto left = [&](int step) { return (int)max(min(all - first(step), (long long)tile), 0LL); }; /* of a tile, there is so much */",
@@ -5972,7 +5972,7 @@ static const ignis__source ignis__sources[] = {
     {"attention_decode_mma.cu", 0x7dfefb204c9df3acULL, ignis__lines_attention_decode_mma_cu, 126},
     {"attention_mma.cu", 0x76b27f6f0c45f68eULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xcfa6902f26f11361ULL, ignis__lines_attention_tiles_cuh, 262},
-    {"collective.cu", 0xec15977a74957004ULL, ignis__lines_collective_cu, 617},
+    {"collective.cu", 0x84cc13caf2ef0ca1ULL, ignis__lines_collective_cu, 617},
     {"collective.cuh", 0xbbbb81c9fc509f05ULL, ignis__lines_collective_cuh, 321},
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
