@@ -7374,6 +7374,8 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                  \
     X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                  \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
+    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")          \
+    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")        \
     X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
@@ -12518,11 +12520,13 @@ typedef struct ignis__cross_entropy_work {
     ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
     ignis__rows plan;
     ignis__builtin builtin;
+    bool counts; /* the kernel finds out itself which rows are not ignored */
 } ignis__cross_entropy_work;
 
-#define IGNIS__FEW_ROWS 128    /* that one block, a warp a row, is through with sooner than three launches are made */
-#define IGNIS__COUNT_BLOCKS 64 /* and a count of these, and one more number, is what they leave */
-#define IGNIS__ROWS_EXACT 2    /* for packed: all rows are whole packs of 16 bytes */
+#define IGNIS__FEW_ROWS 128     /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__COUNT_BLOCKS 64  /* and a count of these, and one more number, is what they leave */
+#define IGNIS__ROWS_EXACT 2     /* for packed: all rows are whole packs of 16 bytes */
+#define IGNIS__LOSS_THREADS 256 /* of a block that makes no gradient, at most */
 
 static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
 {
@@ -12541,7 +12545,12 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
-    work->builtin = plan->warp                          ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP
+    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !ignis__cross_entropy_is_few(entropy, plan);
+    if (work->counts && plan->threads > IGNIS__LOSS_THREADS)
+        plan->threads = IGNIS__LOSS_THREADS;
+    work->builtin = work->counts && plan->warp          ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP
+                    : work->counts                      ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_BLOCK
+                    : plan->warp                        ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
@@ -12582,7 +12591,8 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
     count[2] = &entropy->target_bytes;
     count[3] = &entropy->rows;
     count[4] = &entropy->ignore_index;
-    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, IGNIS__COUNT_BLOCKS, 1, 1, 256, 1, 0, count);
+    if (!work->counts)
+        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, IGNIS__COUNT_BLOCKS, 1, 1, 256, 1, 0, count);
     ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
 }
 
@@ -12621,9 +12631,11 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     if (op.ok)
         ignis__cross_entropy_plan(&op, &entropy, &work, dtype);
     if (op.ok) {
-        losses = ignis__op_new_row(&op, work.plan.blocks, wide);
-        count = ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64);
+        losses = ignis__op_new_row(&op, 2 * work.plan.blocks, wide);                          /* or losses and counts */
+        count = ignis__op_new_row(&op, work.counts ? 1 : IGNIS__COUNT_BLOCKS + 1, IGNIS_I64); /* what blocks are done, at least */
     }
+    if (op.ok && work.counts)
+        ignis__op_zero(&op, count);
     work.loss = ignis__op_write(&op, loss);
     work.scale = ignis__op_write(&op, scale);
     work.log_sums = ignis__op_write(&op, log_sums);
