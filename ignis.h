@@ -12718,22 +12718,25 @@ static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer
     return (ignis__optimizer *)ignis__handle_hold(call, &ignis__optimizers, handle.id);
 }
 
-/*  A new array that belongs to the optimizer, like one that is given but of another dtype: zero. */
-static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype, ignis__array **claimed)
+/*  Claims an array that was just made; null for none. */
+static ignis__array *ignis__optimizer_own(const char *call, ignis_array made)
 {
-    ignis_array made = ignis__array_create_like(call, like, dtype);
     ignis__array *array;
     if (!made.id)
-        return false;
-    if (ignis__array_set_zero(call, made) != IGNIS_OK) {
-        ignis__array_discard(call, &made);
-        return false;
-    }
+        return NULL;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
     ignis__array_claim(array);
     ignis__array_drop(call, array);
-    *claimed = array;
-    return true;
+    return array;
+}
+
+/*  A new array that belongs to the optimizer, like one that is given but of another dtype: zero. On failure it may be there, and is the
+    caller's to end. */
+static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype, ignis__array **claimed)
+{
+    ignis_array made = ignis__array_create_like(call, like, dtype);
+    *claimed = ignis__optimizer_own(call, made);
+    return *claimed && ignis__array_set_zero(call, made) == IGNIS_OK;
 }
 
 /* --- making one ------------------------------------------------------------------------------------------------------ */
@@ -12743,31 +12746,22 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
 {
     double state[IGNIS__OPTIM_STATES];
     ignis_array_desc desc;
-    ignis_array made;
-    ignis__array *array;
-    bool ok;
     memset(&desc, 0, sizeof desc);
     memset(state, 0, sizeof state);
     desc.shape.ndim = 1;
     desc.shape.dim[0] = IGNIS__OPTIM_STATES;
     desc.dtype = IGNIS_F64;
     desc.tag = "optimizer";
-    made = ignis__array_create(call, &desc);
-    if (!made.id)
-        return false;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
     state[IGNIS__OPTIM_BASE_LR] = optimizer->lr;
     state[IGNIS__OPTIM_CLIP_NEXT] = state[IGNIS__OPTIM_CLIP] = 1;
-    ok = ignis__array_from_host(call, array, state, IGNIS_F64) == IGNIS_OK;
-    if (ok) {
-        ignis__array_claim(array);
-        optimizer->state = array;
-        optimizer->device = array->storage->device;
-    } else {
-        ignis__array_discard(call, &made);
-    }
-    ignis__array_drop(call, array);
-    return ok;
+    optimizer->state = ignis__optimizer_own(call, ignis__array_create(call, &desc));
+    if (!optimizer->state)
+        return false;
+    optimizer->device = optimizer->state->storage->device;
+    if (ignis__array_from_host(call, optimizer->state, state, IGNIS_F64) == IGNIS_OK)
+        return true;
+    ignis__optimizer_unclaim(call, &optimizer->state);
+    return false;
 }
 
 static bool ignis__optimizer_number(const char *call, const char *name, double value, double low, double below)
@@ -12945,7 +12939,7 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
 /*  Takes a tensor in; what the parameter has got by the time of a failure is the caller's to end. */
 static bool ignis__parameter_start(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
-    ignis_dtype dtype = parameter->tensor->dtype, wide = dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
+    ignis_dtype dtype = parameter->tensor->dtype, wide = ignis__wide_dtype(dtype);
     ignis__array *data = ignis__tensor_array(call, parameter->tensor);
     bool ok;
     if (!data)
@@ -13022,14 +13016,12 @@ static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter
 static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_TABLE, dtype), *params[3];
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_TABLE, dtype);
     ignis__optim_batch batch;
     ignis__address table;
     int at, some;
+    void *params[] = {&table, &batch, &some};
     bool ok = function && ignis__work_write(work, optimizer->table, &table);
-    params[0] = &table;
-    params[1] = &batch;
-    params[2] = &some;
     for (at = 0; ok && at < count; at += some) {
         some = count - at < IGNIS__OPTIM_BATCH ? count - at : IGNIS__OPTIM_BATCH;
         memset(&batch, 0, sizeof batch);
@@ -13043,7 +13035,6 @@ static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *op
 static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer)
 {
     ignis_array_desc desc;
-    ignis_array made;
     if (optimizer->table)
         return true;
     memset(&desc, 0, sizeof desc);
@@ -13052,13 +13043,8 @@ static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer
     desc.dtype = IGNIS_U8;
     desc.device = optimizer->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(optimizer->device - ignis__devices);
     desc.tag = "optimizer";
-    made = ignis__array_create(call, &desc);
-    if (!made.id)
-        return false;
-    optimizer->table = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ignis__array_claim(optimizer->table);
-    ignis__array_drop(call, optimizer->table);
-    return true;
+    optimizer->table = ignis__optimizer_own(call, ignis__array_create(call, &desc));
+    return optimizer->table != NULL;
 }
 
 /*  Writes the first rows to the table; those of a capture to a table of its own, which its graph then finds as it is now. */
@@ -13181,15 +13167,14 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
 {
     unsigned one[3] = {1, 1, 1};
     int schedule = (int)optimizer->schedule.kind;
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer)),
-         *params[7];
-    params[0] = state;
-    params[1] = &optimizer->beta1;
-    params[2] = &optimizer->beta2;
-    params[3] = &schedule;
-    params[4] = &optimizer->schedule.warmup;
-    params[5] = &optimizer->schedule.total;
-    params[6] = &optimizer->schedule.floor;
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
+    void *params[] = {state,
+                      &optimizer->beta1,
+                      &optimizer->beta2,
+                      &schedule,
+                      &optimizer->schedule.warmup,
+                      &optimizer->schedule.total,
+                      &optimizer->schedule.floor};
     return function && ignis__launch(work, function, one, one, 0, params);
 }
 
@@ -13198,20 +13183,20 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     ignis__work work;
     ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, &work);
     ignis__address state;
-    void *params[7];
     int zero_grad;
+    void *adamw[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad}, *sgd[] = {NULL, NULL, &state, NULL, &zero_grad};
     bool ok;
     if (!optimizer)
         return ignis__failed();
     zero_grad = optimizer->zero_grad;
-    params[2] = &state;
-    params[3] = optimizer->adamw ? &optimizer->beta1 : &optimizer->momentum;
-    params[4] = optimizer->adamw ? (void *)&optimizer->beta2 : (void *)&zero_grad;
-    params[5] = &optimizer->eps;
-    params[6] = &zero_grad;
+    adamw[3] = &optimizer->beta1;
+    adamw[4] = &optimizer->beta2;
+    adamw[5] = &optimizer->eps;
+    sgd[3] = &optimizer->momentum;
     ok = optimizer->row_count == 0 ||
          (ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
-          ignis__optimizer_launch(&work, optimizer, optimizer->adamw ? IGNIS__BUILTIN_ADAMW : IGNIS__BUILTIN_SGD, 0, params, NULL));
+          (optimizer->adamw ? ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_ADAMW, 0, adamw, NULL)
+                            : ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_SGD, 0, sgd, NULL)));
     return ignis__optimizer_end(optimizer, &work, ok);
 }
 
@@ -13236,7 +13221,7 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
     uint64_t base;
     int64_t blocks = 0;
     int dtype;
-    void *params[4], *function;
+    void *sums[] = {&at, NULL, NULL}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
     bool ok;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -13253,15 +13238,10 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
         ignis__atomic_add(&storage->users, 1); /* this call */
     if (storage && ignis__storage_use(call, storage, work.device, work.stream, &base)) {
         squares = at = base;
-        params[0] = &at;
         ok = ignis__work_write(&work, optimizer->state, &state) &&
-             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, params, &at);
+             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at);
         function = ok ? ignis__builtin_get(call, work.device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer)) : NULL;
-        params[0] = &state;
-        params[1] = &squares;
-        params[2] = &blocks;
-        params[3] = &max_norm;
-        ok = function && ignis__launch(&work, function, one, block, 0, params);
+        ok = function && ignis__launch(&work, function, one, block, 0, clip);
     }
     if (storage)
         ignis__storage_drop(call, storage);
@@ -14588,17 +14568,13 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
 static bool ignis__load_fits(const char *call, const ignis__stored *item, const ignis__array *array)
 {
     ignis_dtype dtype = ignis__stored_types[item->type].dtype;
-    bool same = array && array->shape.ndim == item->shape.ndim;
-    int i;
-    for (i = 0; same && i < item->shape.ndim; i++)
-        same = array->shape.dim[i] == item->shape.dim[i];
     if (!dtype)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype that Ignis has not",
                     ignis__name_write(item->name).text, ignis__stored_types[item->type].name);
     else if (array && array->dtype != dtype)
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
                     ignis__name_write(item->name).text, ignis__dtypes[dtype].name, ignis__dtypes[array->dtype].name);
-    else if (array && !same)
+    else if (array && !ignis__shape_same(&array->shape, &item->shape))
         ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
                     ignis__name_write(item->name).text, ignis__shape_write(&item->shape).text, ignis__shape_write(&array->shape).text);
     else
