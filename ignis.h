@@ -10156,6 +10156,7 @@ typedef struct ignis__product {
     int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int dtype, epilogue;
     int alignment; /* of all addresses, in bytes: 16, 8, 4 or 2 */
+    int nothing;   /* in place of padding, as plans are found by the bytes of their product */
 } ignis__product;
 
 /*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. */
@@ -10337,8 +10338,8 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
         *supported = known;
     if (!plan) {
         if (!known && !supported)
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, op->work.call, "cuBLASLt has no kernel for this product of %s on device %d",
-                        ignis__dtypes[product.dtype].name, op->work.device->info.device);
+            ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
+                           ignis__dtypes[product.dtype].name, op->work.device->info.device);
         op->ok = !known && supported;
         return;
     }
@@ -10415,7 +10416,7 @@ static ignis__array *ignis__matmul_grad_a(ignis__op *op, const ignis__product *p
     return gradient;
 }
 
-/*  y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
+/*  The product that gives db. y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
 static ignis__product ignis__matmul_product_b(const ignis__product *p)
 {
     ignis__product q = *p;
