@@ -9809,30 +9809,19 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
     return ignis__op_enter(op);
 }
 
-/*  Begins an operation on arrays, as backward functions do. On failure it is over. */
-static bool ignis__op_begin_arrays(ignis__op *op, const char *call, int count, const ignis_array *handles)
+/*  Begins a backward function on the gradient and all that was saved, in this order. On failure it is over. */
+static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
 {
     memset(op, 0, sizeof *op);
     op->work.call = call;
-    for (; op->count < count; op->count++) {
-        op->in[op->count] = ignis__array_hold(call, handles[op->count]);
+    for (; op->count < 1 + args->saved_count; op->count++) {
+        op->in[op->count] = ignis__array_hold(call, op->count ? args->saved[op->count - 1] : args->grad_output);
         if (!op->in[op->count]) {
             ignis__op_drop_inputs(op);
             return false;
         }
     }
     return ignis__op_enter(op);
-}
-
-/*  Begins a backward function on the gradient and all that was saved, in this order. On failure it is over. */
-static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
-{
-    ignis_array handles[1 + IGNIS__OP_SAVED];
-    int i;
-    handles[0] = args->grad_output;
-    for (i = 0; i < args->saved_count; i++)
-        handles[1 + i] = args->saved[i];
-    return ignis__op_begin_arrays(op, call, 1 + args->saved_count, handles);
 }
 
 /*  A new array on the operation's device. Null after a failure. */
@@ -11531,15 +11520,12 @@ static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__bu
 static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
 {
     ignis__op op;
-    ignis_array handles[2];
     ignis__array *dx;
     ignis__address to, grad, y;
     ignis__rows plan;
     int64_t rows, n;
-    void *params[7];
-    handles[0] = args->grad_output;
-    handles[1] = args->saved[0];
-    if (!ignis__op_begin_arrays(&op, "ignis_softmax", 2, handles))
+    void *params[] = {&to, &grad, &y, &rows, &n, &plan.packed, &plan.kept};
+    if (!ignis__op_begin_backward(&op, "ignis_softmax", args))
         return ignis__failed();
     ignis__op_rows(&op, op.in[1], &rows, &n);
     dx = ignis__op_new_like(&op, op.in[1]);
@@ -11547,13 +11533,6 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2);
-    params[0] = &to;
-    params[1] = &grad;
-    params[2] = &y;
-    params[3] = &rows;
-    params[4] = &n;
-    params[5] = &plan.packed;
-    params[6] = &plan.kept;
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
     return ignis__op_give(&op, args, 1, &dx);
 }
@@ -11562,13 +11541,11 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 {
     static const char call[] = "ignis_softmax";
     ignis__op op;
-    ignis_rule rule;
-    ignis_array saved;
     ignis__array *out;
     ignis__address x, y;
     ignis__rows plan;
     int64_t rows, n;
-    void *params[6];
+    void *params[] = {&y, &x, &rows, &n, &plan.packed, &plan.kept};
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     ignis__op_is_float(&op, 0, "x");
@@ -11577,20 +11554,9 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
     plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1);
-    params[0] = &y;
-    params[1] = &x;
-    params[2] = &rows;
-    params[3] = &n;
-    params[4] = &plan.packed;
-    params[5] = &plan.kept;
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
-    memset(&rule, 0, sizeof rule);
-    rule.name = "softmax";
-    rule.backward_fn = ignis__softmax_backward;
-    saved.id = op.ok ? out->slot.handle : 0;
-    rule.saved = &saved;
-    rule.saved_count = 1;
-    return ignis__op_end(&op, out, &rule);
+    ignis__op_save(&op, out);
+    return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
 
 /* --- layer_norm, rms_norm --------------------------------------------------------------------------------------------------------- */
@@ -12042,25 +12008,19 @@ typedef struct ignis__cross_entropy {
 static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
-    ignis_array handles[2];
     ignis__address gradient, grad;
     int64_t numel;
-    void *params[3];
+    void *params[] = {&gradient, &grad, &numel};
     if (!args->grad_output.id) {
         args->grad_inputs[0] = args->saved[0];
         return IGNIS_OK;
     }
-    handles[0] = args->grad_output;
-    handles[1] = args->saved[0];
-    if (!ignis__op_begin_arrays(&op, "ignis_cross_entropy", 2, handles))
+    if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
     numel = op.in[1]->numel;
     grad = ignis__op_read(&op, op.in[0]);
     gradient = ignis__op_write(&op, op.in[1]);
-    params[0] = &gradient;
-    params[1] = &grad;
-    params[2] = &numel;
-    ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, NULL, (numel + 4095) / 4096, 1, 1, 256, 1, 0, params);
+    ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, numel, params);
     if (op.ok)
         args->grad_inputs[0] = args->saved[0];
     return ignis__op_leave(&op);
@@ -12071,17 +12031,18 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
 {
     ignis__op op;
     ignis__cross_entropy entropy;
-    ignis_array handles[5];
     ignis__array *made;
     ignis__address gradient, grad, logits, targets, log_sums, scale;
     ignis__rows plan;
     ignis_dtype dtype;
     int i;
-    void *params[12];
-    handles[0] = args->grad_output;
-    for (i = 0; i < 4; i++)
-        handles[i + 1] = args->saved[i];
-    if (!ignis__op_begin_arrays(&op, "ignis_cross_entropy", 5, handles))
+    void *params[] = {&gradient,       &grad,
+                      &log_sums,       &logits,
+                      &targets,        &entropy.target_bytes,
+                      &entropy.rows,   &entropy.classes,
+                      &entropy.stride, &entropy.ignore_index,
+                      &scale,          &plan.packed};
+    if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
     memcpy(&entropy, args->params, sizeof entropy);
     dtype = op.in[1]->dtype;
@@ -12097,19 +12058,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
         plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy.rows;
     }
-    params[0] = &gradient;
-    params[1] = &grad;
-    params[2] = &log_sums;
-    params[3] = &logits;
-    params[4] = &targets;
-    params[5] = &entropy.target_bytes;
-    params[6] = &entropy.rows;
-    params[7] = &entropy.classes;
-    params[8] = &entropy.stride;
-    params[9] = &entropy.ignore_index;
-    params[10] = &scale;
-    params[11] = &plan.packed;
-    ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, 0, params);
+    ignis__op_launch_row(&op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
     return ignis__op_give(&op, args, 1, &made);
@@ -12117,30 +12066,21 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
 
 static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy)
 {
-    const char *call = op->work.call;
     const ignis__array *logits = op->in[0], *targets = op->in[1];
     memset(entropy, 0, sizeof *entropy);
-    if (targets->dtype != IGNIS_I32 && targets->dtype != IGNIS_I64) {
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "targets is %s; i32 or i64 is needed", ignis__dtypes[targets->dtype].name);
-        return false;
-    }
+    if (targets->dtype != IGNIS_I32 && targets->dtype != IGNIS_I64)
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "targets is %s; i32 or i64 is needed", ignis__dtypes[targets->dtype].name);
     if (!ignis__op_rows(op, logits, &entropy->rows, &entropy->stride))
         return false;
-    if (entropy->stride == 0 || targets->numel != entropy->rows) {
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call,
-                    "logits is %s, targets %s; one target is needed for each of %lld rows of at least one class",
-                    ignis__shape_write(&logits->shape).text, ignis__shape_write(&targets->shape).text, (long long)entropy->rows);
-        return false;
-    }
-    if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT)) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->reduction is %d", (int)desc->reduction);
-        return false;
-    }
-    if (desc && (desc->classes < 0 || desc->classes > entropy->stride)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->classes is %lld; logits has %lld columns", (long long)desc->classes,
-                    (long long)entropy->stride);
-        return false;
-    }
+    if (entropy->stride == 0 || targets->numel != entropy->rows)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "logits is %s, targets %s; one target is needed for each of %lld rows of at least one class",
+                              ignis__shape_write(&logits->shape).text, ignis__shape_write(&targets->shape).text, (long long)entropy->rows);
+    if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->reduction is %d", (int)desc->reduction);
+    if (desc && (desc->classes < 0 || desc->classes > entropy->stride))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; logits has %lld columns", (long long)desc->classes,
+                              (long long)entropy->stride);
     entropy->classes = desc && desc->classes ? desc->classes : entropy->stride;
     entropy->ignore_index = desc && (desc->ignore_index || desc->ignore_zero) ? desc->ignore_index : -100;
     entropy->mean = !desc || desc->reduction == IGNIS_REDUCTION_MEAN;
@@ -12201,34 +12141,17 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
 
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
-    void *rows[16], *count[5];
-    rows[0] = &work->loss;
-    rows[1] = &work->scale;
-    rows[2] = &work->log_sums;
-    rows[3] = &work->gradient;
-    rows[4] = &work->logits;
-    rows[5] = &work->targets;
-    rows[6] = &entropy->target_bytes;
-    rows[7] = &entropy->rows;
-    rows[8] = &entropy->classes;
-    rows[9] = &entropy->stride;
-    rows[10] = &entropy->ignore_index;
-    rows[11] = &entropy->mean;
-    rows[12] = &work->losses;
-    rows[13] = &work->count;
-    rows[14] = &work->plan.packed;
-    rows[15] = &work->plan.kept;
+    void *rows[] = {&work->loss,       &work->scale,     &work->log_sums,        &work->gradient,
+                    &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
+                    &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
+                    &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
+    void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
     if (ignis__cross_entropy_is_few(entropy, &work->plan)) { /* it has the first twelve */
-        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, dtype == IGNIS_F64 ? 256 : 1024, 1, 0, rows);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, dtype == IGNIS_F64 ? 256 : 1024, rows);
         return;
     }
-    count[0] = &work->count;
-    count[1] = &work->targets;
-    count[2] = &entropy->target_bytes;
-    count[3] = &entropy->rows;
-    count[4] = &entropy->ignore_index;
     if (!work->counts)
-        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, IGNIS__COUNT_BLOCKS, 1, 1, 256, 1, 0, count);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
     ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
 }
 
@@ -12237,15 +12160,11 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     static const char call[] = "ignis_cross_entropy";
     ignis__op op;
     ignis__cross_entropy entropy;
-    ignis_rule rule;
-    ignis_tensor inputs[2];
-    ignis_array saved[4];
+    ignis_tensor inputs[] = {logits_tensor, targets_tensor};
     ignis__array *loss = NULL, *made = NULL, *losses = NULL, *count = NULL, *log_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work;
     ignis_dtype dtype, wide;
     bool fused;
-    inputs[0] = logits_tensor;
-    inputs[1] = targets_tensor;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
     memset(&work, 0, sizeof work);
@@ -12279,20 +12198,14 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     work.count = ignis__op_write(&op, count);
     if (op.ok)
         ignis__cross_entropy_launch(&op, &entropy, &work, dtype);
-    memset(&rule, 0, sizeof rule);
-    rule.name = "cross_entropy";
-    rule.backward_fn = fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward;
-    rule.saved = saved;
-    rule.params = &entropy;
-    rule.params_size = sizeof entropy;
-    if (op.ok) {
-        saved[0].id = fused ? made->slot.handle : op.in[0]->slot.handle;
-        saved[1].id = op.in[1]->slot.handle;
-        saved[2].id = log_sums->slot.handle;
-        saved[3].id = scale->slot.handle;
-        rule.saved_count = fused ? 1 : 4;
+    ignis__op_save(&op, fused ? made : op.in[0]);
+    if (!fused) {
+        ignis__op_save(&op, op.in[1]);
+        ignis__op_save(&op, log_sums);
+        ignis__op_save(&op, scale);
     }
-    return ignis__op_end(&op, loss, &rule);
+    return ignis__op_end_recorded(&op, loss, "cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward,
+                                  &entropy, sizeof entropy);
 }
 
 /* --- attention ------------------------------------------------------------------------------------------------------------------------ */
