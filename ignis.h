@@ -7513,6 +7513,8 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                  \
     X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                  \
     X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                  \
+    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")          \
+    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")        \
     X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                      \
     X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")              \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")            \
@@ -9866,17 +9868,35 @@ static void ignis__tensors_close(const char *call)
     false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
 #define IGNIS__OP_INPUTS 8
 #define IGNIS__OP_MADE 12
+#define IGNIS__OP_SAVED 5
 
 typedef struct ignis__op {
     ignis__work work;
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
-    int count, made_count;
+    int count, made_count, saved_count;
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
     ignis__array *made[IGNIS__OP_MADE];
+    ignis_array saved[IGNIS__OP_SAVED]; /* what its backward function is given */
 } ignis__op;
+
+/*  Reports a failure, if it is the operation's first. */
+IGNIS__PRINTF(3, 4)
+static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
+{
+    ignis__record cause = IGNIS__ZERO;
+    va_list args;
+    if (!op->ok)
+        return false;
+    cause.diagnostic = diagnostic;
+    cause.call = op->work.call;
+    va_start(args, format);
+    ignis__failv(cause, format, args);
+    va_end(args);
+    return op->ok = false;
+}
 
 static void ignis__op_drop_inputs(ignis__op *op)
 {
@@ -9928,13 +9948,13 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
     return ignis__op_enter(op);
 }
 
-/*  Begins an operation on arrays, as backward functions do. On failure it is over. */
-static bool ignis__op_begin_arrays(ignis__op *op, const char *call, int count, const ignis_array *handles)
+/*  Begins a backward function on the gradient and all that was saved, in this order. On failure it is over. */
+static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
 {
     memset(op, 0, sizeof *op);
     op->work.call = call;
-    for (; op->count < count; op->count++) {
-        op->in[op->count] = ignis__array_hold(call, handles[op->count]);
+    for (; op->count < 1 + args->saved_count; op->count++) {
+        op->in[op->count] = ignis__array_hold(call, op->count ? args->saved[op->count - 1] : args->grad_output);
         if (!op->in[op->count]) {
             ignis__op_drop_inputs(op);
             return false;
@@ -9971,6 +9991,30 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
 
 static ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like) { return ignis__op_new(op, &like->shape, like->dtype); }
 
+static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
+{
+    ignis_shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.ndim = 1;
+    shape.dim[0] = n;
+    return ignis__op_new(op, &shape, dtype);
+}
+
+/*  A new view of an input's elements from `offset` on. Null after a failure. */
+static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel, int64_t offset)
+{
+    ignis_array handle = IGNIS__ZERO;
+    ignis__array *view;
+    if (op->ok)
+        handle = ignis__array_view(op->work.call, from, shape, numel, offset * ignis__dtypes[from->dtype].size);
+    op->ok = handle.id != 0;
+    if (!op->ok)
+        return NULL;
+    view = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
+    op->made[op->made_count++] = view;
+    return view;
+}
+
 /*  Addresses for the operation's kernels; 0 after a failure, and for no elements. Reading what was never written is a failure. */
 static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
 {
@@ -9996,8 +10040,7 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
     if (!op->ok || grid_x == 0 || grid_y == 0 || grid_z == 0)
         return;
     if (grid_x > INT32_MAX || grid_y > 65535 || grid_z > 65535) {
-        op->ok = false;
-        ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, op->work.call, "the tensors are larger than one launch can cover");
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_OVERFLOW, "the tensors are larger than one launch can cover");
         return;
     }
     grid[0] = (unsigned)grid_x;
@@ -10010,6 +10053,18 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
                       : ignis__builtin_get(op->work.call, op->work.device, builtin, dtype);
     op->ok = function && ignis__shared_allow(&op->work, function, shared_bytes) &&
              ignis__launch(&op->work, function, grid, block, (unsigned)shared_bytes, params);
+}
+
+/*  A kernel of one row of threads in one row of blocks. */
+static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t blocks, unsigned threads, void **params)
+{
+    ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
+}
+
+/*  The kernels of elements: 256 threads do 4096 of them. */
+static void ignis__op_map(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
+{
+    ignis__op_launch_row(op, builtin, dtype, ignis__ceil_div(numel, 4096), 256, params);
 }
 
 /*  Copies bytes on the device. */
@@ -10069,6 +10124,29 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
     return result;
 }
 
+/*  Saves an array for the backward function. */
+static void ignis__op_save(ignis__op *op, const ignis__array *array)
+{
+    if (op->ok)
+        op->saved[op->saved_count++].id = array->slot.handle;
+}
+
+/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
+static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
+                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                           size_t params_size)
+{
+    ignis_rule rule;
+    memset(&rule, 0, sizeof rule);
+    rule.name = name;
+    rule.backward_fn = backward_fn;
+    rule.saved = op->saved;
+    rule.saved_count = op->saved_count;
+    rule.params = params;
+    rule.params_size = params_size;
+    return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
+}
+
 /*  Ends a backward function: hands arrays that it made to the tape, each for the input of the same place (null: none). */
 static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count, ignis__array *const *gradients)
 {
@@ -10090,23 +10168,51 @@ static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *arg
 
 static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
 {
-    if (op->ok && op->in[input]->dtype != op->in[0]->dtype) {
-        op->ok = false;
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, op->work.call, "%s is %s, the first input is %s", name,
-                    ignis__dtypes[op->in[input]->dtype].name, ignis__dtypes[op->in[0]->dtype].name);
-    }
+    if (op->in[input]->dtype != op->in[0]->dtype)
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name, ignis__dtypes[op->in[input]->dtype].name,
+                       ignis__dtypes[op->in[0]->dtype].name);
     return op->ok;
 }
 
 static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
 {
-    if (op->ok && !ignis__dtype_is_float(op->in[input]->dtype)) {
-        op->ok = false;
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, op->work.call, "%s is %s; f16, bf16, f32 or f64 is needed", name,
-                    ignis__dtypes[op->in[input]->dtype].name);
-    }
+    if (!ignis__dtype_is_float(op->in[input]->dtype))
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; f16, bf16, f32 or f64 is needed", name,
+                       ignis__dtypes[op->in[input]->dtype].name);
     return op->ok;
 }
+
+static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
+{
+    return a->ndim == b->ndim && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) == 0;
+}
+
+static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
+{
+    const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
+    if (!ignis__shape_same(a, b))
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s, the first input is %s", name, ignis__shape_write(b).text,
+                       ignis__shape_write(a).text);
+    return op->ok;
+}
+
+/*  A dimension by number, from the last one on backwards where negative. */
+static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
+{
+    int ndim = op->in[0]->shape.ndim;
+    if (*dim < -ndim || *dim >= ndim)
+        return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "%s is %d, outside -%d to %d of %s", name, *dim, ndim, ndim - 1,
+                              ignis__shape_write(&op->in[0]->shape).text);
+    if (*dim < 0)
+        *dim += ndim;
+    return op->ok;
+}
+
+/*  Sums and statistics are in this. */
+static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
+
+/*  Elements of 16 bytes, which a thread reads at a time. */
+static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
 
 /* --- reshape: the smallest operation, and the pattern of the others -------------------------------------------------------------- */
 
@@ -10119,29 +10225,18 @@ static ignis_status ignis__reshape_backward(const ignis_backward_args *args)
 IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
 {
     static const char call[] = "ignis_reshape";
-    ignis_rule rule;
     ignis__op op;
-    ignis__array *view = NULL;
-    ignis_array handle = IGNIS__ZERO;
-    int64_t numel;
-    memset(&rule, 0, sizeof rule);
-    rule.name = "reshape";
-    rule.backward_fn = ignis__reshape_backward;
+    ignis__array *view;
+    int64_t numel = 0;
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     op.ok = ignis__shape_infer(call, &shape, op.in[0]->numel) && ignis__shape_check(call, &shape, op.in[0]->dtype, &numel);
-    if (op.ok && numel != op.in[0]->numel) {
-        op.ok = false;
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s cannot become %s: %lld elements are not %lld",
-                    ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&shape).text, (long long)op.in[0]->numel,
-                    (long long)numel);
-    }
-    if (op.ok)
-        handle = ignis__array_view(call, op.in[0], &shape, numel, 0);
-    op.ok = handle.id != 0;
-    if (op.ok)
-        op.made[op.made_count++] = view = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
-    return ignis__op_end(&op, view, &rule);
+    if (op.ok && numel != op.in[0]->numel)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "%s cannot become %s: %lld elements are not %lld",
+                       ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&shape).text, (long long)op.in[0]->numel,
+                       (long long)numel);
+    view = ignis__op_view(&op, op.in[0], &shape, numel, 0);
+    return ignis__op_end_recorded(&op, view, "reshape", ignis__reshape_backward, NULL, 0);
 }
 
 /* --- matrix products: cuBLASLt with cached plans ------------------------------------------------------------------------------------ */
@@ -10192,6 +10287,7 @@ typedef struct ignis__product {
     int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int dtype, epilogue;
     int alignment; /* of all addresses, in bytes: 16, 8, 4 or 2 */
+    int nothing;   /* in place of padding, as plans are found by the bytes of their product */
 } ignis__product;
 
 /*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. */
@@ -10374,8 +10470,8 @@ static void ignis__matmul_run(ignis__op *op, ignis__product product, ignis__arra
         *supported = known;
     if (!plan) {
         if (!known && !supported)
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, op->work.call, "cuBLASLt has no kernel for this product of %s on device %d",
-                        ignis__dtypes[product.dtype].name, op->work.device->info.device);
+            ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "cuBLASLt has no kernel for this product of %s on device %d",
+                           ignis__dtypes[product.dtype].name, op->work.device->info.device);
         op->ok = !known && supported;
         return;
     }
@@ -10420,10 +10516,6 @@ static void ignis__matmul_close(ignis__device *device)
 
 /* --- matmul -------------------------------------------------------------------------------------------------------------------------- */
 
-typedef struct ignis__matmul_params {
-    ignis__product product;
-} ignis__matmul_params;
-
 static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
 {
     int64_t product = 1;
@@ -10443,45 +10535,44 @@ static void ignis__matmul_any(ignis__op *op, const ignis__product *product, igni
         ignis__matmul_run(op, *product, out, a, b, NULL, NULL);
 }
 
-/*  y = a b: da = g b^T, db = a^T g; y = a b^T: da = g b, db = g^T a. */
+/*  y = a b: da = g b^T; y = a b^T: da = g b. */
+static ignis__array *ignis__matmul_grad_a(ignis__op *op, const ignis__product *p, ignis__array *g, ignis__array *a, ignis__array *b)
+{
+    ignis__product q = *p;
+    ignis__array *gradient = ignis__op_new_like(op, a);
+    q.n = p->k;
+    q.k = p->n;
+    q.transpose_b = !p->transpose_b;
+    q.batch_a = p->m * p->n;
+    ignis__matmul_any(op, &q, gradient, g, b);
+    return gradient;
+}
+
+/*  The product that gives db. y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
+static ignis__product ignis__matmul_product_b(const ignis__product *p)
+{
+    ignis__product q = *p;
+    q.transpose_a = 1;
+    q.transpose_b = 0;
+    q.m = p->transpose_b ? p->n : p->k;
+    q.n = p->transpose_b ? p->k : p->n;
+    q.k = p->m;
+    q.batch_a = p->transpose_b ? p->m * p->n : p->batch_a;
+    q.batch_b = p->transpose_b ? p->batch_a : p->m * p->n;
+    return q;
+}
+
 static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
 {
-    const ignis__product *p = &((const ignis__matmul_params *)args->params)->product;
+    const ignis__product *p = (const ignis__product *)args->params;
     ignis__array *gradients[2] = {NULL, NULL};
-    ignis_array handles[3];
-    ignis__product q;
+    ignis__product q = ignis__matmul_product_b(p);
     ignis__op op;
-    handles[0] = args->grad_output;
-    handles[1] = args->saved[0];
-    handles[2] = args->saved[1];
-    if (!ignis__op_begin_arrays(&op, p->transpose_b ? "ignis_matmul_t" : "ignis_matmul", 3, handles))
+    if (!ignis__op_begin_backward(&op, p->transpose_b ? "ignis_matmul_t" : "ignis_matmul", args))
         return ignis__failed();
-    if (args->needed[0]) {
-        q = *p;
-        q.n = p->k;
-        q.k = p->n;
-        q.transpose_b = !p->transpose_b;
-        q.batch_a = p->m * p->n;
-        gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        ignis__matmul_any(&op, &q, gradients[0], op.in[0], op.in[2]);
-    }
+    if (args->needed[0])
+        gradients[0] = ignis__matmul_grad_a(&op, p, op.in[0], op.in[1], op.in[2]);
     if (args->needed[1]) {
-        q = *p;
-        q.transpose_a = 1;
-        q.transpose_b = 0;
-        if (p->transpose_b) { /* [n, k] = g^T a */
-            q.m = p->n;
-            q.n = p->k;
-            q.k = p->m;
-            q.batch_a = p->m * p->n;
-            q.batch_b = p->batch_a;
-        } else { /* [k, n] = a^T g */
-            q.m = p->k;
-            q.n = p->n;
-            q.k = p->m;
-            q.batch_a = p->batch_a;
-            q.batch_b = p->m * p->n;
-        }
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
         ignis__matmul_any(&op, &q, gradients[1], p->transpose_b ? op.in[0] : op.in[1], p->transpose_b ? op.in[1] : op.in[0]);
     }
@@ -10494,24 +10585,17 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[1]->shape;
     int64_t inner_b, leading_a;
     int i;
-    if (a->ndim < 2 || b->ndim < 2 || (b->ndim > 2 && b->ndim != a->ndim)) {
-        ignis__fail(IGNIS_DIAG_MATMUL_SHAPE, op->work.call, "a is %s, b is %s; b has 2 dimensions, or both have the same leading ones",
-                    ignis__shape_write(a).text, ignis__shape_write(b).text);
-        return op->ok = false;
-    }
+    if (a->ndim < 2 || b->ndim < 2 || (b->ndim > 2 && b->ndim != a->ndim))
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "a is %s, b is %s; b has 2 dimensions, or both have the same leading ones",
+                              ignis__shape_write(a).text, ignis__shape_write(b).text);
     inner_b = b->dim[b->ndim - (transpose_b ? 1 : 2)];
-    if (a->dim[a->ndim - 1] != inner_b) {
-        ignis__fail(IGNIS_DIAG_MATMUL_SHAPE, op->work.call, "inner dimensions differ: a is %s, b is %s%s", ignis__shape_write(a).text,
-                    ignis__shape_write(b).text, transpose_b ? ", transposed" : "");
-        return op->ok = false;
-    }
-    for (i = 0; b->ndim > 2 && i < b->ndim - 2; i++) {
-        if (a->dim[i] != b->dim[i]) {
-            ignis__fail(IGNIS_DIAG_MATMUL_SHAPE, op->work.call, "leading dimensions differ: a is %s, b is %s", ignis__shape_write(a).text,
-                        ignis__shape_write(b).text);
-            return op->ok = false;
-        }
-    }
+    if (a->dim[a->ndim - 1] != inner_b)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "inner dimensions differ: a is %s, b is %s%s", ignis__shape_write(a).text,
+                              ignis__shape_write(b).text, transpose_b ? ", transposed" : "");
+    for (i = 0; b->ndim > 2 && i < b->ndim - 2; i++)
+        if (a->dim[i] != b->dim[i])
+            return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "leading dimensions differ: a is %s, b is %s", ignis__shape_write(a).text,
+                                  ignis__shape_write(b).text);
     memset(product, 0, sizeof *product);
     leading_a = ignis__shape_product(a, 0, a->ndim - 2);
     product->n = b->dim[b->ndim - (transpose_b ? 2 : 1)];
@@ -10530,33 +10614,20 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
 
 static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_tensor b, int transpose_b)
 {
-    ignis_tensor handles[2];
-    ignis_array saved[2];
-    ignis__matmul_params params;
+    ignis_tensor inputs[] = {a, b};
+    ignis__product product;
     ignis__array *out = NULL;
     ignis_shape shape;
-    ignis_rule rule;
     ignis__op op;
-    handles[0] = a;
-    handles[1] = b;
-    if (!ignis__op_begin(&op, call, 2, handles))
+    if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
-    memset(&params, 0, sizeof params);
-    if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") &&
-        ignis__matmul_shapes(&op, transpose_b, &params.product, &shape)) {
+    if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") && ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        ignis__matmul_any(&op, &params.product, out, op.in[0], op.in[1]);
+        ignis__matmul_any(&op, &product, out, op.in[0], op.in[1]);
     }
-    memset(&rule, 0, sizeof rule);
-    saved[0].id = op.in[0]->slot.handle;
-    saved[1].id = op.in[1]->slot.handle;
-    rule.name = transpose_b ? "matmul_t" : "matmul";
-    rule.backward_fn = ignis__matmul_backward;
-    rule.saved = saved;
-    rule.saved_count = 2;
-    rule.params = &params;
-    rule.params_size = sizeof params;
-    return ignis__op_end(&op, out, &rule);
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, op.in[1]);
+    return ignis__op_end_recorded(&op, out, transpose_b ? "matmul_t" : "matmul", ignis__matmul_backward, &product, sizeof product);
 }
 
 IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b) { return ignis__matmul_op("ignis_matmul", a, b, 0); }
@@ -10567,33 +10638,27 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b) { return i
 
 static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builtin, ignis_shape shape, const ignis_tensor_desc *desc)
 {
-    ignis_tensor none = IGNIS__ZERO;
     ignis_array made;
     ignis__array *array;
     ignis__random random;
     ignis__work work;
     ignis__address to, step;
     double from = 0, by = 1; /* low and high; mean and deviation */
-    void *params[7];
+    int64_t numel;
+    void *params[] = {&to, &from, &by, &random.seed, &random.first, &step, &numel};
     bool ok = false;
     if (!ignis__enter(call))
-        return none;
+        return ignis__no_tensor();
     made = ignis__tensor_array_create(call, shape, desc);
     if (!made.id)
-        return none;
+        return ignis__no_tensor();
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    numel = array->numel;
     if (!ignis__dtype_is_float(array->dtype)) {
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed", ignis__dtypes[array->dtype].name);
     } else if (ignis__work_begin(call, array->storage->device, &work)) {
-        params[0] = &to;
-        params[1] = &from;
-        params[2] = &by;
-        params[3] = &random.seed;
-        params[4] = &random.first;
-        params[5] = &step;
-        params[6] = &array->numel;
-        ok = ignis__random_take(&work, array->dtype, array->numel, &random) && ignis__random_step(&work, random.launches, &step) &&
-             ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+        ok = ignis__random_take(&work, array->dtype, numel, &random) && ignis__random_step(&work, random.launches, &step) &&
+             ignis__work_write(&work, array, &to) && ignis__elementwise(&work, builtin, array->dtype, numel, params);
         ignis__work_end(&work);
     }
     if (!ok)
@@ -10621,12 +10686,6 @@ typedef struct ignis__spread {
 
 static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
 
-/*  The kernels of elements: 256 threads do 4096 of them. */
-static void ignis__op_map(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
-{
-    ignis__op_launch(op, builtin, dtype, NULL, ignis__ceil_div(numel, 4096), 1, 1, 256, 1, 0, params);
-}
-
 /*  Geometry of the kernels that sum columns: threads lie side by side along a row of packs, and share its columns out among the rest. */
 static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsigned *y)
 {
@@ -10637,18 +10696,16 @@ static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsi
 /*  out [outer, inner] = factor * the sum over n of a, or of the products of a and b where b is not null. */
 static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor, const ignis__spread *spread)
 {
-    ignis_dtype dtype = out->dtype, wide = dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
-    int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = 16 / ignis__dtypes[dtype].size;
+    ignis_dtype dtype = out->dtype, wide = ignis__wide_dtype(dtype);
+    int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = ignis__pack_elements(dtype);
     int64_t outer = spread->outer, n = spread->n, inner = spread->inner, count = outer * inner, part_length, parts, packs, grid;
     unsigned x, y;
     bool rows = inner == 1;
     ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN_DOT_ROWS : IGNIS__BUILTIN_SUM_ROWS
                              : b  ? IGNIS__BUILTIN_DOT_COLUMNS
                                   : IGNIS__BUILTIN_SUM_COLUMNS;
-    ignis__array *partial = NULL;
-    ignis__address to, to_partial = 0, from_a, from_b;
-    ignis_shape shape;
-    void *params[10];
+    ignis__address to, to_partial = 0, from_a, from_b = 0;
+    void *params[10], *finish[] = {&to, &to_partial, &factor, &count, &parts};
     int used = 0;
     if (!op->ok || count == 0)
         return;
@@ -10677,16 +10734,11 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     if (rows && parts > 1)
         part_length = ignis__ceil_div(part_length, 64) * 64; /* parts begin with packs if rows do */
     parts = ignis__ceil_div(n, part_length);
-    if (parts > 1) {
-        shape = op->in[0]->shape;
-        shape.ndim = 1;
-        shape.dim[0] = parts * count;
-        partial = ignis__op_new(op, &shape, wide);
-    }
     from_a = ignis__op_read(op, a);
-    from_b = b ? ignis__op_read(op, b) : 0;
-    if (partial)
-        to_partial = ignis__op_write(op, partial);
+    if (b)
+        from_b = ignis__op_read(op, b);
+    if (parts > 1)
+        to_partial = ignis__op_write(op, ignis__op_new_row(op, parts * count, wide));
     to = ignis__op_write(op, out);
     params[used++] = &to;
     params[used++] = &to_partial;
@@ -10703,16 +10755,11 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     ignis__op_launch(op, builtin, dtype, NULL, ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0, params);
     if (parts == 1)
         return;
-    per_pack = 16 / ignis__dtypes[wide].size;
+    per_pack = ignis__pack_elements(wide);
     packs = count % per_pack == 0 ? count / per_pack : count;
     ignis__column_threads(packs, parts, &x, &y);
-    params[0] = &to;
-    params[1] = &to_partial;
-    params[2] = &factor;
-    params[3] = &count;
-    params[4] = &parts;
-    ignis__op_launch(op, IGNIS__BUILTIN_SUM_FINISH, dtype, NULL, ignis__clamp(ignis__ceil_div(packs, (int64_t)x), 1, INT32_MAX), 1, 1, x, y,
-                     0, params);
+    grid = ignis__clamp(ignis__ceil_div(packs, (int64_t)x), 1, INT32_MAX);
+    ignis__op_launch(op, IGNIS__BUILTIN_SUM_FINISH, dtype, NULL, grid, 1, 1, x, y, 0, finish);
 }
 
 /*  out [outer, n, inner] = factor * from [outer, inner] */
@@ -10720,30 +10767,10 @@ static void ignis__op_spread(ignis__op *op, ignis__array *out, ignis__array *fro
 {
     int64_t span = spread->n * spread->inner, inner = spread->inner;
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
-    void *params[6];
+    void *params[] = {&target, &source, &factor, &span, &inner, &out->numel};
     if (!op->ok)
         return;
-    params[0] = &target;
-    params[1] = &source;
-    params[2] = &factor;
-    params[3] = &span;
-    params[4] = &inner;
-    params[5] = &out->numel;
     ignis__op_map(op, IGNIS__BUILTIN_SPREAD_SCALED, out->dtype, out->numel, params);
-}
-
-/*  A dimension by number, from the last one on backwards where negative. */
-static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
-{
-    int ndim = op->in[0]->shape.ndim;
-    if (op->ok && (*dim < -ndim || *dim >= ndim)) {
-        op->ok = false;
-        ignis__fail(IGNIS_DIAG_DIM_RANGE, op->work.call, "%s is %d, outside -%d to %d of %s", name, *dim, ndim, ndim - 1,
-                    ignis__shape_write(&op->in[0]->shape).text);
-    }
-    if (op->ok && *dim < 0)
-        *dim += ndim;
-    return op->ok;
 }
 
 /*  What a sum's gradient needs to know. */
@@ -10758,7 +10785,7 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
     const ignis__sum_params *p = (const ignis__sum_params *)args->params;
     ignis__op op;
     ignis__array *gradient;
-    if (!ignis__op_begin_arrays(&op, "ignis_sum", 1, &args->grad_output))
+    if (!ignis__op_begin_backward(&op, "ignis_sum", args))
         return ignis__failed();
     gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
     if (gradient)
@@ -10770,17 +10797,11 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
 static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
 {
     ignis__sum_params p;
-    ignis_rule rule;
     ignis__op op;
     ignis__array *out;
     ignis_shape shape;
     int i;
-    memset(&rule, 0, sizeof rule);
     memset(&p, 0, sizeof p);
-    rule.name = mean ? "mean" : "sum";
-    rule.backward_fn = ignis__sum_backward;
-    rule.params = &p;
-    rule.params_size = sizeof p;
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     ignis__op_is_float(&op, 0, "the tensor");
@@ -10805,7 +10826,7 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
     if (out)
         ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.spread);
-    return ignis__op_end(&op, out, &rule);
+    return ignis__op_end_recorded(&op, out, mean ? "mean" : "sum", ignis__sum_backward, &p, sizeof p);
 }
 
 IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor) { return ignis__sum("ignis_sum", tensor, true, 0, false); }
@@ -10857,23 +10878,13 @@ static ignis__array *ignis__binary_map(ignis__op *op, ignis__builtin same, ignis
                                        const ignis__spread *spread)
 {
     ignis__array *out = ignis__op_new_like(op, a);
-    ignis__address from_a, from_b, to;
+    ignis__address from_a = ignis__op_read(op, a), from_b = ignis__op_read(op, b), to = ignis__op_write(op, out);
     int64_t span = spread->n * spread->inner, inner = spread->inner;
-    void *params[6];
-    from_a = ignis__op_read(op, a);
-    from_b = ignis__op_read(op, b);
-    to = ignis__op_write(op, out);
-    params[0] = &to;
-    params[1] = &from_a;
-    params[2] = &from_b;
-    if (spread->n == 1) {
+    void *params[] = {&to, &from_a, &from_b, &span, &inner, &a->numel};
+    bool is_same = spread->n == 1;
+    if (is_same)
         params[3] = &a->numel;
-    } else {
-        params[3] = &span;
-        params[4] = &inner;
-        params[5] = &a->numel;
-    }
-    ignis__op_map(op, spread->n == 1 ? same : spreading, a->dtype, a->numel, params);
+    ignis__op_map(op, is_same ? same : spreading, a->dtype, a->numel, params);
     return out;
 }
 
@@ -10881,11 +10892,7 @@ static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double 
 {
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
-    void *params[4];
-    params[0] = &target;
-    params[1] = &source;
-    params[2] = &factor;
-    params[3] = &from->numel;
+    void *params[] = {&target, &source, &factor, &from->numel};
     ignis__op_map(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
     return out;
 }
@@ -10904,7 +10911,7 @@ static ignis_status ignis__sum_rule(const char *call, const ignis_backward_args 
         args->grad_inputs[1] = args->grad_output;
         return IGNIS_OK;
     }
-    if (!ignis__op_begin_arrays(&op, call, 1, &args->grad_output))
+    if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
     gradients[1] = p->spread.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
     return ignis__op_give(&op, args, 2, gradients);
@@ -10917,13 +10924,8 @@ static ignis_status ignis__mul_backward(const ignis_backward_args *args)
 {
     const ignis__binary_params *p = (const ignis__binary_params *)args->params;
     ignis__array *gradients[2] = {NULL, NULL};
-    ignis_array handles[3];
     ignis__op op;
-    int i;
-    handles[0] = args->grad_output;
-    for (i = 0; i < args->saved_count; i++)
-        handles[1 + i] = args->saved[i];
-    if (!ignis__op_begin_arrays(&op, "ignis_mul", 1 + args->saved_count, handles))
+    if (!ignis__op_begin_backward(&op, "ignis_mul", args))
         return ignis__failed();
     if (args->needed[0])
         gradients[0] = ignis__binary_map(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_SPREAD, op.in[0], op.in[1 + p->saved_b], &p->spread);
@@ -10943,48 +10945,35 @@ typedef struct ignis__binary_kind {
 
 static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *kind, ignis_tensor a, ignis_tensor b, bool bias)
 {
+    ignis_tensor inputs[] = {a, b};
+    const ignis_shape *shape;
     ignis__binary_params p;
-    ignis_array saved[2];
-    ignis_tensor handles[2];
-    ignis_rule rule;
     ignis__op op;
     ignis__array *out = NULL;
-    memset(&rule, 0, sizeof rule);
     memset(&p, 0, sizeof p);
-    p.saved_a = p.saved_b = -1;
-    rule.name = kind->name;
-    rule.backward_fn = kind->backward_fn;
-    rule.saved = saved;
-    rule.params = &p;
-    rule.params_size = sizeof p;
-    handles[0] = a;
-    handles[1] = b;
-    if (!ignis__op_begin(&op, call, 2, handles))
+    if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
     ignis__op_is_float(&op, 0, "a");
     ignis__op_same_dtype(&op, 1, bias ? "the bias" : "b");
+    shape = &op.in[0]->shape;
     p.shape = op.in[1]->shape;
-    if (op.ok && bias && (p.shape.ndim != 1 || p.shape.dim[0] != op.in[0]->shape.dim[op.in[0]->shape.ndim - 1])) {
-        op.ok = false;
-        ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "the bias of %s is [%lld], this one is %s", ignis__shape_write(&op.in[0]->shape).text,
-                    (long long)op.in[0]->shape.dim[op.in[0]->shape.ndim - 1], ignis__shape_write(&p.shape).text);
-    }
-    if (op.ok && !ignis__spread_find(&op.in[0]->shape, &p.shape, &p.spread)) {
-        op.ok = false;
-        ignis__fail(IGNIS_DIAG_SPREAD_SHAPE, call, "b is %s, which is not the shape of a, %s, and does not spread over it",
-                    ignis__shape_write(&p.shape).text, ignis__shape_write(&op.in[0]->shape).text);
-    }
+    if (bias && (p.shape.ndim != 1 || p.shape.dim[0] != shape->dim[shape->ndim - 1]))
+        ignis__op_fail(&op, IGNIS_DIAG_SPREAD_SHAPE, "the bias of %s is [%lld], this one is %s", ignis__shape_write(shape).text,
+                       (long long)shape->dim[shape->ndim - 1], ignis__shape_write(&p.shape).text);
+    if (!ignis__spread_find(shape, &p.shape, &p.spread))
+        ignis__op_fail(&op, IGNIS_DIAG_SPREAD_SHAPE, "b is %s, which is not the shape of a, %s, and does not spread over it",
+                       ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
     if (op.ok)
         out = ignis__binary_map(&op, kind->same, kind->spreading, op.in[0], op.in[1], &p.spread);
     if (kind->saves && op.tensors[0]->requires_grad) {
-        p.saved_b = rule.saved_count;
-        saved[rule.saved_count++].id = op.in[1]->slot.handle;
+        p.saved_b = op.saved_count;
+        ignis__op_save(&op, op.in[1]);
     }
     if (kind->saves && op.tensors[1]->requires_grad) {
-        p.saved_a = rule.saved_count;
-        saved[rule.saved_count++].id = op.in[0]->slot.handle;
+        p.saved_a = op.saved_count;
+        ignis__op_save(&op, op.in[0]);
     }
-    return ignis__op_end(&op, out, &rule);
+    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &p, sizeof p);
 }
 
 static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD, IGNIS__BUILTIN_ADD_SPREAD, false};
@@ -11005,7 +10994,7 @@ static ignis_status ignis__scale_backward(const ignis_backward_args *args)
 {
     ignis__op op;
     ignis__array *gradient;
-    if (!ignis__op_begin_arrays(&op, "ignis_scale", 1, &args->grad_output))
+    if (!ignis__op_begin_backward(&op, "ignis_scale", args))
         return ignis__failed();
     gradient = ignis__op_scaled(&op, op.in[0], *(const double *)args->params);
     return ignis__op_give(&op, args, 1, &gradient);
@@ -11013,35 +11002,26 @@ static ignis_status ignis__scale_backward(const ignis_backward_args *args)
 
 IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)
 {
-    ignis_rule rule;
     ignis__op op;
     ignis__array *out = NULL;
-    memset(&rule, 0, sizeof rule);
-    rule.name = "scale";
-    rule.backward_fn = ignis__scale_backward;
-    rule.params = &factor;
-    rule.params_size = sizeof factor;
     if (!ignis__op_begin(&op, "ignis_scale", 1, &tensor))
         return ignis__no_tensor();
     if (ignis__op_is_float(&op, 0, "the tensor"))
         out = ignis__op_scaled(&op, op.in[0], factor);
-    return ignis__op_end(&op, out, &rule);
+    return ignis__op_end_recorded(&op, out, "scale", ignis__scale_backward, &factor, sizeof factor);
 }
 
 static ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dtype dtype)
 {
     ignis__array *out = ignis__op_new(op, &from->shape, dtype);
     ignis__address source, target;
-    void *params[3];
+    void *params[] = {&target, &source, &from->numel};
     if (out && dtype == from->dtype) {
         ignis__op_copy(op, out, from);
         return out;
     }
     source = ignis__op_read(op, from);
     target = ignis__op_write(op, out);
-    params[0] = &target;
-    params[1] = &source;
-    params[2] = &from->numel;
     ignis__op_map(op, (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dtype - (int)IGNIS_F16), from->dtype, from->numel, params);
     return out;
 }
@@ -11050,7 +11030,7 @@ static ignis_status ignis__cast_backward(const ignis_backward_args *args)
 {
     ignis__op op;
     ignis__array *gradient;
-    if (!ignis__op_begin_arrays(&op, "ignis_cast", 1, &args->grad_output))
+    if (!ignis__op_begin_backward(&op, "ignis_cast", args))
         return ignis__failed();
     gradient = ignis__op_cast(&op, op.in[0], *(const ignis_dtype *)args->params);
     return ignis__op_give(&op, args, 1, &gradient);
@@ -11059,22 +11039,16 @@ static ignis_status ignis__cast_backward(const ignis_backward_args *args)
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype)
 {
     static const char call[] = "ignis_cast";
-    ignis_rule rule;
     ignis__op op;
     ignis_dtype before;
     ignis__array *out = NULL;
-    memset(&rule, 0, sizeof rule);
-    rule.name = "cast";
-    rule.backward_fn = ignis__cast_backward;
-    rule.params = &before;
-    rule.params_size = sizeof before;
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     before = op.in[0]->dtype;
     op.ok = ignis__dtype_valid(call, dtype);
     if (op.ok)
         out = ignis__op_cast(&op, op.in[0], dtype);
-    return ignis__op_end(&op, out, ignis__dtype_is_float(dtype) ? &rule : NULL);
+    return ignis__op_end_recorded(&op, out, "cast", ignis__cast_backward, &before, sizeof before);
 }
 
 /*  An element is dropped when its 32-bit random word is below the threshold; backward makes the words again. */
@@ -11089,16 +11063,8 @@ static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const 
     ignis__dropout_params p = *given;
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), step = 0;
-    void *params[8];
+    void *params[] = {&target, &source, &p.threshold, &p.scale, &p.random.seed, &p.random.first, &step, &from->numel};
     op->ok = op->ok && ignis__random_step(&op->work, p.random.launches, &step);
-    params[0] = &target;
-    params[1] = &source;
-    params[2] = &p.threshold;
-    params[3] = &p.scale;
-    params[4] = &p.random.seed;
-    params[5] = &p.random.first;
-    params[6] = &step;
-    params[7] = &from->numel;
     ignis__op_map(op, IGNIS__BUILTIN_DROPOUT, from->dtype, from->numel, params);
     return out;
 }
@@ -11107,7 +11073,7 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
 {
     ignis__op op;
     ignis__array *gradient;
-    if (!ignis__op_begin_arrays(&op, "ignis_dropout", 1, &args->grad_output))
+    if (!ignis__op_begin_backward(&op, "ignis_dropout", args))
         return ignis__failed();
     gradient = ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params);
     return ignis__op_give(&op, args, 1, &gradient);
@@ -11115,33 +11081,24 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
 
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
 {
-    static const char call[] = "ignis_dropout";
     ignis__dropout_params p;
-    ignis_rule rule;
     ignis__op op;
     ignis__array *out = NULL;
-    memset(&rule, 0, sizeof rule);
     memset(&p, 0, sizeof p);
-    rule.name = "dropout";
-    rule.backward_fn = ignis__dropout_backward;
-    rule.params = &p;
-    rule.params_size = sizeof p;
-    if (!ignis__op_begin(&op, call, 1, &tensor))
+    if (!ignis__op_begin(&op, "ignis_dropout", 1, &tensor))
         return ignis__no_tensor();
     ignis__op_is_float(&op, 0, "the tensor");
-    if (op.ok && !(probability >= 0 && probability < 1)) {
-        op.ok = false;
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the probability is %g, outside 0 to below 1", probability);
-    }
+    if (!(probability >= 0 && probability < 1))
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "the probability is %g, outside 0 to below 1", probability);
     if (op.ok) {
         p.threshold = (int64_t)(probability * 4294967296.0 + 0.5);
         p.scale = 1 / (1 - probability);
         op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &p.random);
         out = ignis__op_dropout(&op, op.in[0], &p);
     }
-    rule.saved = &p.random.launches;
-    rule.saved_count = p.random.launches.id != 0;
-    return ignis__op_end(&op, out, &rule);
+    if (p.random.launches.id)
+        op.saved[op.saved_count++] = p.random.launches;
+    return ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
 }
 
 /* --- activations: functions of one element, which save their input ----------------------------------------------------------------- */
@@ -11151,14 +11108,11 @@ static ignis__array *ignis__op_map_arrays(ignis__op *op, ignis__builtin builtin,
 {
     ignis__array *out = ignis__op_new_like(op, from[0]);
     ignis__address source[3], target;
-    void *params[5];
+    void *params[] = {&target, &source[0], &source[1], &source[2], NULL};
     int i;
-    for (i = 0; i < count; i++) {
+    for (i = 0; i < count; i++)
         source[i] = ignis__op_read(op, from[i]);
-        params[1 + i] = &source[i];
-    }
     target = ignis__op_write(op, out);
-    params[0] = &target;
     params[1 + count] = &from[0]->numel;
     ignis__op_map(op, builtin, from[0]->dtype, from[0]->numel, params);
     return out;
@@ -11172,12 +11126,9 @@ typedef struct ignis__activation {
 static ignis_status ignis__activation_backward(const ignis_backward_args *args)
 {
     const ignis__activation *kind = *(const ignis__activation *const *)args->params;
-    ignis_array handles[2];
     ignis__op op;
     ignis__array *gradient;
-    handles[0] = args->grad_output;
-    handles[1] = args->saved[0];
-    if (!ignis__op_begin_arrays(&op, kind->call, 2, handles))
+    if (!ignis__op_begin_backward(&op, kind->call, args))
         return ignis__failed();
     gradient = ignis__op_map_arrays(&op, kind->backward, 2, op.in);
     return ignis__op_give(&op, args, 1, &gradient);
@@ -11185,23 +11136,14 @@ static ignis_status ignis__activation_backward(const ignis_backward_args *args)
 
 static ignis_tensor ignis__activate(const ignis__activation *kind, ignis_tensor tensor)
 {
-    ignis_array saved;
-    ignis_rule rule;
     ignis__op op;
     ignis__array *out = NULL;
-    memset(&rule, 0, sizeof rule);
-    rule.name = kind->name;
-    rule.backward_fn = ignis__activation_backward;
-    rule.saved = &saved;
-    rule.saved_count = 1;
-    rule.params = &kind;
-    rule.params_size = sizeof kind;
     if (!ignis__op_begin(&op, kind->call, 1, &tensor))
         return ignis__no_tensor();
-    saved.id = op.in[0]->slot.handle;
+    ignis__op_save(&op, op.in[0]);
     if (ignis__op_is_float(&op, 0, "the tensor"))
         out = ignis__op_map_arrays(&op, kind->forward, 1, op.in);
-    return ignis__op_end(&op, out, &rule);
+    return ignis__op_end_recorded(&op, out, kind->name, ignis__activation_backward, &kind, sizeof kind);
 }
 
 IGNIS_API ignis_tensor ignis_relu(ignis_tensor tensor)
@@ -11230,13 +11172,9 @@ IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor)
 
 static ignis_status ignis__silu_mul_backward(const ignis_backward_args *args)
 {
-    ignis_array handles[3];
     ignis__op op;
     ignis__array *gradients[2] = {NULL, NULL}, *gate_and_g[2];
-    handles[0] = args->grad_output;
-    handles[1] = args->saved[0];
-    handles[2] = args->saved[1];
-    if (!ignis__op_begin_arrays(&op, "ignis_silu_mul", 3, handles))
+    if (!ignis__op_begin_backward(&op, "ignis_silu_mul", args))
         return ignis__failed();
     gate_and_g[0] = op.in[1];
     gate_and_g[1] = op.in[0];
@@ -11247,38 +11185,18 @@ static ignis_status ignis__silu_mul_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, 2, gradients);
 }
 
-static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
-{
-    const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
-    if (op->ok && (a->ndim != b->ndim || memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) != 0)) {
-        op->ok = false;
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, op->work.call, "%s is %s, the first input is %s", name, ignis__shape_write(b).text,
-                    ignis__shape_write(a).text);
-    }
-    return op->ok;
-}
-
 IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
 {
-    ignis_array saved[2];
-    ignis_tensor handles[2];
-    ignis_rule rule;
+    ignis_tensor inputs[] = {gate, up};
     ignis__op op;
     ignis__array *out = NULL;
-    memset(&rule, 0, sizeof rule);
-    rule.name = "silu_mul";
-    rule.backward_fn = ignis__silu_mul_backward;
-    rule.saved = saved;
-    rule.saved_count = 2;
-    handles[0] = gate;
-    handles[1] = up;
-    if (!ignis__op_begin(&op, "ignis_silu_mul", 2, handles))
+    if (!ignis__op_begin(&op, "ignis_silu_mul", 2, inputs))
         return ignis__no_tensor();
-    saved[0].id = op.in[0]->slot.handle;
-    saved[1].id = op.in[1]->slot.handle;
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, op.in[1]);
     if (ignis__op_is_float(&op, 0, "gate") && ignis__op_same_dtype(&op, 1, "up") && ignis__op_same_shape(&op, 1, "up"))
         out = ignis__op_map_arrays(&op, IGNIS__BUILTIN_SILU_MUL, 2, op.in);
-    return ignis__op_end(&op, out, &rule);
+    return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
 }
 
 /* --- transpose --------------------------------------------------------------------------------------------------------------------- */
@@ -11294,27 +11212,19 @@ static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const
     ignis__array *out = ignis__op_new(op, shape, from->dtype);
     ignis__address source, target;
     bool tiles = e.c == 1 && e.m >= 16 && e.n >= 16;
-    int64_t edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32, blocks;
-    void *params[7];
+    int64_t edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32, pack = ignis__pack_elements(from->dtype), blocks;
+    void *params[] = {&target, &source, &e.a, &e.m, &e.b, &e.n, &e.c};
     if (out && (e.m == 1 || e.n == 1) && (e.b == 1 || e.m == e.n)) { /* the order stays */
         ignis__op_copy(op, out, from);
         return out;
     }
     source = ignis__op_read(op, from);
     target = ignis__op_write(op, out);
-    params[0] = &target;
-    params[1] = &source;
-    params[2] = &e.a;
-    params[3] = &e.m;
-    params[4] = &e.b;
-    params[5] = &e.n;
-    params[6] = &e.c;
     blocks = tiles ? e.a * e.b * ignis__ceil_div(e.m, edge) * ignis__ceil_div(e.n, edge)
-                   : ignis__ceil_div(from->numel,
-                                     1024 * (e.c * ignis__dtypes[from->dtype].size % 16 == 0 ? 16 / ignis__dtypes[from->dtype].size : 1));
+                   : ignis__ceil_div(from->numel, 1024 * (e.c % pack == 0 ? pack : 1));
     if (from->numel > 0)
-        ignis__op_launch(op, tiles ? IGNIS__BUILTIN_TRANSPOSE_TILES : IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype, NULL,
-                         ignis__clamp(blocks, 1, INT32_MAX), 1, 1, 256, 1, 0, params);
+        ignis__op_launch_row(op, tiles ? IGNIS__BUILTIN_TRANSPOSE_TILES : IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype,
+                             ignis__clamp(blocks, 1, INT32_MAX), 256, params);
     return out;
 }
 
@@ -11328,7 +11238,7 @@ static ignis_status ignis__transpose_backward(const ignis_backward_args *args)
     const ignis__transpose_params *p = (const ignis__transpose_params *)args->params;
     ignis__op op;
     ignis__array *gradient;
-    if (!ignis__op_begin_arrays(&op, "ignis_transpose", 1, &args->grad_output))
+    if (!ignis__op_begin_backward(&op, "ignis_transpose", args))
         return ignis__failed();
     gradient = ignis__op_exchange(&op, op.in[0], &p->shape, &p->back);
     return ignis__op_give(&op, args, 1, &gradient);
@@ -11338,17 +11248,11 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
 {
     ignis__transpose_params p;
     ignis__exchange e;
-    ignis_rule rule;
     ignis__op op;
     ignis__array *out = NULL;
     ignis_shape shape;
     int low, high;
-    memset(&rule, 0, sizeof rule);
     memset(&p, 0, sizeof p);
-    rule.name = "transpose";
-    rule.backward_fn = ignis__transpose_backward;
-    rule.params = &p;
-    rule.params_size = sizeof p;
     if (!ignis__op_begin(&op, "ignis_transpose", 1, &tensor))
         return ignis__no_tensor();
     if (ignis__op_dim(&op, &dim0, "dim0") && ignis__op_dim(&op, &dim1, "dim1")) {
@@ -11367,7 +11271,7 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
         p.back.n = e.m;
         out = ignis__op_exchange(&op, op.in[0], &shape, &e);
     }
-    return ignis__op_end(&op, out, ignis__dtype_is_float(op.in[0]->dtype) ? &rule : NULL);
+    return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &p, sizeof p);
 }
 
 /* --- concat and split -------------------------------------------------------------------------------------------------------------- */
@@ -11377,20 +11281,10 @@ static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offs
                                 int64_t from_row, int64_t length, int64_t rows)
 {
     uint64_t size = (uint64_t)ignis__dtypes[from->dtype].size;
-    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
-    void *params[6];
-    if (length == 0 || rows == 0)
-        return;
-    source += (uint64_t)from_offset * size;
-    target += (uint64_t)to_offset * size;
-    params[0] = &target;
-    params[1] = &source;
-    params[2] = &to_row;
-    params[3] = &from_row;
-    params[4] = &length;
-    params[5] = &rows;
-    ignis__op_launch(op, IGNIS__BUILTIN_COPY_ROWS, from->dtype, NULL, ignis__clamp(ignis__ceil_div(length * rows, 4096), 1, INT32_MAX), 1,
-                     1, 256, 1, 0, params);
+    ignis__address source = ignis__op_read(op, from) + (uint64_t)from_offset * size;
+    ignis__address target = ignis__op_write(op, to) + (uint64_t)to_offset * size;
+    void *params[] = {&target, &source, &to_row, &from_row, &length, &rows};
+    ignis__op_map(op, IGNIS__BUILTIN_COPY_ROWS, from->dtype, length * rows, params);
 }
 
 typedef struct ignis__concat_params {
@@ -11406,7 +11300,7 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
     ignis__op op;
     int64_t offset = 0, rows, length;
     int i;
-    if (!ignis__op_begin_arrays(&op, "ignis_concat", 1, &args->grad_output))
+    if (!ignis__op_begin_backward(&op, "ignis_concat", args))
         return ignis__failed();
     for (i = 0; i < args->input_count; i++) {
         rows = ignis__shape_product(&p->shapes[i], 0, p->dim);
@@ -11423,18 +11317,12 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
 static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tensors, int count, int dim)
 {
     ignis__concat_params p;
-    ignis_rule rule;
     ignis__op op;
     ignis__array *out = NULL;
     ignis_shape shape;
     int64_t offset = 0, rows = 1, length;
     int i, k;
-    memset(&rule, 0, sizeof rule);
     memset(&p, 0, sizeof p);
-    rule.name = "concat";
-    rule.backward_fn = ignis__concat_backward;
-    rule.params = &p;
-    rule.params_size = sizeof p;
     if (!ignis__op_begin(&op, call, count, tensors))
         return ignis__no_tensor();
     ignis__op_dim(&op, &dim, "dim");
@@ -11444,11 +11332,9 @@ static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tens
         bool fits = its->ndim == shape.ndim;
         for (k = 0; fits && k < shape.ndim; k++)
             fits = k == dim || its->dim[k] == shape.dim[k];
-        if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits) {
-            op.ok = false;
-            ignis__fail(IGNIS_DIAG_PARTS_SHAPE, call, "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", i,
-                        ignis__shape_write(its).text, ignis__shape_write(&op.in[0]->shape).text, dim);
-        }
+        if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits)
+            ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", i,
+                           ignis__shape_write(its).text, ignis__shape_write(&op.in[0]->shape).text, dim);
         p.shapes[i] = *its;
         if (op.ok && i > 0)
             shape.dim[dim] += its->dim[dim];
@@ -11464,7 +11350,7 @@ static ignis_tensor ignis__concat_few(const char *call, const ignis_tensor *tens
         ignis__op_copy_rows(&op, out, offset, p.row, op.in[i], 0, length, length, rows);
         offset += length;
     }
-    return ignis__op_end(&op, out, ignis__dtype_is_float(op.in[0]->dtype) ? &rule : NULL);
+    return ignis__op_end_recorded(&op, out, "concat", ignis__concat_backward, &p, sizeof p);
 }
 
 IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int dim)
@@ -11510,12 +11396,9 @@ typedef struct ignis__part_params {
 static ignis_status ignis__part_backward(const ignis_backward_args *args)
 {
     const ignis__part_params *p = (const ignis__part_params *)args->params;
-    ignis_array handles[2];
     ignis__op op;
     bool is_first;
-    handles[0] = args->grad_output;
-    handles[1] = args->saved[0];
-    if (!ignis__op_begin_arrays(&op, "ignis_split", 2, handles))
+    if (!ignis__op_begin_backward(&op, "ignis_split", args))
         return ignis__failed();
     is_first = !ignis__atomic_load(&op.in[1]->storage->address);
     if (is_first)
@@ -11530,20 +11413,10 @@ static ignis_status ignis__part_backward(const ignis_backward_args *args)
 static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size, ignis_array *joint)
 {
     ignis__part_params p;
-    ignis_rule rule;
     ignis__op op;
-    ignis__array *out = NULL, *shared;
-    ignis_array view;
+    ignis__array *out, *shared;
     ignis_shape shape;
     int64_t inner;
-    memset(&rule, 0, sizeof rule);
-    memset(&p, 0, sizeof p);
-    rule.name = "part";
-    rule.backward_fn = ignis__part_backward;
-    rule.saved = joint;
-    rule.saved_count = 1;
-    rule.params = &p;
-    rule.params_size = sizeof p;
     if (!ignis__op_begin(&op, call, 1, &whole))
         return ignis__no_tensor();
     shape = op.in[0]->shape;
@@ -11554,10 +11427,7 @@ static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, i
     p.length = size * inner;
     shape.dim[dim] = size;
     if (p.rows == 1) { /* in one piece: no need to copy */
-        view = ignis__array_view(call, op.in[0], &shape, p.length, p.offset * ignis__dtypes[op.in[0]->dtype].size);
-        op.ok = view.id != 0;
-        if (op.ok)
-            op.made[op.made_count++] = out = (ignis__array *)ignis__pool_hold(&ignis__arrays, view.id);
+        out = ignis__op_view(&op, op.in[0], &shape, p.length, p.offset);
     } else {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
         if (out)
@@ -11568,42 +11438,31 @@ static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, i
         if (shared)
             joint->id = shared->slot.handle;
     }
-    return ignis__op_end(&op, out, ignis__dtype_is_float(op.in[0]->dtype) ? &rule : NULL);
+    op.saved[op.saved_count++] = *joint;
+    return ignis__op_end_recorded(&op, out, "part", ignis__part_backward, &p, sizeof p);
 }
 
 /*  Checks a split, fills in the sizes of equal parts, and gives the tensor of which the parts are made. */
 static ignis_tensor ignis__split_whole(const char *call, ignis_tensor tensor, int *dim, int count, const int64_t *sizes)
 {
-    ignis_rule rule;
     ignis__op op;
-    ignis__array *view = NULL;
-    ignis_array handle = IGNIS__ZERO;
+    ignis__array *view;
+    const ignis_shape *shape;
     int64_t total = 0;
     int i;
-    memset(&rule, 0, sizeof rule);
-    rule.name = "split";
-    rule.backward_fn = ignis__split_backward;
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
-    if (ignis__op_dim(&op, dim, "dim")) {
-        for (i = 0; sizes && i < count; i++)
-            total = sizes[i] < 0 || total < 0 ? -1 : total + sizes[i];
-        if (sizes ? total != op.in[0]->shape.dim[*dim] : op.in[0]->shape.dim[*dim] % count != 0) {
-            op.ok = false;
-            if (sizes)
-                ignis__fail(IGNIS_DIAG_PARTS_SHAPE, call, "the sizes do not add up to dimension %d of %s, or one is negative", *dim,
-                            ignis__shape_write(&op.in[0]->shape).text);
-            else
-                ignis__fail(IGNIS_DIAG_PARTS_SHAPE, call, "dimension %d of %s cannot be cut into %d equal parts", *dim,
-                            ignis__shape_write(&op.in[0]->shape).text, count);
-        }
-    }
-    if (op.ok)
-        handle = ignis__array_view(call, op.in[0], &op.in[0]->shape, op.in[0]->numel, 0);
-    op.ok = handle.id != 0;
-    if (op.ok)
-        op.made[op.made_count++] = view = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
-    return ignis__op_end(&op, view, ignis__dtype_is_float(op.in[0]->dtype) ? &rule : NULL);
+    shape = &op.in[0]->shape;
+    for (i = 0; sizes && i < count; i++)
+        total = sizes[i] < 0 || total < 0 ? -1 : total + sizes[i];
+    if (ignis__op_dim(&op, dim, "dim") && sizes && total != shape->dim[*dim])
+        ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "the sizes do not add up to dimension %d of %s, or one is negative", *dim,
+                       ignis__shape_write(shape).text);
+    else if (op.ok && !sizes && shape->dim[*dim] % count != 0)
+        ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE, "dimension %d of %s cannot be cut into %d equal parts", *dim,
+                       ignis__shape_write(shape).text, count);
+    view = ignis__op_view(&op, op.in[0], shape, op.in[0]->numel, 0);
+    return ignis__op_end_recorded(&op, view, "split", ignis__split_backward, NULL, 0);
 }
 
 IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, const int64_t *sizes, ignis_tensor *parts)
@@ -11643,21 +11502,10 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
 
 /* --- linear: x w^T + bias, the bias inside the product where cuBLASLt can ------------------------------------------------------------- */
 
-typedef struct ignis__linear_params {
-    ignis__product product; /* of the forward */
-} ignis__linear_params;
-
 static void ignis__linear_add_bias(ignis__op *op, ignis__array *out, ignis__array *bias)
 {
     ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, bias);
-    int64_t span = out->numel, inner = bias->numel;
-    void *params[6];
-    params[0] = &at;
-    params[1] = &at;
-    params[2] = &from;
-    params[3] = &span;
-    params[4] = &inner;
-    params[5] = &out->numel;
+    void *params[] = {&at, &at, &from, &out->numel, &bias->numel, &out->numel};
     ignis__op_map(op, IGNIS__BUILTIN_ADD_SPREAD, out->dtype, out->numel, params);
 }
 
@@ -11682,16 +11530,9 @@ static void ignis__linear_forward(ignis__op *op, const ignis__product *plain, ig
 static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *forward, ignis__array *dw, ignis__array *db, ignis__array *g,
                                           ignis__array *x)
 {
-    ignis__product q = *forward;
+    ignis__product q = ignis__matmul_product_b(forward);
     ignis__spread rows;
     bool fused = false;
-    q.m = forward->n;
-    q.n = forward->k;
-    q.k = forward->m;
-    q.transpose_a = 1;
-    q.transpose_b = 0;
-    q.batch_a = q.m * q.k;
-    q.batch_b = q.k * q.n;
     if (dw && db && forward->dtype == IGNIS_F32 && dw->numel > 0 && g->numel > 0) {
         q.epilogue = IGNIS__LT_EPILOGUE_BGRADB;
         ignis__matmul_run(op, q, dw, g, x, db, &fused);
@@ -11710,32 +11551,17 @@ static void ignis__linear_weight_backward(ignis__op *op, const ignis__product *f
 
 static ignis_status ignis__linear_backward(const ignis_backward_args *args)
 {
-    const ignis__product *p = &((const ignis__linear_params *)args->params)->product;
+    const ignis__product *p = (const ignis__product *)args->params;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
-    ignis_array handles[3];
-    ignis_shape bias_shape = IGNIS__ZERO;
     ignis__op op;
-    handles[0] = args->grad_output;
-    handles[1] = args->saved[0];
-    handles[2] = args->saved[1];
-    if (!ignis__op_begin_arrays(&op, "ignis_linear", 3, handles))
+    if (!ignis__op_begin_backward(&op, "ignis_linear", args))
         return ignis__failed();
-    if (args->needed[0]) {
-        ignis__product q = *p;
-        q.n = p->k;
-        q.k = p->n;
-        q.transpose_b = 0;
-        q.batch_a = p->m * p->n;
-        gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        ignis__matmul_any(&op, &q, gradients[0], op.in[0], op.in[2]);
-    }
+    if (args->needed[0])
+        gradients[0] = ignis__matmul_grad_a(&op, p, op.in[0], op.in[1], op.in[2]);
     if (args->needed[1])
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-    if (args->input_count > 2 && args->needed[2]) {
-        bias_shape.ndim = 1;
-        bias_shape.dim[0] = p->n;
-        gradients[2] = ignis__op_new(&op, &bias_shape, op.in[0]->dtype);
-    }
+    if (args->input_count > 2 && args->needed[2])
+        gradients[2] = ignis__op_new_row(&op, p->n, op.in[0]->dtype);
     if (op.ok && (gradients[1] || gradients[2]))
         ignis__linear_weight_backward(&op, p, gradients[1], gradients[2], op.in[0], op.in[1]);
     return ignis__op_give(&op, args, args->input_count, gradients);
@@ -11743,45 +11569,28 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
 
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias)
 {
-    static const char call[] = "ignis_linear";
-    ignis_tensor handles[3];
-    ignis_array saved[2];
-    ignis__linear_params params;
+    ignis_tensor inputs[] = {x, w, bias};
+    ignis__product product;
     ignis__array *out = NULL;
     ignis_shape shape;
-    ignis_rule rule;
     ignis__op op;
     int count = bias.id ? 3 : 2;
-    handles[0] = x;
-    handles[1] = w;
-    handles[2] = bias;
-    if (!ignis__op_begin(&op, call, count, handles))
+    if (!ignis__op_begin(&op, "ignis_linear", count, inputs))
         return ignis__no_tensor();
-    memset(&params, 0, sizeof params);
     if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") && (count == 2 || ignis__op_same_dtype(&op, 2, "bias"))) {
-        if (op.in[1]->shape.ndim != 2) {
-            ignis__fail(IGNIS_DIAG_MATMUL_SHAPE, call, "w is %s; [out, in] is needed", ignis__shape_write(&op.in[1]->shape).text);
-            op.ok = false;
-        } else if (ignis__matmul_shapes(&op, 1, &params.product, &shape) && count == 3 && op.in[2]->numel != params.product.n) {
-            ignis__fail(IGNIS_DIAG_MATMUL_SHAPE, call, "bias is %s; w %s needs [%lld]", ignis__shape_write(&op.in[2]->shape).text,
-                        ignis__shape_write(&op.in[1]->shape).text, (long long)params.product.n);
-            op.ok = false;
-        }
+        if (op.in[1]->shape.ndim != 2)
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w is %s; [out, in] is needed", ignis__shape_write(&op.in[1]->shape).text);
+        else if (ignis__matmul_shapes(&op, 1, &product, &shape) && count == 3 && op.in[2]->numel != product.n)
+            ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "bias is %s; w %s needs [%lld]", ignis__shape_write(&op.in[2]->shape).text,
+                           ignis__shape_write(&op.in[1]->shape).text, (long long)product.n);
     }
     if (op.ok) {
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        ignis__linear_forward(&op, &params.product, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
+        ignis__linear_forward(&op, &product, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
     }
-    memset(&rule, 0, sizeof rule);
-    saved[0].id = op.in[0]->slot.handle;
-    saved[1].id = op.in[1]->slot.handle;
-    rule.name = "linear";
-    rule.backward_fn = ignis__linear_backward;
-    rule.saved = saved;
-    rule.saved_count = 2;
-    rule.params = &params;
-    rule.params_size = sizeof params;
-    return ignis__op_end(&op, out, &rule);
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, op.in[1]);
+    return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
 }
 
 /* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
@@ -11791,10 +11600,8 @@ static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *ro
 {
     *n = array->shape.dim[array->shape.ndim - 1];
     *rows = *n ? array->numel / *n : 0;
-    if (op->ok && *n >= (int64_t)1 << 30) {
-        op->ok = false;
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, op->work.call, "the last dimension has %lld elements, 2^30 or more", (long long)*n);
-    }
+    if (*n >= (int64_t)1 << 30)
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "the last dimension has %lld elements, 2^30 or more", (long long)*n);
     return op->ok;
 }
 
@@ -11802,6 +11609,7 @@ static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *ro
     a thread. */
 #define IGNIS__ROW_PACKS 4
 #define IGNIS__ROW_ELEMENTS 8
+#define IGNIS__ROW_BLOCKS ((int64_t)1 << 30) /* which take turns, where there are more rows */
 
 typedef struct ignis__rows {
     bool warp;        /* a warp has a row in registers; else a block has it, in one or more rounds */
@@ -11811,8 +11619,6 @@ typedef struct ignis__rows {
     size_t shared;
 } ignis__rows;
 
-static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
-
 /*  What a thread of a block has in a round. */
 static int64_t ignis__row_share(ignis_dtype dtype, bool packed)
 {
@@ -11821,8 +11627,7 @@ static int64_t ignis__row_share(ignis_dtype dtype, bool packed)
 
 static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
 {
-    int64_t threads = ((n + share - 1) / share + 31) / 32 * 32;
-    return threads < 32 ? 32 : threads > (int64_t)most ? most : (unsigned)threads;
+    return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
 /*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. Two blocks are to fit on a multiprocessor. */
@@ -11834,10 +11639,9 @@ static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int6
     plan.packed = packed;
     plan.warp = packed && n <= 32 * share;
     plan.threads = plan.warp ? 128 : ignis__row_threads(n, share, 512);
-    plan.blocks = plan.warp ? (rows + 3) / 4 : rows;
-    plan.blocks = plan.blocks < (int64_t)1 << 30 ? plan.blocks : (int64_t)1 << 30;
+    plan.blocks = ignis__clamp(plan.warp ? ignis__ceil_div(rows, 4) : rows, 0, IGNIS__ROW_BLOCKS);
     if (packed && !plan.warp && arrays) {
-        rounds = (n + plan.threads * share - 1) / (plan.threads * share);
+        rounds = ignis__ceil_div(n, plan.threads * share);
         round_bytes = (int64_t)plan.threads * IGNIS__ROW_PACKS * 16 * arrays;
         plan.kept = (int)(rounds - 1 < room / round_bytes ? rounds - 1 : room / round_bytes);
         plan.shared = (size_t)(plan.kept * round_bytes);
@@ -11851,32 +11655,17 @@ static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__bu
     ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared, params);
 }
 
-/*  Sums and statistics are in this. */
-static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
-
-static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
-{
-    ignis_shape shape;
-    memset(&shape, 0, sizeof shape);
-    shape.ndim = 1;
-    shape.dim[0] = n;
-    return ignis__op_new(op, &shape, dtype);
-}
-
 /* --- softmax ---------------------------------------------------------------------------------------------------------------------- */
 
 static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
 {
     ignis__op op;
-    ignis_array handles[2];
     ignis__array *dx;
     ignis__address to, grad, y;
     ignis__rows plan;
     int64_t rows, n;
-    void *params[7];
-    handles[0] = args->grad_output;
-    handles[1] = args->saved[0];
-    if (!ignis__op_begin_arrays(&op, "ignis_softmax", 2, handles))
+    void *params[] = {&to, &grad, &y, &rows, &n, &plan.packed, &plan.kept};
+    if (!ignis__op_begin_backward(&op, "ignis_softmax", args))
         return ignis__failed();
     ignis__op_rows(&op, op.in[1], &rows, &n);
     dx = ignis__op_new_like(&op, op.in[1]);
@@ -11884,13 +11673,6 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2);
-    params[0] = &to;
-    params[1] = &grad;
-    params[2] = &y;
-    params[3] = &rows;
-    params[4] = &n;
-    params[5] = &plan.packed;
-    params[6] = &plan.kept;
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK, op.in[1]->dtype, params);
     return ignis__op_give(&op, args, 1, &dx);
 }
@@ -11899,13 +11681,11 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
 {
     static const char call[] = "ignis_softmax";
     ignis__op op;
-    ignis_rule rule;
-    ignis_array saved;
     ignis__array *out;
     ignis__address x, y;
     ignis__rows plan;
     int64_t rows, n;
-    void *params[6];
+    void *params[] = {&y, &x, &rows, &n, &plan.packed, &plan.kept};
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     ignis__op_is_float(&op, 0, "x");
@@ -11914,47 +11694,19 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
     plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1);
-    params[0] = &y;
-    params[1] = &x;
-    params[2] = &rows;
-    params[3] = &n;
-    params[4] = &plan.packed;
-    params[5] = &plan.kept;
     ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP, IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
-    memset(&rule, 0, sizeof rule);
-    rule.name = "softmax";
-    rule.backward_fn = ignis__softmax_backward;
-    saved.id = op.ok ? out->slot.handle : 0;
-    rule.saved = &saved;
-    rule.saved_count = 1;
-    return ignis__op_end(&op, out, &rule);
+    ignis__op_save(&op, out);
+    return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
 
 /* --- layer_norm, rms_norm --------------------------------------------------------------------------------------------------------- */
 
 /*  The kernels of one of the two; those of rms_norm take the same parameters, and leave out what they do not need. */
 typedef struct ignis__norm {
-    const char *call;
+    const char *call, *name;
     bool rms;
     ignis__builtin warp, block, backward_warp, backward_block, averages, columns;
 } ignis__norm;
-
-static const ignis__norm ignis__layer_norm = {"ignis_layer_norm",
-                                              false,
-                                              IGNIS__BUILTIN_LAYER_NORM_WARP,
-                                              IGNIS__BUILTIN_LAYER_NORM_BLOCK,
-                                              IGNIS__BUILTIN_LAYER_NORM_BACKWARD_WARP,
-                                              IGNIS__BUILTIN_LAYER_NORM_BACKWARD_BLOCK,
-                                              IGNIS__BUILTIN_LAYER_NORM_BACKWARD_AVERAGES,
-                                              IGNIS__BUILTIN_LAYER_NORM_BACKWARD_COLUMNS};
-static const ignis__norm ignis__rms_norm = {"ignis_rms_norm",
-                                            true,
-                                            IGNIS__BUILTIN_RMS_NORM_WARP,
-                                            IGNIS__BUILTIN_RMS_NORM_BLOCK,
-                                            IGNIS__BUILTIN_RMS_NORM_BACKWARD_WARP,
-                                            IGNIS__BUILTIN_RMS_NORM_BACKWARD_BLOCK,
-                                            IGNIS__BUILTIN_RMS_NORM_BACKWARD_AVERAGES,
-                                            IGNIS__BUILTIN_RMS_NORM_BACKWARD_COLUMNS};
 
 /*  What the backward kernels work on. The partial sums of dw come first, then those of db. */
 typedef struct ignis__norm_backward_work {
@@ -11973,12 +11725,11 @@ static void ignis__norm_partials(ignis__op *op, ignis__norm_backward_work *work,
 static int64_t ignis__resident_blocks(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads)
 {
     void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
-    int registers = 0, blocks;
+    int registers = 0;
     op->ok = function &&
              !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuFuncGetAttribute, (&registers, IGNIS__CU_FUNC_REGISTERS, function));
     registers = registers < 32 ? 32 : (registers + 7) / 8 * 8;
-    blocks = 65536 / (registers * (int)threads);
-    return blocks > 16 ? 16 : blocks > 1 ? blocks : 1;
+    return ignis__clamp(65536 / (registers * (int)threads), 1, 16);
 }
 
 /*  dx and partial sums; returns how many. Rows that a team has in registers are read once, by a few blocks on each multiprocessor, which add up
@@ -11990,90 +11741,53 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis__address average_g, average_gh;
     bool warp = work->packed && work->n <= 32 * share;
     unsigned threads = warp ? 128 : ignis__row_threads(work->n, share, 256);
-    void *params[13];
-    params[0] = &work->dx;
-    params[1] = &work->partial_w;
-    params[2] = &work->partial_b;
-    params[3] = &work->dy;
-    params[4] = &work->x;
-    params[5] = &work->w;
-    params[6] = &work->mean;
-    params[7] = &work->rstd;
-    params[8] = &work->rows;
-    params[9] = &work->n;
-    params[10] = &work->packed;
+    ignis__builtin builtin = warp ? norm->backward_warp : norm->backward_block;
+    void *whole[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy, &work->x,     &work->w,
+                     &work->mean, &work->rstd,      &work->rows,      &work->n,  &work->packed};
+    void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
+                        &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
+    void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,   &work->x, &work->w,     &work->mean,
+                       &work->rstd, &average_g,       &average_gh,      &work->rows, &work->n, &work->packed};
     if (work->n <= threads * share) {
-        ignis__builtin builtin = warp ? norm->backward_warp : norm->backward_block;
-        count = processors * ignis__resident_blocks(op, builtin, dtype, threads);
-        count = count < work->rows ? count : work->rows;
+        count = ignis__clamp(work->rows, 0, processors * ignis__resident_blocks(op, builtin, dtype, threads));
         ignis__norm_partials(op, work, wide, count);
-        ignis__op_launch(op, builtin, dtype, NULL, count, 1, 1, threads, 1, 0, params);
+        ignis__op_launch_row(op, builtin, dtype, count, threads, whole);
         return count;
     }
     threads = 128;
-    share = work->packed ? ignis__pack_elements(dtype) : 1;
-    across = (work->n + threads * share - 1) / (threads * share);
-    count = (processors * 8 + across - 1) / across;
-    count = count < work->rows ? count : work->rows;
+    across = ignis__ceil_div(work->n, threads * (work->packed ? ignis__pack_elements(dtype) : 1));
+    count = ignis__clamp(work->rows, 0, ignis__ceil_div(processors * 8, across));
     ignis__norm_partials(op, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
-    params[0] = &average_g;
-    params[1] = &average_gh;
-    params[2] = &work->dy;
-    params[3] = &work->x;
-    params[4] = &work->w;
-    params[5] = &work->mean;
-    params[6] = &work->rstd;
-    params[7] = &work->rows;
-    params[8] = &work->n;
-    params[9] = &work->packed;
-    ignis__op_launch(op, norm->averages, dtype, NULL, work->rows < 1 << 30 ? work->rows : 1 << 30, 1, 1, 256, 1, 0, params);
-    params[0] = &work->dx;
-    params[1] = &work->partial_w;
-    params[2] = &work->partial_b;
-    params[3] = &work->dy;
-    params[4] = &work->x;
-    params[5] = &work->w;
-    params[6] = &work->mean;
-    params[7] = &work->rstd;
-    params[8] = &average_g;
-    params[9] = &average_gh;
-    params[10] = &work->rows;
-    params[11] = &work->n;
-    params[12] = &work->packed;
-    ignis__op_launch(op, norm->columns, dtype, NULL, across, count, 1, threads, 1, 0, params);
+    ignis__op_launch_row(op, norm->averages, dtype, ignis__clamp(work->rows, 0, IGNIS__ROW_BLOCKS), 256, averages);
+    ignis__op_launch(op, norm->columns, dtype, NULL, across, count, 1, threads, 1, 0, columns);
     return count;
 }
 
 /*  Saved: x, w, rstd, and mean of layer_norm. */
-static ignis_status ignis__norm_backward(const ignis_backward_args *args, const ignis__norm *norm)
+static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
+    const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
-    ignis_array handles[5];
-    ignis__array *gradients[3];
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__norm_backward_work work;
     ignis__address dw, db = 0;
-    int64_t count, n;
+    int64_t n;
     ignis_dtype dtype;
     int partial_count, i;
-    void *params[6];
+    void *params[] = {&dw, &db, &work.partial_w, &work.partial_b, &partial_count, &n};
     memset(&work, 0, sizeof work);
-    handles[0] = args->grad_output;
-    for (i = 0; i < args->saved_count; i++)
-        handles[i + 1] = args->saved[i];
-    if (!ignis__op_begin_arrays(&op, norm->call, args->saved_count + 1, handles))
+    if (!ignis__op_begin_backward(&op, norm->call, args))
         return ignis__failed();
     dtype = op.in[1]->dtype;
     ignis__op_rows(&op, op.in[1], &work.rows, &work.n);
     n = work.n;
-    gradients[0] = ignis__op_new_like(&op, op.in[1]);
-    gradients[1] = ignis__op_new_like(&op, op.in[2]);
-    gradients[2] = norm->rms ? NULL : ignis__op_new_like(&op, op.in[2]);
+    for (i = 0; i < args->input_count; i++) /* x, w, b */
+        gradients[i] = ignis__op_new_like(&op, op.in[i ? 2 : 1]);
     if (op.in[1]->numel == 0) {
-        ignis__op_zero(&op, gradients[1]);
-        if (!norm->rms)
-            ignis__op_zero(&op, gradients[2]);
+        for (i = 1; i < args->input_count; i++)
+            ignis__op_zero(&op, gradients[i]);
     } else {
         work.dy = ignis__op_read(&op, op.in[0]);
         work.x = ignis__op_read(&op, op.in[1]);
@@ -12082,27 +11796,18 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args, const 
         work.mean = norm->rms ? 0 : ignis__op_read(&op, op.in[4]);
         work.dx = ignis__op_write(&op, gradients[0]);
         work.packed = n % ignis__pack_elements(dtype) == 0 && (work.dy | work.x | work.w | work.dx) % 16 == 0;
-        count = ignis__norm_backward_run(&op, norm, &work, dtype);
+        partial_count = (int)ignis__norm_backward_run(&op, norm, &work, dtype);
         dw = ignis__op_write(&op, gradients[1]);
         if (!norm->rms)
             db = ignis__op_write(&op, gradients[2]);
-        partial_count = (int)count;
-        params[0] = &dw;
-        params[1] = &db;
-        params[2] = &work.partial_w;
-        params[3] = &work.partial_b;
-        params[4] = &partial_count;
-        params[5] = &n;
-        ignis__op_launch(&op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, (n + 31) / 32, norm->rms ? 1 : 2, 1, 512, 1, 0, params);
+        ignis__op_launch(&op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), norm->rms ? 1 : 2, 1, 512, 1, 0,
+                         params);
     }
     for (i = 0; i < args->input_count; i++)
         if (!args->needed[i])
             gradients[i] = NULL;
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
-
-static ignis_status ignis__layer_norm_backward(const ignis_backward_args *args) { return ignis__norm_backward(args, &ignis__layer_norm); }
-static ignis_status ignis__rms_norm_backward(const ignis_backward_args *args) { return ignis__norm_backward(args, &ignis__rms_norm); }
 
 static bool ignis__norm_check(ignis__op *op, double eps, int64_t n)
 {
@@ -12112,16 +11817,12 @@ static bool ignis__norm_check(ignis__op *op, double eps, int64_t n)
     for (i = 1; i < op->count; i++) {
         const ignis_shape *shape = &op->in[i]->shape;
         ignis__op_same_dtype(op, i, names[i]);
-        if (op->ok && (shape->ndim != 1 || shape->dim[0] != n)) {
-            op->ok = false;
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, op->work.call, "%s is %s; x is %s, and needs [%lld]", names[i],
-                        ignis__shape_write(shape).text, ignis__shape_write(&op->in[0]->shape).text, (long long)n);
-        }
+        if (shape->ndim != 1 || shape->dim[0] != n)
+            ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i], ignis__shape_write(shape).text,
+                           ignis__shape_write(&op->in[0]->shape).text, (long long)n);
     }
-    if (op->ok && !(eps >= 0)) {
-        op->ok = false;
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, op->work.call, "eps is %g, not 0 or more", eps);
-    }
+    if (!(eps >= 0))
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", eps);
     return op->ok;
 }
 
@@ -12129,14 +11830,12 @@ static bool ignis__norm_check(ignis__op *op, double eps, int64_t n)
 static ignis_tensor ignis__norm_forward(const ignis__norm *norm, int count, const ignis_tensor *inputs, double eps)
 {
     ignis__op op;
-    ignis_rule rule;
-    ignis_array saved[4];
     ignis__array *out, *means = NULL, *rstds;
     ignis__address x, w, b = 0, y, mean = 0, rstd;
     ignis__rows plan;
     ignis_dtype dtype;
     int64_t rows, n;
-    void *params[11];
+    void *params[] = {&y, &mean, &rstd, &x, &w, &b, &rows, &n, &eps, &plan.packed, &plan.kept};
     if (!ignis__op_begin(&op, norm->call, count, inputs))
         return ignis__no_tensor();
     dtype = op.in[0]->dtype;
@@ -12144,58 +11843,52 @@ static ignis_tensor ignis__norm_forward(const ignis__norm *norm, int count, cons
     ignis__norm_check(&op, eps, n);
     out = ignis__op_new_like(&op, op.in[0]);
     rstds = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
-    if (!norm->rms)
-        means = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, op.in[1]);
+    ignis__op_save(&op, rstds);
     x = ignis__op_read(&op, op.in[0]);
     w = ignis__op_read(&op, op.in[1]);
-    if (!norm->rms)
-        b = ignis__op_read(&op, op.in[2]);
     y = ignis__op_write(&op, out);
     rstd = ignis__op_write(&op, rstds);
-    if (!norm->rms)
+    if (!norm->rms) {
+        means = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
+        ignis__op_save(&op, means);
+        b = ignis__op_read(&op, op.in[2]);
         mean = ignis__op_write(&op, means);
-    plan = ignis__rows_plan(&op, dtype, rows, n, n % ignis__pack_elements(dtype) == 0 && (x | y | w | b) % 16 == 0, 1);
-    params[0] = &y;
-    params[1] = &mean;
-    params[2] = &rstd;
-    params[3] = &x;
-    params[4] = &w;
-    params[5] = &b;
-    params[6] = &rows;
-    params[7] = &n;
-    params[8] = &eps;
-    params[9] = &plan.packed;
-    params[10] = &plan.kept;
-    ignis__rows_launch(&op, &plan, norm->warp, norm->block, dtype, params);
-    memset(&rule, 0, sizeof rule);
-    rule.name = norm->rms ? "rms_norm" : "layer_norm";
-    rule.backward_fn = norm->rms ? ignis__rms_norm_backward : ignis__layer_norm_backward;
-    rule.saved = saved;
-    if (op.ok) {
-        saved[0].id = op.in[0]->slot.handle;
-        saved[1].id = op.in[1]->slot.handle;
-        saved[2].id = rstds->slot.handle;
-        saved[3].id = norm->rms ? 0 : means->slot.handle;
-        rule.saved_count = norm->rms ? 3 : 4;
     }
-    return ignis__op_end(&op, out, &rule);
+    plan = ignis__rows_plan(&op, dtype, rows, n, n % ignis__pack_elements(dtype) == 0 && (x | y | w | b) % 16 == 0, 1);
+    ignis__rows_launch(&op, &plan, norm->warp, norm->block, dtype, params);
+    return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
 }
 
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps)
 {
-    ignis_tensor inputs[3];
-    inputs[0] = x;
-    inputs[1] = w;
-    inputs[2] = b;
-    return ignis__norm_forward(&ignis__layer_norm, 3, inputs, eps);
+    static const ignis__norm kind = {"ignis_layer_norm",
+                                     "layer_norm",
+                                     false,
+                                     IGNIS__BUILTIN_LAYER_NORM_WARP,
+                                     IGNIS__BUILTIN_LAYER_NORM_BLOCK,
+                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_WARP,
+                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_BLOCK,
+                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_AVERAGES,
+                                     IGNIS__BUILTIN_LAYER_NORM_BACKWARD_COLUMNS};
+    ignis_tensor inputs[] = {x, w, b};
+    return ignis__norm_forward(&kind, 3, inputs, eps);
 }
 
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps)
 {
-    ignis_tensor inputs[2];
-    inputs[0] = x;
-    inputs[1] = w;
-    return ignis__norm_forward(&ignis__rms_norm, 2, inputs, eps);
+    static const ignis__norm kind = {"ignis_rms_norm",
+                                     "rms_norm",
+                                     true,
+                                     IGNIS__BUILTIN_RMS_NORM_WARP,
+                                     IGNIS__BUILTIN_RMS_NORM_BLOCK,
+                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_WARP,
+                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_BLOCK,
+                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_AVERAGES,
+                                     IGNIS__BUILTIN_RMS_NORM_BACKWARD_COLUMNS};
+    ignis_tensor inputs[] = {x, w};
+    return ignis__norm_forward(&kind, 2, inputs, eps);
 }
 
 /* --- rope --------------------------------------------------------------------------------------------------------------------------- */
@@ -12231,21 +11924,11 @@ static double ignis__root(double x, int degree)
 static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, double direction)
 {
     ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
-    int64_t pack = ignis__pack_elements(out->dtype), threads;
+    int64_t pack = ignis__pack_elements(op->in[0]->dtype), threads;
     int packed = rope->half % pack == 0 && (x | y) % 16 == 0;
-    void *params[10];
+    void *params[] = {&y, &x, &rope->rows, &rope->seq, &rope->offset, &rope->heads, &rope->half, &direction, &packed, rope->frequencies};
     threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
-    params[0] = &y;
-    params[1] = &x;
-    params[2] = &rope->rows;
-    params[3] = &rope->seq;
-    params[4] = &rope->offset;
-    params[5] = &rope->heads;
-    params[6] = &rope->half;
-    params[7] = &direction;
-    params[8] = &packed;
-    params[9] = rope->frequencies;
-    ignis__op_launch(op, IGNIS__BUILTIN_ROPE, out->dtype, NULL, (threads + 255) / 256, 1, 1, 256, 1, 0, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, op->in[0]->dtype, ignis__ceil_div(threads, 256), 256, params);
 }
 
 static ignis_status ignis__rope_backward(const ignis_backward_args *args)
@@ -12253,61 +11936,50 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
     ignis__op op;
     ignis__array *dx;
     ignis__rope rope;
-    if (!ignis__op_begin_arrays(&op, "ignis_rope", 1, &args->grad_output))
+    if (!ignis__op_begin_backward(&op, "ignis_rope", args))
         return ignis__failed();
     memcpy(&rope, args->params, sizeof rope);
     dx = ignis__op_new_like(&op, op.in[0]);
-    if (op.ok)
-        ignis__rope_run(&op, &rope, dx, -1);
+    ignis__rope_run(&op, &rope, dx, -1);
     return ignis__op_give(&op, args, 1, &dx);
 }
 
 /*  Fills in what the kernel needs. Reports what does not fit. */
 static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, ignis__rope *rope)
 {
-    const char *call = op->work.call;
     const ignis_shape *shape = &op->in[0]->shape;
     int64_t width = shape->dim[shape->ndim - 1];
-    double base = desc->base == 0 ? 10000.0 : desc->base, ratio, frequency = 1;
+    double base, ratio, frequency = 1;
     int i;
     memset(rope, 0, sizeof *rope);
-    if (desc->num_heads < 1) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->num_heads is %d, below 1", desc->num_heads);
+    if (!ignis__op_is_float(op, 0, "x"))
         return false;
-    }
-    if (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0) {
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call,
-                    "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
-                    ignis__shape_write(shape).text, desc->num_heads);
-        return false;
-    }
-    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "heads have %lld elements, more than %d", (long long)(width / desc->num_heads),
-                    2 * IGNIS__ROPE_HALF);
-        return false;
-    }
-    if (!(base > 0 && base < 1e300)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->base is %g, not a positive number", desc->base);
-        return false;
-    }
-    if (desc->pos_offset > INT32_MAX || desc->pos_offset < -INT32_MAX) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->pos_offset is %lld, beyond 2^31", (long long)desc->pos_offset);
-        return false;
-    }
+    if (!desc)
+        return ignis__op_fail(op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    base = desc->base == 0 ? 10000.0 : desc->base;
+    if (desc->num_heads < 1)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
+    if (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
+                              ignis__shape_write(shape).text, desc->num_heads);
+    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)(width / desc->num_heads),
+                              2 * IGNIS__ROPE_HALF);
+    if (!(base > 0 && base < 1e300))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->base is %g, not a positive number", desc->base);
+    if (desc->pos_offset > INT32_MAX || desc->pos_offset < -INT32_MAX)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->pos_offset is %lld, beyond 2^31", (long long)desc->pos_offset);
     rope->heads = desc->num_heads;
     rope->half = (int)(width / desc->num_heads / 2);
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
     rope->rows = op->in[0]->numel / width;
     rope->offset = desc->pos_offset;
-    if ((desc->inv_freq || desc->inv_freq_count) && desc->inv_freq_count != rope->half) {
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
-                    desc->inv_freq_count, 2 * rope->half, rope->half);
-        return false;
-    }
-    if (desc->inv_freq_count && !desc->inv_freq) {
-        ignis__fail_null(call, "desc->inv_freq");
-        return false;
-    }
+    if ((desc->inv_freq || desc->inv_freq_count) && desc->inv_freq_count != rope->half)
+        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
+                              desc->inv_freq_count, 2 * rope->half, rope->half);
+    if (desc->inv_freq_count && !desc->inv_freq)
+        return ignis__op_fail(op, IGNIS_DIAG_NULL_ARGUMENT, "desc->inv_freq is null");
     ratio = ignis__root(1 / base, rope->half);
     for (i = 0; i < rope->half; i++, frequency *= ratio)
         rope->frequencies[i] = desc->inv_freq ? desc->inv_freq[i] : (float)frequency;
@@ -12316,28 +11988,16 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
 
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *desc)
 {
-    static const char call[] = "ignis_rope";
     ignis__op op;
     ignis__rope rope;
-    ignis_rule rule;
     ignis__array *out = NULL;
-    if (!ignis__op_begin(&op, call, 1, &tensor))
+    if (!ignis__op_begin(&op, "ignis_rope", 1, &tensor))
         return ignis__no_tensor();
-    ignis__op_is_float(&op, 0, "x");
-    if (op.ok && !desc) {
-        op.ok = false;
-        ignis__fail_null(call, "desc");
-    }
-    op.ok = op.ok && ignis__rope_prepare(&op, desc, &rope);
-    out = ignis__op_new_like(&op, op.in[0]);
-    if (op.ok)
+    if (ignis__rope_prepare(&op, desc, &rope)) {
+        out = ignis__op_new_like(&op, op.in[0]);
         ignis__rope_run(&op, &rope, out, 1);
-    memset(&rule, 0, sizeof rule);
-    rule.name = "rope";
-    rule.backward_fn = ignis__rope_backward;
-    rule.params = &rope;
-    rule.params_size = sizeof rope;
-    return ignis__op_end(&op, out, &rule);
+    }
+    return ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rope, sizeof rope);
 }
 
 /* --- embedding ---------------------------------------------------------------------------------------------------------------------- */
@@ -12355,46 +12015,33 @@ typedef struct ignis__embedding_sort {
 /*  Sorts positions by id. Returns which of the lists are the sorted ones. */
 static int ignis__embedding_sort_run(ignis__op *op, ignis__embedding_sort *sort, ignis__array *ids, int64_t vocab, ignis_dtype dtype)
 {
-    int64_t count = ids->numel, tiles = (count + IGNIS__SORT_TILE - 1) / IGNIS__SORT_TILE, numbers = tiles * IGNIS__SORT_DIGITS;
+    int64_t count = ids->numel, tiles = ignis__ceil_div(count, IGNIS__SORT_TILE), numbers = tiles * IGNIS__SORT_DIGITS;
     int64_t larger = count > 2 * vocab ? count : 2 * vocab;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size, from = 0, shift, i;
     ignis__address source = ignis__op_read(op, ids), none = 0;
-    void *params[7];
+    void *keys[] = {&sort->keys[0], &sort->bounds, &source, &id_bytes, &count, &vocab};
+    void *digits[] = {&sort->counts, NULL, &count, &shift};
+    void *scan[] = {&sort->counts, &numbers};
+    void *scatter[] = {NULL, NULL, NULL, NULL, &sort->counts, &count, &shift};
+    void *bounds[] = {&sort->bounds, NULL, &count, &vocab};
     for (i = 0; i < 2; i++) {
         sort->keys[i] = ignis__op_write(op, ignis__op_new_row(op, count, IGNIS_I32));
         sort->positions[i] = ignis__op_write(op, ignis__op_new_row(op, count, IGNIS_I32));
     }
     sort->counts = ignis__op_write(op, ignis__op_new_row(op, numbers, IGNIS_I32));
     sort->bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
-    params[0] = &sort->keys[0];
-    params[1] = &sort->bounds;
-    params[2] = &source;
-    params[3] = &id_bytes;
-    params[4] = &count;
-    params[5] = &vocab;
-    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, NULL, (larger + 255) / 256, 1, 1, 256, 1, 0, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
     for (shift = 0; vocab >> shift; shift += 8, from = 1 - from) { /* keys are up to vocab, for ids out of range */
-        params[0] = &sort->counts;
-        params[1] = &sort->keys[from];
-        params[2] = &count;
-        params[3] = &shift;
-        ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_COUNT, dtype, NULL, tiles, 1, 1, 256, 1, 0, params);
-        params[1] = &numbers;
-        ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_SCAN, dtype, NULL, tiles ? 1 : 0, 1, 1, 1024, 1, 0, params);
-        params[0] = &sort->keys[1 - from];
-        params[1] = &sort->positions[1 - from];
-        params[2] = &sort->keys[from];
-        params[3] = shift == 0 ? &none : &sort->positions[from];
-        params[4] = &sort->counts;
-        params[5] = &count;
-        params[6] = &shift;
-        ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_SCATTER, dtype, NULL, tiles, 1, 1, 256, 1, 0, params);
+        digits[1] = scatter[2] = &sort->keys[from];
+        scatter[0] = &sort->keys[1 - from];
+        scatter[1] = &sort->positions[1 - from];
+        scatter[3] = shift == 0 ? &none : &sort->positions[from];
+        ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_COUNT, dtype, tiles, 256, digits);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_SCAN, dtype, tiles ? 1 : 0, 1024, scan);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_SCATTER, dtype, tiles, 256, scatter);
     }
-    params[0] = &sort->bounds;
-    params[1] = &sort->keys[from];
-    params[2] = &count;
-    params[3] = &vocab;
-    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, NULL, (count + 255) / 256, 1, 1, 256, 1, 0, params);
+    bounds[1] = &sort->keys[from];
+    ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, bounds);
     return from;
 }
 
@@ -12403,18 +12050,16 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
     const int64_t *table = (const int64_t *)args->params; /* vocab, n */
     ignis__op op;
     ignis_shape shape;
-    ignis_array handles[2];
     ignis__array *made = NULL;
     ignis__embedding_sort sort;
     ignis__address to, grad, partial;
-    int64_t count, vocab = table[0], n = table[1], chunks, share, across, rows;
+    int64_t count, vocab = table[0], n = table[1], chunks, share, across;
     ignis_dtype dtype;
     unsigned threads;
     int sorted, packed;
-    void *params[9];
-    handles[0] = args->grad_output;
-    handles[1] = args->saved[0];
-    if (!ignis__op_begin_arrays(&op, "ignis_embedding", 2, handles))
+    void *whole[] = {&to, &partial, &grad, NULL, NULL, &count, &vocab, &n, &packed};
+    void *rows[] = {&to, &partial, &sort.bounds, &vocab, &n, &packed};
+    if (!ignis__op_begin_backward(&op, "ignis_embedding", args))
         return ignis__failed();
     dtype = op.in[0]->dtype;
     count = op.in[1]->numel;
@@ -12425,30 +12070,18 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
     made = ignis__op_new(&op, &shape, dtype);
     if (op.ok && made->numel > 0) {
         sorted = ignis__embedding_sort_run(&op, &sort, op.in[1], vocab, dtype);
-        chunks = (count + IGNIS__EMBEDDING_CHUNK - 1) / IGNIS__EMBEDDING_CHUNK;
+        whole[3] = &sort.keys[sorted];
+        whole[4] = &sort.positions[sorted];
+        chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
         partial = ignis__op_write(&op, ignis__op_new_row(&op, 2 * chunks * n, ignis__wide_dtype(dtype)));
         grad = ignis__op_read(&op, op.in[0]);
         to = ignis__op_write(&op, made);
         packed = n % ignis__pack_elements(dtype) == 0 && (to | grad) % 16 == 0;
         share = packed ? ignis__pack_elements(dtype) : 1;
         threads = ignis__row_threads(n, share, 256);
-        across = (n + threads * share - 1) / (threads * share);
-        params[0] = &to;
-        params[1] = &partial;
-        params[2] = &grad;
-        params[3] = &sort.keys[sorted];
-        params[4] = &sort.positions[sorted];
-        params[5] = &count;
-        params[6] = &vocab;
-        params[7] = &n;
-        params[8] = &packed;
-        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, params);
-        rows = vocab < 65536 ? vocab : 65536;
-        params[2] = &sort.bounds;
-        params[3] = &vocab;
-        params[4] = &n;
-        params[5] = &packed;
-        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, rows, across, 1, threads, 1, 0, params);
+        across = ignis__ceil_div(n, threads * share);
+        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
+        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads, 1, 0, rows);
     }
     return ignis__op_give(&op, args, 1, &made);
 }
@@ -12457,80 +12090,51 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
 static bool ignis__embedding_shape(ignis__op *op, ignis_shape *shape)
 {
     const ignis__array *table = op->in[0], *ids = op->in[1];
-    const char *call = op->work.call;
     *shape = ids->shape;
-    if (ids->dtype != IGNIS_I32 && ids->dtype != IGNIS_I64) {
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "ids is %s; i32 or i64 is needed", ignis__dtypes[ids->dtype].name);
-        return false;
-    }
-    if (table->shape.ndim != 2) {
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "table is %s; [vocab, n] is needed", ignis__shape_write(&table->shape).text);
-        return false;
-    }
-    if (ids->shape.ndim == IGNIS_MAX_DIMS) {
-        ignis__fail(IGNIS_DIAG_SHAPE_RANK, call, "ids is %s; the result would have more than %d dimensions",
-                    ignis__shape_write(&ids->shape).text, IGNIS_MAX_DIMS);
-        return false;
-    }
-    if (table->shape.dim[0] > INT32_MAX || table->shape.dim[1] >= (int64_t)1 << 30 || ids->numel > INT32_MAX) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "table is %s, and ids has %lld elements; 2^31 rows or ids, or 2^30 columns, are too many",
-                    ignis__shape_write(&table->shape).text, (long long)ids->numel);
-        return false;
-    }
+    if (ids->dtype != IGNIS_I32 && ids->dtype != IGNIS_I64)
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "ids is %s; i32 or i64 is needed", ignis__dtypes[ids->dtype].name);
+    if (table->shape.ndim != 2)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "table is %s; [vocab, n] is needed", ignis__shape_write(&table->shape).text);
+    if (ids->shape.ndim == IGNIS_MAX_DIMS)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_RANK, "ids is %s; the result would have more than %d dimensions",
+                              ignis__shape_write(&ids->shape).text, IGNIS_MAX_DIMS);
+    if (table->shape.dim[0] > INT32_MAX || table->shape.dim[1] >= (int64_t)1 << 30 || ids->numel > INT32_MAX)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "table is %s, and ids has %lld elements; 2^31 rows or ids, or 2^30 columns, are too many",
+                              ignis__shape_write(&table->shape).text, (long long)ids->numel);
     shape->dim[shape->ndim++] = table->shape.dim[1];
     return true;
 }
 
 IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
 {
-    static const char call[] = "ignis_embedding";
+    ignis_tensor inputs[] = {table, ids};
     ignis__op op;
-    ignis_rule rule;
     ignis_shape shape;
-    ignis_tensor inputs[2];
-    ignis_array saved;
     ignis__array *out = NULL;
     ignis__address from, indices, to;
-    int64_t count, vocab, n, share;
+    ignis_dtype dtype;
+    int64_t count, sizes[2]; /* vocab, n */
     int id_bytes, packed;
-    int64_t sizes[2];
-    void *params[8];
-    inputs[0] = table;
-    inputs[1] = ids;
-    if (!ignis__op_begin(&op, call, 2, inputs))
+    void *params[] = {&to, &from, &indices, &id_bytes, &count, &sizes[0], &sizes[1], &packed};
+    if (!ignis__op_begin(&op, "ignis_embedding", 2, inputs))
         return ignis__no_tensor();
-    op.ok = ignis__op_is_float(&op, 0, "table") && ignis__embedding_shape(&op, &shape);
-    out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-    from = ignis__op_read(&op, op.in[0]);
-    indices = ignis__op_read(&op, op.in[1]);
-    to = ignis__op_write(&op, out);
-    if (op.ok) {
-        count = op.in[1]->numel;
-        vocab = sizes[0] = op.in[0]->shape.dim[0];
-        n = sizes[1] = op.in[0]->shape.dim[1];
+    dtype = op.in[0]->dtype;
+    if (ignis__op_is_float(&op, 0, "table") && ignis__embedding_shape(&op, &shape)) {
+        out = ignis__op_new(&op, &shape, dtype);
+        from = ignis__op_read(&op, op.in[0]);
+        indices = ignis__op_read(&op, op.in[1]);
+        to = ignis__op_write(&op, out);
         id_bytes = (int)ignis__dtypes[op.in[1]->dtype].size;
-        packed = n % ignis__pack_elements(op.in[0]->dtype) == 0 && (from | to) % 16 == 0;
-        share = ignis__row_share(op.in[0]->dtype, packed != 0);
-        params[0] = &to;
-        params[1] = &from;
-        params[2] = &indices;
-        params[3] = &id_bytes;
-        params[4] = &count;
-        params[5] = &vocab;
-        params[6] = &n;
-        params[7] = &packed;
-        ignis__op_launch(&op, IGNIS__BUILTIN_EMBEDDING, op.in[0]->dtype, NULL, out->numel ? count : 0, 1, 1,
-                         ignis__row_threads(n, share, 256), 1, 0, params);
+        count = op.in[1]->numel;
+        sizes[0] = op.in[0]->shape.dim[0];
+        sizes[1] = op.in[0]->shape.dim[1];
+        packed = sizes[1] % ignis__pack_elements(dtype) == 0 && (from | to) % 16 == 0;
+        ignis__op_launch_row(&op, IGNIS__BUILTIN_EMBEDDING, dtype, sizes[1] ? count : 0,
+                             ignis__row_threads(sizes[1], ignis__row_share(dtype, packed != 0), 256), params);
     }
-    memset(&rule, 0, sizeof rule);
-    rule.name = "embedding";
-    rule.backward_fn = ignis__embedding_backward;
-    saved.id = op.in[1]->slot.handle;
-    rule.saved = &saved;
-    rule.saved_count = 1;
-    rule.params = sizes;
-    rule.params_size = sizeof sizes;
-    return ignis__op_end(&op, out, &rule);
+    ignis__op_save(&op, op.in[1]);
+    return ignis__op_end_recorded(&op, out, "embedding", ignis__embedding_backward, sizes, sizeof sizes);
 }
 
 /* --- cross_entropy ------------------------------------------------------------------------------------------------------------------ */
@@ -12544,25 +12148,19 @@ typedef struct ignis__cross_entropy {
 static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
-    ignis_array handles[2];
     ignis__address gradient, grad;
     int64_t numel;
-    void *params[3];
+    void *params[] = {&gradient, &grad, &numel};
     if (!args->grad_output.id) {
         args->grad_inputs[0] = args->saved[0];
         return IGNIS_OK;
     }
-    handles[0] = args->grad_output;
-    handles[1] = args->saved[0];
-    if (!ignis__op_begin_arrays(&op, "ignis_cross_entropy", 2, handles))
+    if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
     numel = op.in[1]->numel;
     grad = ignis__op_read(&op, op.in[0]);
     gradient = ignis__op_write(&op, op.in[1]);
-    params[0] = &gradient;
-    params[1] = &grad;
-    params[2] = &numel;
-    ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, NULL, (numel + 4095) / 4096, 1, 1, 256, 1, 0, params);
+    ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, numel, params);
     if (op.ok)
         args->grad_inputs[0] = args->saved[0];
     return ignis__op_leave(&op);
@@ -12573,17 +12171,18 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
 {
     ignis__op op;
     ignis__cross_entropy entropy;
-    ignis_array handles[5];
     ignis__array *made;
     ignis__address gradient, grad, logits, targets, log_sums, scale;
     ignis__rows plan;
     ignis_dtype dtype;
     int i;
-    void *params[12];
-    handles[0] = args->grad_output;
-    for (i = 0; i < 4; i++)
-        handles[i + 1] = args->saved[i];
-    if (!ignis__op_begin_arrays(&op, "ignis_cross_entropy", 5, handles))
+    void *params[] = {&gradient,       &grad,
+                      &log_sums,       &logits,
+                      &targets,        &entropy.target_bytes,
+                      &entropy.rows,   &entropy.classes,
+                      &entropy.stride, &entropy.ignore_index,
+                      &scale,          &plan.packed};
+    if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
     memcpy(&entropy, args->params, sizeof entropy);
     dtype = op.in[1]->dtype;
@@ -12599,19 +12198,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
         plan.threads = ignis__row_threads(entropy.classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy.rows;
     }
-    params[0] = &gradient;
-    params[1] = &grad;
-    params[2] = &log_sums;
-    params[3] = &logits;
-    params[4] = &targets;
-    params[5] = &entropy.target_bytes;
-    params[6] = &entropy.rows;
-    params[7] = &entropy.classes;
-    params[8] = &entropy.stride;
-    params[9] = &entropy.ignore_index;
-    params[10] = &scale;
-    params[11] = &plan.packed;
-    ignis__op_launch(&op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, 0, params);
+    ignis__op_launch_row(&op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
     return ignis__op_give(&op, args, 1, &made);
@@ -12619,30 +12206,21 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
 
 static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy)
 {
-    const char *call = op->work.call;
     const ignis__array *logits = op->in[0], *targets = op->in[1];
     memset(entropy, 0, sizeof *entropy);
-    if (targets->dtype != IGNIS_I32 && targets->dtype != IGNIS_I64) {
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "targets is %s; i32 or i64 is needed", ignis__dtypes[targets->dtype].name);
-        return false;
-    }
+    if (targets->dtype != IGNIS_I32 && targets->dtype != IGNIS_I64)
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "targets is %s; i32 or i64 is needed", ignis__dtypes[targets->dtype].name);
     if (!ignis__op_rows(op, logits, &entropy->rows, &entropy->stride))
         return false;
-    if (entropy->stride == 0 || targets->numel != entropy->rows) {
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call,
-                    "logits is %s, targets %s; one target is needed for each of %lld rows of at least one class",
-                    ignis__shape_write(&logits->shape).text, ignis__shape_write(&targets->shape).text, (long long)entropy->rows);
-        return false;
-    }
-    if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT)) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->reduction is %d", (int)desc->reduction);
-        return false;
-    }
-    if (desc && (desc->classes < 0 || desc->classes > entropy->stride)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->classes is %lld; logits has %lld columns", (long long)desc->classes,
-                    (long long)entropy->stride);
-        return false;
-    }
+    if (entropy->stride == 0 || targets->numel != entropy->rows)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "logits is %s, targets %s; one target is needed for each of %lld rows of at least one class",
+                              ignis__shape_write(&logits->shape).text, ignis__shape_write(&targets->shape).text, (long long)entropy->rows);
+    if (desc && (desc->reduction < IGNIS_REDUCTION_MEAN || desc->reduction >= IGNIS_REDUCTION_COUNT))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->reduction is %d", (int)desc->reduction);
+    if (desc && (desc->classes < 0 || desc->classes > entropy->stride))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->classes is %lld; logits has %lld columns", (long long)desc->classes,
+                              (long long)entropy->stride);
     entropy->classes = desc && desc->classes ? desc->classes : entropy->stride;
     entropy->ignore_index = desc && (desc->ignore_index || desc->ignore_zero) ? desc->ignore_index : -100;
     entropy->mean = !desc || desc->reduction == IGNIS_REDUCTION_MEAN;
@@ -12658,11 +12236,13 @@ typedef struct ignis__cross_entropy_work {
     ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
     ignis__rows plan;
     ignis__builtin builtin;
+    bool counts; /* the kernel finds out itself which rows are not ignored */
 } ignis__cross_entropy_work;
 
-#define IGNIS__FEW_ROWS 128    /* that one block, a warp a row, is through with sooner than three launches are made */
-#define IGNIS__COUNT_BLOCKS 64 /* and a count of these, and one more number, is what they leave */
-#define IGNIS__ROWS_EXACT 2    /* for packed: all rows are whole packs of 16 bytes */
+#define IGNIS__FEW_ROWS 128     /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__COUNT_BLOCKS 64  /* and a count of these, and one more number, is what they leave */
+#define IGNIS__ROWS_EXACT 2     /* for packed: all rows are whole packs of 16 bytes */
+#define IGNIS__LOSS_THREADS 256 /* of a block that makes no gradient, at most */
 
 static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
 {
@@ -12681,7 +12261,12 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     if (plan->packed && (work->logits | work->gradient) % 16 == 0 &&
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
-    work->builtin = plan->warp                          ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP
+    work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !ignis__cross_entropy_is_few(entropy, plan);
+    if (work->counts && plan->threads > IGNIS__LOSS_THREADS)
+        plan->threads = IGNIS__LOSS_THREADS;
+    work->builtin = work->counts && plan->warp          ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP
+                    : work->counts                      ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_BLOCK
+                    : plan->warp                        ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
@@ -12696,33 +12281,17 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
 
 static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
-    void *rows[16], *count[5];
-    rows[0] = &work->loss;
-    rows[1] = &work->scale;
-    rows[2] = &work->log_sums;
-    rows[3] = &work->gradient;
-    rows[4] = &work->logits;
-    rows[5] = &work->targets;
-    rows[6] = &entropy->target_bytes;
-    rows[7] = &entropy->rows;
-    rows[8] = &entropy->classes;
-    rows[9] = &entropy->stride;
-    rows[10] = &entropy->ignore_index;
-    rows[11] = &entropy->mean;
-    rows[12] = &work->losses;
-    rows[13] = &work->count;
-    rows[14] = &work->plan.packed;
-    rows[15] = &work->plan.kept;
+    void *rows[] = {&work->loss,       &work->scale,     &work->log_sums,        &work->gradient,
+                    &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
+                    &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
+                    &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
+    void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
     if (ignis__cross_entropy_is_few(entropy, &work->plan)) { /* it has the first twelve */
-        ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, NULL, 1, 1, 1, dtype == IGNIS_F64 ? 256 : 1024, 1, 0, rows);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, dtype == IGNIS_F64 ? 256 : 1024, rows);
         return;
     }
-    count[0] = &work->count;
-    count[1] = &work->targets;
-    count[2] = &entropy->target_bytes;
-    count[3] = &entropy->rows;
-    count[4] = &entropy->ignore_index;
-    ignis__op_launch(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, NULL, IGNIS__COUNT_BLOCKS, 1, 1, 256, 1, 0, count);
+    if (!work->counts)
+        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
     ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared, rows);
 }
 
@@ -12731,15 +12300,11 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     static const char call[] = "ignis_cross_entropy";
     ignis__op op;
     ignis__cross_entropy entropy;
-    ignis_rule rule;
-    ignis_tensor inputs[2];
-    ignis_array saved[4];
+    ignis_tensor inputs[] = {logits_tensor, targets_tensor};
     ignis__array *loss = NULL, *made = NULL, *losses = NULL, *count = NULL, *log_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work;
     ignis_dtype dtype, wide;
     bool fused;
-    inputs[0] = logits_tensor;
-    inputs[1] = targets_tensor;
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
     memset(&work, 0, sizeof work);
@@ -12761,9 +12326,11 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     if (op.ok)
         ignis__cross_entropy_plan(&op, &entropy, &work, dtype);
     if (op.ok) {
-        losses = ignis__op_new_row(&op, work.plan.blocks, wide);
-        count = ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64);
+        losses = ignis__op_new_row(&op, 2 * work.plan.blocks, wide);                          /* or losses and counts */
+        count = ignis__op_new_row(&op, work.counts ? 1 : IGNIS__COUNT_BLOCKS + 1, IGNIS_I64); /* what blocks are done, at least */
     }
+    if (op.ok && work.counts)
+        ignis__op_zero(&op, count);
     work.loss = ignis__op_write(&op, loss);
     work.scale = ignis__op_write(&op, scale);
     work.log_sums = ignis__op_write(&op, log_sums);
@@ -12771,20 +12338,14 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     work.count = ignis__op_write(&op, count);
     if (op.ok)
         ignis__cross_entropy_launch(&op, &entropy, &work, dtype);
-    memset(&rule, 0, sizeof rule);
-    rule.name = "cross_entropy";
-    rule.backward_fn = fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward;
-    rule.saved = saved;
-    rule.params = &entropy;
-    rule.params_size = sizeof entropy;
-    if (op.ok) {
-        saved[0].id = fused ? made->slot.handle : op.in[0]->slot.handle;
-        saved[1].id = op.in[1]->slot.handle;
-        saved[2].id = log_sums->slot.handle;
-        saved[3].id = scale->slot.handle;
-        rule.saved_count = fused ? 1 : 4;
+    ignis__op_save(&op, fused ? made : op.in[0]);
+    if (!fused) {
+        ignis__op_save(&op, op.in[1]);
+        ignis__op_save(&op, log_sums);
+        ignis__op_save(&op, scale);
     }
-    return ignis__op_end(&op, loss, &rule);
+    return ignis__op_end_recorded(&op, loss, "cross_entropy", fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward,
+                                  &entropy, sizeof entropy);
 }
 
 /* --- attention ------------------------------------------------------------------------------------------------------------------------ */
@@ -12879,9 +12440,8 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
 static void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant, ignis__builtin kernel,
                                     const ignis__attention_shape *shape, ignis_dtype dtype, int rows, int heads, ignis__attention *p)
 {
-    int64_t blocks = ((int64_t)rows + shape->rows - 1) / shape->rows * heads * p->batches;
-    void *params[1];
-    params[0] = p;
+    int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->batches;
+    void *params[] = {p};
     ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1, (size_t)shape->shared, params);
 }
 
@@ -12907,56 +12467,48 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
     p->out = ignis__attention_rows_of(&op->in[0]->shape, ignis__op_write(op, out));
 }
 
-static bool ignis__attention_heads(const char *call, int heads, int64_t kv_heads)
+static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
 {
-    if (heads % kv_heads == 0)
-        return true;
-    ignis__fail(IGNIS_DIAG_SDPA_HEADS, call, "num_heads (%d) must be a multiple of num_kv_heads (%lld)", heads, (long long)kv_heads);
-    return false;
+    if (heads % kv_heads != 0)
+        ignis__op_fail(op, IGNIS_DIAG_SDPA_HEADS, "num_heads (%d) must be a multiple of num_kv_heads (%lld)", heads, (long long)kv_heads);
+    return op->ok;
 }
 
 /*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Reports what does not fit. */
 static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
 {
-    const char *call = op->work.call;
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
     int64_t width, head_dim, kv_width, limit = (int64_t)1 << 30;
     int last = q->ndim - 1;
     if (!ignis__op_is_float(op, 0, "q") || !ignis__op_same_dtype(op, 1, "k") || !ignis__op_same_dtype(op, 2, "v"))
         return false;
     if (q->ndim < 2 || q->ndim > 3)
-        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "q is %s; it has to be [rows, width] or [batch, rows, width]",
-                           ignis__shape_write(q).text),
-               false;
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "q is %s; it has to be [rows, width] or [batch, rows, width]",
+                              ignis__shape_write(q).text);
     if (k->ndim != q->ndim || (q->ndim == 3 && k->dim[0] != q->dim[0]))
-        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "k is %s, which does not go with q %s", ignis__shape_write(k).text,
-                           ignis__shape_write(q).text),
-               false;
-    if (v->ndim != k->ndim || memcmp(v->dim, k->dim, sizeof k->dim[0] * (size_t)k->ndim) != 0)
-        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "v is %s, k is %s", ignis__shape_write(v).text, ignis__shape_write(k).text), false;
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s, which does not go with q %s", ignis__shape_write(k).text,
+                              ignis__shape_write(q).text);
+    if (!ignis__shape_same(v, k))
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "v is %s, k is %s", ignis__shape_write(v).text, ignis__shape_write(k).text);
     width = q->dim[last];
     kv_width = k->dim[last];
     if (width == 0 || width % heads != 0)
-        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "q is %s; its last dimension has to be num_heads (%d) heads of equal size",
-                           ignis__shape_write(q).text, heads),
-               false;
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "q is %s; its last dimension has to be num_heads (%d) heads of equal size",
+                              ignis__shape_write(q).text, heads);
     head_dim = width / heads;
     if (kv_heads == 0 && (kv_width == 0 || kv_width % head_dim != 0 || kv_width > width))
-        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "k is %s; its last dimension has to be 1 to %d heads of %lld elements",
-                           ignis__shape_write(k).text, heads, (long long)head_dim),
-               false;
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s; its last dimension has to be 1 to %d heads of %lld elements",
+                              ignis__shape_write(k).text, heads, (long long)head_dim);
     if (kv_heads != 0 && kv_width != kv_heads * head_dim)
-        return ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "k is %s; its last dimension has to be num_kv_heads (%d) heads of %lld elements",
-                           ignis__shape_write(k).text, kv_heads, (long long)head_dim),
-               false;
-    if (!ignis__attention_heads(call, heads, kv_width / head_dim))
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s; its last dimension has to be num_kv_heads (%d) heads of %lld elements",
+                              ignis__shape_write(k).text, kv_heads, (long long)head_dim);
+    if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
     if (head_dim > 256)
-        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "head_dim is %lld; 256 is the most", (long long)head_dim), false;
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; 256 is the most", (long long)head_dim);
     if (q->dim[last - 1] >= limit || k->dim[last - 1] >= limit || (last == 2 && q->dim[0] >= limit))
-        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "q is %s, k is %s; 2^30 rows are too many", ignis__shape_write(q).text,
-                           ignis__shape_write(k).text),
-               false;
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "q is %s, k is %s; 2^30 rows are too many", ignis__shape_write(q).text,
+                              ignis__shape_write(k).text);
     p->batches = last == 2 ? (int)q->dim[0] : 1;
     p->heads = heads;
     p->kv_heads = (int)(kv_width / head_dim);
@@ -12977,19 +12529,15 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention p;
     ignis__attention_variant variant;
-    ignis__op op;
-    ignis_array handles[6]; /* grad_out, q, k, v, out, lse */
+    ignis__op op; /* of grad_out, q, k, v, out, lse */
     ignis__array *gradients[3] = {NULL, NULL, NULL}, *grad_k = NULL, *grad_v = NULL, *delta;
     ignis_dtype dtype;
     int64_t blocks;
-    void *params[1];
-    handles[0] = args->grad_output;
-    memcpy(&handles[1], args->saved, sizeof handles[0] * 5);
-    if (!ignis__op_begin_arrays(&op, "ignis_sdpa", 6, handles))
+    void *params[] = {&p};
+    if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
         return ignis__failed();
     memcpy(&p, args->params, sizeof p);
     dtype = op.in[1]->dtype;
-    params[0] = &p;
     p.q = ignis__attention_rows_of(&op.in[1]->shape, ignis__op_read(&op, op.in[1]));
     p.k = ignis__attention_rows_of(&op.in[2]->shape, ignis__op_read(&op, op.in[2]));
     p.v = ignis__attention_rows_of(&op.in[3]->shape, ignis__op_read(&op, op.in[3]));
@@ -13012,9 +12560,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     }
     if (op.ok) {
         variant = ignis__attention_choose(&op, dtype, &p);
-        blocks = ((int64_t)p.batches * p.heads * p.sq + 7) / 8;
-        if (blocks > 16 * op.work.device->info.multiprocessors)
-            blocks = 16 * op.work.device->info.multiprocessors;
+        blocks = ignis__clamp(ignis__ceil_div((int64_t)p.batches * p.heads * p.sq, 8), 0, 16 * op.work.device->info.multiprocessors);
         ignis__op_launch(&op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
         if (grad_k)
             ignis__attention_launch(&op, &variant, variant.kv_kernel, &variant.kv, dtype, p.sk, p.kv_heads, &p);
@@ -13026,18 +12572,17 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 
 static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__attention *p)
 {
-    const char *call = op->work.call;
     int heads = desc->num_heads ? desc->num_heads : 1, kv_heads = desc->num_kv_heads ? desc->num_kv_heads : heads;
     memset(p, 0, sizeof *p);
     if (heads < 1)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->num_heads is %d, below 1", heads), false;
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", heads);
     if (kv_heads < 1)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->num_kv_heads is %d, below 1", kv_heads), false;
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_kv_heads is %d, below 1", kv_heads);
     if ((int)desc->mask < 0 || desc->mask >= IGNIS_MASK_COUNT)
-        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->mask is %d, not one of ignis_mask", (int)desc->mask), false;
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
     if (!(desc->scale >= 0 && desc->scale < 1e30))
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->scale is %g, not a positive number", desc->scale), false;
-    if (!ignis__attention_heads(call, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, p))
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
+    if (!ignis__attention_heads(op, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, p))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
@@ -13047,45 +12592,31 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
 
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    static const char call[] = "ignis_sdpa";
     static const ignis_sdpa_desc defaults = IGNIS__ZERO;
+    ignis_tensor inputs[] = {q, k, v};
     ignis__attention p;
     ignis__attention_variant variant;
     ignis__op op;
-    ignis__array *out, *lse = NULL;
-    ignis_rule rule;
-    ignis_tensor inputs[3];
-    ignis_array saved[5];
+    ignis__array *out, *lse;
     int i;
-    inputs[0] = q;
-    inputs[1] = k;
-    inputs[2] = v;
-    if (!ignis__op_begin(&op, call, 3, inputs))
+    if (!ignis__op_begin(&op, "ignis_sdpa", 3, inputs))
         return ignis__no_tensor();
-    op.ok = ignis__sdpa_prepare(&op, desc ? desc : &defaults, &p);
+    ignis__sdpa_prepare(&op, desc ? desc : &defaults, &p);
     out = ignis__op_new_like(&op, op.in[0]);
-    if (op.records)
-        lse = ignis__attention_stat(&op, &p, op.in[0]->dtype);
     ignis__attention_operands(&op, out, &p);
-    p.lse = lse ? ignis__op_write(&op, lse) : 0;
+    if (op.records) {
+        lse = ignis__attention_stat(&op, &p, op.in[0]->dtype);
+        p.lse = ignis__op_write(&op, lse);
+        for (i = 0; i < 3; i++)
+            ignis__op_save(&op, op.in[i]);
+        ignis__op_save(&op, out);
+        ignis__op_save(&op, lse);
+    }
     if (op.ok) {
         variant = ignis__attention_choose(&op, out->dtype, &p);
         ignis__attention_launch(&op, &variant, variant.forward_kernel, &variant.forward, out->dtype, p.sq, p.heads, &p);
     }
-    memset(&rule, 0, sizeof rule);
-    rule.name = "sdpa";
-    rule.backward_fn = ignis__sdpa_backward;
-    rule.params = &p;
-    rule.params_size = sizeof p;
-    if (op.ok && op.records) {
-        for (i = 0; i < 3; i++)
-            saved[i].id = op.in[i]->slot.handle;
-        saved[3].id = out->slot.handle;
-        saved[4].id = lse->slot.handle;
-        rule.saved = saved;
-        rule.saved_count = 5;
-    }
-    return ignis__op_end(&op, out, &rule);
+    return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
 }
 
 /*  How a cache is shared among blocks. */
@@ -13130,49 +12661,32 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
 static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dtype)
 {
     ignis__decode_variant variant = ignis__decode_choose(op, dtype, p);
-    int64_t passes = (p->heads / p->kv_heads + variant.heads - 1) / variant.heads, items = passes * p->kv_heads * p->batches;
-    int64_t wanted = (int64_t)variant.blocks * op->work.device->info.multiprocessors / items, keys;
-    ignis__address scratch;
-    int per_split, splits;
-    void *params[3];
-    wanted = wanted < 1 ? 1 : wanted > 1024 ? 1024 : wanted;
-    keys = ((int64_t)p->sk + wanted - 1) / wanted;
-    per_split = (int)((keys + variant.keys - 1) / variant.keys * variant.keys);
-    splits = (p->sk + per_split - 1) / per_split;
-    scratch =
-        ignis__op_write(op, ignis__op_new_row(op, (int64_t)p->batches * p->heads * splits * (p->head_dim + 2), ignis__wide_dtype(dtype)));
-    params[0] = p;
-    params[1] = &scratch;
-    params[2] = &per_split;
+    int64_t passes = ignis__ceil_div(p->heads / p->kv_heads, variant.heads), items = passes * p->kv_heads * p->batches;
+    int64_t wanted = ignis__clamp((int64_t)variant.blocks * op->work.device->info.multiprocessors / items, 1, 1024);
+    int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->sk, wanted), variant.keys) * variant.keys);
+    int splits = (int)ignis__ceil_div(p->sk, per_split);
+    int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
+    ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
+    void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
     ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->kv_heads, p->batches, (unsigned)variant.threads, 1,
-                     (size_t)variant.shared, params);
-    params[2] = &splits;
-    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0, params);
+                     (size_t)variant.shared, parts);
+    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0, combine);
 }
 
 IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads)
 {
-    static const char call[] = "ignis_decode_sdpa";
+    ignis_tensor inputs[] = {q, k, v};
     ignis__attention p;
     ignis__op op;
     ignis__array *out;
-    ignis_tensor inputs[3];
-    inputs[0] = q;
-    inputs[1] = k;
-    inputs[2] = v;
-    if (!ignis__op_begin(&op, call, 3, inputs))
+    if (!ignis__op_begin(&op, "ignis_decode_sdpa", 3, inputs))
         return ignis__no_tensor();
     memset(&p, 0, sizeof p);
-    if (num_heads < 1) {
-        op.ok = false;
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "num_heads is %d, below 1", num_heads);
-    }
-    op.ok = op.ok && ignis__attention_sizes(&op, num_heads, 0, &p);
-    if (op.ok && (p.sq != 1 || p.sk < 1)) {
-        op.ok = false;
-        ignis__fail(IGNIS_DIAG_SDPA_SHAPE, call, "q is %s, k is %s; one query and at least one key are needed",
-                    ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
-    }
+    if (num_heads < 1)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "num_heads is %d, below 1", num_heads);
+    else if (ignis__attention_sizes(&op, num_heads, 0, &p) && (p.sq != 1 || p.sk < 1))
+        ignis__op_fail(&op, IGNIS_DIAG_SDPA_SHAPE, "q is %s, k is %s; one query and at least one key are needed",
+                       ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
     if (op.ok && p.batches > 0)
@@ -13271,22 +12785,25 @@ static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer
     return (ignis__optimizer *)ignis__handle_hold(call, &ignis__optimizers, handle.id);
 }
 
-/*  A new array that belongs to the optimizer, like one that is given but of another dtype: zero. */
-static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype, ignis__array **claimed)
+/*  Claims an array that was just made; null for none. */
+static ignis__array *ignis__optimizer_own(const char *call, ignis_array made)
 {
-    ignis_array made = ignis__array_create_like(call, like, dtype);
     ignis__array *array;
     if (!made.id)
-        return false;
-    if (ignis__array_set_zero(call, made) != IGNIS_OK) {
-        ignis__array_discard(call, &made);
-        return false;
-    }
+        return NULL;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
     ignis__array_claim(array);
     ignis__array_drop(call, array);
-    *claimed = array;
-    return true;
+    return array;
+}
+
+/*  A new array that belongs to the optimizer, like one that is given but of another dtype: zero. On failure it may be there, and is the
+    caller's to end. */
+static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype, ignis__array **claimed)
+{
+    ignis_array made = ignis__array_create_like(call, like, dtype);
+    *claimed = ignis__optimizer_own(call, made);
+    return *claimed && ignis__array_set_zero(call, made) == IGNIS_OK;
 }
 
 /* --- making one ------------------------------------------------------------------------------------------------------ */
@@ -13296,31 +12813,22 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
 {
     double state[IGNIS__OPTIM_STATES];
     ignis_array_desc desc;
-    ignis_array made;
-    ignis__array *array;
-    bool ok;
     memset(&desc, 0, sizeof desc);
     memset(state, 0, sizeof state);
     desc.shape.ndim = 1;
     desc.shape.dim[0] = IGNIS__OPTIM_STATES;
     desc.dtype = IGNIS_F64;
     desc.tag = "optimizer";
-    made = ignis__array_create(call, &desc);
-    if (!made.id)
-        return false;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
     state[IGNIS__OPTIM_BASE_LR] = optimizer->lr;
     state[IGNIS__OPTIM_CLIP_NEXT] = state[IGNIS__OPTIM_CLIP] = 1;
-    ok = ignis__array_from_host(call, array, state, IGNIS_F64) == IGNIS_OK;
-    if (ok) {
-        ignis__array_claim(array);
-        optimizer->state = array;
-        optimizer->device = array->storage->device;
-    } else {
-        ignis__array_discard(call, &made);
-    }
-    ignis__array_drop(call, array);
-    return ok;
+    optimizer->state = ignis__optimizer_own(call, ignis__array_create(call, &desc));
+    if (!optimizer->state)
+        return false;
+    optimizer->device = optimizer->state->storage->device;
+    if (ignis__array_from_host(call, optimizer->state, state, IGNIS_F64) == IGNIS_OK)
+        return true;
+    ignis__optimizer_unclaim(call, &optimizer->state);
+    return false;
 }
 
 static bool ignis__optimizer_number(const char *call, const char *name, double value, double low, double below)
@@ -13498,7 +13006,7 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
 /*  Takes a tensor in; what the parameter has got by the time of a failure is the caller's to end. */
 static bool ignis__parameter_start(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
-    ignis_dtype dtype = parameter->tensor->dtype, wide = dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
+    ignis_dtype dtype = parameter->tensor->dtype, wide = ignis__wide_dtype(dtype);
     ignis__array *data = ignis__tensor_array(call, parameter->tensor);
     bool ok;
     if (!data)
@@ -13575,14 +13083,12 @@ static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter
 static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_TABLE, dtype), *params[3];
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_TABLE, dtype);
     ignis__optim_batch batch;
     ignis__address table;
     int at, some;
+    void *params[] = {&table, &batch, &some};
     bool ok = function && ignis__work_write(work, optimizer->table, &table);
-    params[0] = &table;
-    params[1] = &batch;
-    params[2] = &some;
     for (at = 0; ok && at < count; at += some) {
         some = count - at < IGNIS__OPTIM_BATCH ? count - at : IGNIS__OPTIM_BATCH;
         memset(&batch, 0, sizeof batch);
@@ -13596,7 +13102,6 @@ static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *op
 static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer)
 {
     ignis_array_desc desc;
-    ignis_array made;
     if (optimizer->table)
         return true;
     memset(&desc, 0, sizeof desc);
@@ -13605,13 +13110,8 @@ static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer
     desc.dtype = IGNIS_U8;
     desc.device = optimizer->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(optimizer->device - ignis__devices);
     desc.tag = "optimizer";
-    made = ignis__array_create(call, &desc);
-    if (!made.id)
-        return false;
-    optimizer->table = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ignis__array_claim(optimizer->table);
-    ignis__array_drop(call, optimizer->table);
-    return true;
+    optimizer->table = ignis__optimizer_own(call, ignis__array_create(call, &desc));
+    return optimizer->table != NULL;
 }
 
 /*  Writes the first rows to the table; those of a capture to a table of its own, which its graph then finds as it is now. */
@@ -13734,15 +13234,14 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
 {
     unsigned one[3] = {1, 1, 1};
     int schedule = (int)optimizer->schedule.kind;
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer)),
-         *params[7];
-    params[0] = state;
-    params[1] = &optimizer->beta1;
-    params[2] = &optimizer->beta2;
-    params[3] = &schedule;
-    params[4] = &optimizer->schedule.warmup;
-    params[5] = &optimizer->schedule.total;
-    params[6] = &optimizer->schedule.floor;
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
+    void *params[] = {state,
+                      &optimizer->beta1,
+                      &optimizer->beta2,
+                      &schedule,
+                      &optimizer->schedule.warmup,
+                      &optimizer->schedule.total,
+                      &optimizer->schedule.floor};
     return function && ignis__launch(work, function, one, one, 0, params);
 }
 
@@ -13751,20 +13250,20 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     ignis__work work;
     ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, &work);
     ignis__address state;
-    void *params[7];
     int zero_grad;
+    void *adamw[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad}, *sgd[] = {NULL, NULL, &state, NULL, &zero_grad};
     bool ok;
     if (!optimizer)
         return ignis__failed();
     zero_grad = optimizer->zero_grad;
-    params[2] = &state;
-    params[3] = optimizer->adamw ? &optimizer->beta1 : &optimizer->momentum;
-    params[4] = optimizer->adamw ? (void *)&optimizer->beta2 : (void *)&zero_grad;
-    params[5] = &optimizer->eps;
-    params[6] = &zero_grad;
+    adamw[3] = &optimizer->beta1;
+    adamw[4] = &optimizer->beta2;
+    adamw[5] = &optimizer->eps;
+    sgd[3] = &optimizer->momentum;
     ok = optimizer->row_count == 0 ||
          (ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
-          ignis__optimizer_launch(&work, optimizer, optimizer->adamw ? IGNIS__BUILTIN_ADAMW : IGNIS__BUILTIN_SGD, 0, params, NULL));
+          (optimizer->adamw ? ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_ADAMW, 0, adamw, NULL)
+                            : ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_SGD, 0, sgd, NULL)));
     return ignis__optimizer_end(optimizer, &work, ok);
 }
 
@@ -13789,7 +13288,7 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
     uint64_t base;
     int64_t blocks = 0;
     int dtype;
-    void *params[4], *function;
+    void *sums[] = {&at, NULL, NULL}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
     bool ok;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -13806,15 +13305,10 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
         ignis__atomic_add(&storage->users, 1); /* this call */
     if (storage && ignis__storage_use(call, storage, work.device, work.stream, &base)) {
         squares = at = base;
-        params[0] = &at;
         ok = ignis__work_write(&work, optimizer->state, &state) &&
-             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, params, &at);
+             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at);
         function = ok ? ignis__builtin_get(call, work.device, IGNIS__BUILTIN_GRAD_CLIP, ignis__optimizer_dtype(optimizer)) : NULL;
-        params[0] = &state;
-        params[1] = &squares;
-        params[2] = &blocks;
-        params[3] = &max_norm;
-        ok = function && ignis__launch(&work, function, one, block, 0, params);
+        ok = function && ignis__launch(&work, function, one, block, 0, clip);
     }
     if (storage)
         ignis__storage_drop(call, storage);
@@ -15144,17 +14638,13 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
 static bool ignis__load_fits(const char *call, const ignis__stored *item, const ignis__array *array)
 {
     ignis_dtype dtype = ignis__stored_types[item->type].dtype;
-    bool same = array && array->shape.ndim == item->shape.ndim;
-    int i;
-    for (i = 0; same && i < item->shape.ndim; i++)
-        same = array->shape.dim[i] == item->shape.dim[i];
     if (!dtype)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype that Ignis has not",
                     ignis__name_write(item->name).text, ignis__stored_types[item->type].name);
     else if (array && array->dtype != dtype)
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
                     ignis__name_write(item->name).text, ignis__dtypes[dtype].name, ignis__dtypes[array->dtype].name);
-    else if (array && !same)
+    else if (array && !ignis__shape_same(&array->shape, &item->shape))
         ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
                     ignis__name_write(item->name).text, ignis__shape_write(&item->shape).text, ignis__shape_write(&array->shape).text);
     else

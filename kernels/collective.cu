@@ -310,8 +310,8 @@ template <int unroll, typename Word, typename Load, typename Store> __device__ i
     }
 }
 
-/* Of words of all ranks, so many are on their way. */
-#define RANKS_UNROLL ((2 * IGNIS_COMM_UNROLL + N - 1) / N)
+/* Of words of all ranks, so many are on their way; two of many ranks take more registers than there are. */
+#define RANKS_UNROLL (N > 5 || (N == 5 && __CUDA_ARCH__ >= 1000) ? 1 : (2 * IGNIS_COMM_UNROLL + N - 1) / N)
 
 /* The same of words that go to all others: the more these are, the more registers their addresses take. */
 #define PUSH_UNROLL (N > 6 ? 1 : N > 4 ? 2 : IGNIS_COMM_UNROLL)
@@ -422,7 +422,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(
 {
     ignis_comm_turn turn(call);
     const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
-    const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;
+    const long long all = (unsigned long long)(call.count + Sixteen::count - 1) / Sixteen::count; /* unsigned is a shift, not worth a register */
     const int tile = (call.none < N ? N - 1 : N) * chunk;
     const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * tile; };
     const auto left = [&](int step) { return (int)max(min(all - first(step), (long long)tile), 0LL); }; /* of a tile, there is so much */

@@ -381,6 +381,19 @@ template <typename T, int N, typename From> __device__ inline ignis_pack<T, N> i
     return pack;
 }
 
+/*  Element i of a pack as what Ignis computes with. Of two bf16 in a word, the second one is there when the first is cut off. */
+template <typename T, int N> __device__ inline ignis_wide<T> ignis_wide_at(const ignis_pack<T, N> &pack, int i)
+{
+    if constexpr (ignis_is_same<T, ignis_bf16> && N % 2 == 0) {
+        if (i % 2) {
+            uint32_t two;
+            memcpy(&two, &pack.at[i - 1], sizeof(two));
+            return __uint_as_float(two & 0xffff0000);
+        }
+    }
+    return ignis_wide<T>(pack[i]);
+}
+
 /*  Whether p may be accessed in packs of so many bytes. */
 __device__ inline bool ignis_is_aligned(const void *p, int bytes) { return (size_t)p % bytes == 0; }
 
@@ -848,22 +861,33 @@ template <typename T> __device__ inline ignis_wide<T> ignis_log(ignis_wide<T> x)
         return log(x);
 }
 
-/*  The largest element of a pack; NaN loses. */
-template <typename T, int N> __device__ inline ignis_wide<T> ignis_pack_max(const ignis_pack<T, N> &pack)
+/*  The largest element of some packs; NaN loses. */
+template <typename T, int N, int M> __device__ inline ignis_wide<T> ignis_pack_max(const ignis_pack<T, N> (&packs)[M])
 {
 #if __CUDA_ARCH__ >= 800
     if constexpr (ignis_is_half<T> && N == 8) { /* two at a time */
-        const uint4 word = ignis_word(pack);
-        const uint32_t two = ignis_max_two<T>(ignis_max_two<T>(word.x, word.y), ignis_max_two<T>(word.z, word.w));
+        uint4 most = ignis_word(packs[0]);
+#pragma unroll
+        for (int p = 1; p < M; p++) {
+            const uint4 word = ignis_word(packs[p]);
+            most = make_uint4(ignis_max_two<T>(most.x, word.x), ignis_max_two<T>(most.y, word.y), ignis_max_two<T>(most.z, word.z),
+                              ignis_max_two<T>(most.w, word.w));
+        }
+        const uint32_t two = ignis_max_two<T>(ignis_max_two<T>(most.x, most.y), ignis_max_two<T>(most.z, most.w));
         const auto both = ignis_pack_of<ignis_pack<T, 2>>(two);
-        return ignis_max::combine(ignis_wide<T>(both[0]), ignis_wide<T>(both[1]));
+        return ignis_max::combine(ignis_wide_at(both, 0), ignis_wide_at(both, 1));
     }
 #endif
-    ignis_wide<T> max = ignis_wide<T>(pack[0]);
+    ignis_wide<T> max = ignis_wide_at(packs[0], 0);
 #pragma unroll
-    for (int i = 1; i < N; i++)
-        max = ignis_max::combine(max, ignis_wide<T>(pack[i]));
+    for (int i = 1; i < M * N; i++)
+        max = ignis_max::combine(max, ignis_wide_at(packs[i / N], i % N));
     return max;
+}
+template <typename T, int N> __device__ inline ignis_wide<T> ignis_pack_max(const ignis_pack<T, N> &pack)
+{
+    const ignis_pack<T, N> packs[1] = {pack};
+    return ignis_pack_max(packs);
 }
 
 /*  Element i of an array of indices, which are int64_t or int32_t. */

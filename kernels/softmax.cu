@@ -22,8 +22,10 @@ typedef ignis_wide<T> Wide;
 
 /* Registers for so many blocks on a multiprocessor; wider types need more. */
 #define WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
-#define ENTROPY_BLOCKS (sizeof(T) > 2 ? WARP_BLOCKS : __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1200 ? 10 : 8)
+#define ENTROPY_BLOCKS (sizeof(T) > 2 ? WARP_BLOCKS : __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000 ? 10 : 8)
 #define ROUND_BLOCKS (sizeof(T) == 8 ? 4 : __CUDA_ARCH__ < 800 ? 8 : IGNIS_T == 2 ? 10 : 9)
+#define LOSS_BLOCKS (sizeof(T) > 2 || __CUDA_ARCH__ < 800 ? 4 : 10) /* of 128 threads */
+#define LOSS_THREADS 256                                           /* at most; the host knows it, too */
 #define VOCABULARY_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000 ? 2 : 1) /* for rows that need all threads */
 
 /* >>sums -------------------------------------------------------------------------------------------------------- */
@@ -36,12 +38,12 @@ struct exponentials {
     Wide sum;   /* of exp(x - shift) */
 };
 
-/*  Those of all lanes together, whose shifts may be -infinity. */
+/*  Those of all lanes together. A lane without elements has the shift -infinity, and the sum 0 at any rate. */
 __device__ inline exponentials of_warp(exponentials mine)
 {
     exponentials all;
     all.shift = ignis_warp_max(mine.shift);
-    all.sum = ignis_warp_sum(mine.sum * ignis_exp_less<T>(shift_of(all.shift))(shift_of(mine.shift)));
+    all.sum = ignis_warp_sum(mine.sum * ignis_exp_less<T>(shift_of(all.shift))(mine.shift));
     return all;
 }
 
@@ -68,7 +70,7 @@ __device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact> &row, i
             [&](int, auto &x) {
 #pragma unroll
                 for (int i = 0; i < x.count; i++)
-                    sum += exp_of(Wide(x[i]));
+                    sum += exp_of(ignis_wide_at(x, i));
             },
             xs);
         max = now;
@@ -109,7 +111,7 @@ template <typename Team, int N> __device__ void forward(T *y, const T *x, long l
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] = exp_of(Wide(x[i])) * scale;
+                        values[i] = exp_of(ignis_wide_at(x, i)) * scale;
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 xs);
@@ -136,7 +138,7 @@ template <typename Team, int N> __device__ void backward(T *dx, const T *dy, con
                 [&](int, auto &y, auto &grad) {
 #pragma unroll
                     for (int i = 0; i < y.count; i++)
-                        sum += Wide(y[i]) * Wide(grad[i]);
+                        sum += ignis_wide_at(y, i) * ignis_wide_at(grad, i);
                 },
                 ys, grads);
             last = round;
@@ -153,7 +155,7 @@ template <typename Team, int N> __device__ void backward(T *dx, const T *dy, con
                     Wide values[ignis_pack_count<decltype(y)>];
 #pragma unroll
                     for (int i = 0; i < y.count; i++)
-                        values[i] = Wide(y[i]) * (Wide(grad[i]) - sum);
+                        values[i] = ignis_wide_at(y, i) * (ignis_wide_at(grad, i) - sum);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
                 ys, grads);
@@ -277,7 +279,7 @@ __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const lo
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] = ignis_is_half<T> ? exp_of(Wide(x[i])) : exp_of(Wide(x[i])) * scaled;
+                        values[i] = ignis_is_half<T> ? exp_of(ignis_wide_at(x, i)) : exp_of(ignis_wide_at(x, i)) * scaled;
                     subtract_at(target - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
@@ -311,7 +313,7 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const Wide
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
-                        values[i] = exp_of(Wide(x[i])) * factor;
+                        values[i] = exp_of(ignis_wide_at(x, i)) * factor;
                     subtract_at(target - column, factor, values);
                     ignis_store(to + column, ignis_pack_round<T>(values));
                 },
@@ -355,19 +357,27 @@ extern "C" __global__ void __launch_bounds__(256)
         count->done = 0;
 }
 
-/*  The end of a block's work: its sum is one of losses, and the last block to come here adds them up, in their order. */
-__device__ inline void hand_over(Wide *loss, Wide *scale, Wide *losses, ignis_count *count, tally mine)
+/*  With all threads of a block whose first one has written what the block has: whether all blocks have. */
+__device__ inline bool is_last_block(unsigned *done)
 {
     __shared__ bool is_last;
     if (threadIdx.x == 0) {
-        losses[blockIdx.x] = mine.loss;
         __threadfence();
-        is_last = atomicAdd(&count->done, 1u) == gridDim.x - 1;
+        is_last = atomicAdd(done, 1u) == gridDim.x - 1;
     }
     __syncthreads();
-    if (!is_last)
+    if (is_last)
+        __threadfence();
+    return is_last;
+}
+
+/*  The end of a block's work: its sum is one of losses, and the last block to come here adds them up, in their order. */
+__device__ inline void hand_over(Wide *loss, Wide *scale, Wide *losses, ignis_count *count, tally mine)
+{
+    if (threadIdx.x == 0)
+        losses[blockIdx.x] = mine.loss;
+    if (!is_last_block(&count->done))
         return;
-    __threadfence();
     Wide sum = 0;
     for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x)
         sum += __ldcg(losses + i);
@@ -479,4 +489,145 @@ extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS) ignis_cross_entr
     const Wide factor = grad[0];
     if (factor != 1)
         ignis_map(n, [=](T x) { return T(Wide(x) * factor); }, gradient, gradient);
+}
+
+/* >>cross-entropy without a gradient ---------------------------------------------------------------------------- */
+
+/*  What a thread has of its rows, and what a block hands over. */
+struct ignis_losses {
+    Wide loss;
+    int counted; /* rows that are not ignored */
+};
+
+/*  Of exact rows. A warp reads them in pieces, as much as it has in registers at a time: for the team that is a warp, a row is one piece, and the warps
+    of a block take turns at the pieces of its rows. A piece is read once, so its registers take the next one while the warp puts together what
+    its lanes have. What else a row needs is done for 32 rows at a time, by a lane for each, and only then do the warps of a block put together
+    what they have. */
+template <typename Team> __device__ ignis_losses losses_of(Wide *log_sums, const logit_rows &all)
+{
+    typedef ignis_row<T, ignis_warp_team, PACK, true> Piece;
+    constexpr int size = 32 * PACK * IGNIS_ROW_PACKS;
+    const int lane = threadIdx.x % 32, warp = Team::is_block ? threadIdx.x / 32 : 0, warps = Team::is_block ? blockDim.x / 32 : 1;
+    const int n = (int)all.n, end = (n + size - 1) / size * size;
+    ignis_losses mine = {0, 0};
+    ignis_words<T, PACK> words; /* of the next piece */
+    const auto clear = [&] {
+        Wide nothing[PACK];
+#pragma unroll
+        for (Wide &x : nothing)
+            x = -ignis_infinity<Wide>();
+#pragma unroll
+        for (auto &word : words.at)
+            word = ignis_word(ignis_pack_round<T>(nothing));
+    };
+    clear();
+    for (long long turn = Team::first(); turn < all.rows; turn += 32 * Team::count()) {
+        const long long r = all.rows - 1 - (turn + lane * Team::count()); /* this lane's row */
+        const long long begin = r * all.stride;
+        const int target = r < 0 ? -2 : all.class_of(r);
+        const Wide at_target = target < 0 ? not_a_number() : Wide(all.logits[begin + target]);
+        const exponentials none = {-ignis_infinity<Wide>(), 0};
+        exponentials sums = none, some = none; /* of this lane's row, and of what this thread has of the row at hand */
+        uint32_t left = __ballot_sync(0xffffffff, target != -2);
+        int column = warp * size; /* of the piece */
+        const auto load = [&] {
+            for (; Team::is_block && column >= end && left; column -= end)
+                left &= left - 1;
+            if (!left)
+                return;
+            const T *const from = all.logits + __shfl_sync(0xffffffff, begin, __ffs(left) - 1) + column;
+            if (Team::is_block && n - column < size)
+                clear();
+            Piece(from, n - column).load(words, from);
+        };
+        load();
+        while (left) {
+            const uint32_t now = left;
+            ignis_pack<T, PACK> xs[IGNIS_ROW_PACKS];
+#pragma unroll
+            for (int p = 0; p < IGNIS_ROW_PACKS; p++)
+                xs[p] = ignis_pack_of<ignis_pack<T, PACK>>(words.at[p]);
+            const Wide before = some.shift;
+            some.shift = ignis_max::combine(before, ignis_pack_max(xs));
+            const ignis_exp_less<T> exp_of(shift_of(some.shift));
+            if (Team::is_block)
+                some.sum *= exp_of(before);
+#pragma unroll
+            for (int p = 0; p < IGNIS_ROW_PACKS; p++)
+                if (Team::is_block || p * 32 * PACK < n)
+#pragma unroll
+                    for (int i = 0; i < PACK; i++)
+                        some.sum += exp_of(ignis_wide_at(xs[p], i));
+            if (Team::is_block)
+                column += warps * size;
+            else
+                left &= left - 1;
+            load();
+            if (left != now) {
+                some = of_warp(some);
+                if (lane == __ffs(now) - 1)
+                    sums = some;
+                some = none;
+            }
+        }
+        if constexpr (Team::is_block) {
+            __shared__ exponentials of_warps[LOSS_THREADS / 32][32];
+            __syncthreads();
+            of_warps[warp][lane] = sums;
+            __syncthreads();
+            sums = none;
+            for (int w = 0; w < warps; w++)
+                sums.shift = ignis_max::combine(sums.shift, of_warps[w][lane].shift);
+            for (int w = 0; w < warps; w++)
+                sums.sum += of_warps[w][lane].sum * ignis_exp_less<T>(shift_of(sums.shift))(of_warps[w][lane].shift);
+        }
+        if (r >= 0 && warp == 0) {
+            const Wide log_sum = target == -2 ? Wide(0) : shift_of(sums.shift) + ignis_log<T>(sums.sum);
+            log_sums[r] = log_sum;
+            mine.loss += target == -2 ? Wide(0) : log_sum - at_target;
+            mine.counted += target != -2;
+        }
+    }
+    return mine;
+}
+
+template <typename Team>
+__device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, Wide *log_sums, const logit_rows &all, int mean, ignis_losses *losses,
+                                          unsigned *done)
+{
+    ignis_losses mine = losses_of<Team>(log_sums, all);
+    mine = {ignis_block_sum(mine.loss), ignis_block_sum(mine.counted)};
+    if (threadIdx.x == 0)
+        losses[blockIdx.x] = mine;
+    if (!is_last_block(done))
+        return;
+    mine = {0, 0};
+    long long counted = 0;
+#pragma unroll 8
+    for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) {
+        mine.loss += __ldcg(&losses[i].loss);
+        counted += __ldcg(&losses[i].counted);
+    }
+    const Wide sum = ignis_block_sum(mine.loss), factor = scale_of(mean, ignis_block_sum(counted));
+    if (threadIdx.x == 0) {
+        scale[0] = factor;
+        loss[0] = sum * factor;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128, LOSS_BLOCKS)
+    ignis_cross_entropy_loss_warp(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets, int target_bytes,
+                                  long long rows, long long n, long long stride, long long ignore_index, int mean, ignis_losses *losses,
+                                  unsigned *done, int, int)
+{
+    cross_entropy_loss<ignis_warp_team>(loss, scale, log_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses, done);
+}
+
+extern "C" __global__ void __launch_bounds__(LOSS_THREADS, LOSS_BLOCKS * 128 / LOSS_THREADS)
+    ignis_cross_entropy_loss_block(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets, int target_bytes,
+                                   long long rows, long long n, long long stride, long long ignore_index, int mean, ignis_losses *losses,
+                                   unsigned *done, int, int)
+{
+    cross_entropy_loss<ignis_block_team>(loss, scale, log_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses,
+                                             done);
 }

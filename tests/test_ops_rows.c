@@ -166,6 +166,33 @@ TEST(softmax_of_infinities)
     }
 }
 
+/*  exp of an element less the maximum of others would overflow: of a lane without an element, say. */
+TEST(softmax_of_numbers_far_from_zero)
+{
+    static const int64_t counts[] = {5, 40, 1024, 3000};
+    double *x = numbers(3000), *expected = numbers(3000), *rounded, *y;
+    ignis_dtype dtype;
+    ignis_tensor tensor, result;
+    int i, k, sign;
+    SETUP(NULL);
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(counts); i++)
+        for (sign = -1; sign <= 1; sign += 2) {
+            for (k = 0; k < counts[i]; k++)
+                x[k] = sign * 2000 + k % 7;
+            tensor = tensor_of(x, IGNIS_SHAPE(counts[i]), dtype, false);
+            rounded = tensor_values(tensor);
+            softmax_reference(rounded, expected, counts[i]);
+            result = ignis_softmax(tensor);
+            y = tensor_values(result);
+            CHECK_ALL("softmax far from zero", dtype, counts[i], y, expected, counts[i], 2 * rounding_of(dtype),
+                      dtype == IGNIS_F16 ? 1e-4 : 1e-9);
+            free(rounded), free(y);
+            let_go(tensor), let_go(result);
+        }
+    free(x), free(expected);
+}
+
 /* layer_norm, rms_norm ---------------------------------------------------------------------------------------------- */
 
 static void check_norm(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, double shift)
@@ -462,13 +489,15 @@ typedef struct entropy_case {
     ignis_reduction reduction;
     double upstream; /* the gradient of the loss */
     int64_t skip;
+    bool alone; /* without the gradient */
 } entropy_case;
 
 static void check_cross_entropy(const entropy_case *e)
 {
     ignis_cross_entropy_desc desc;
     ignis_dtype wide = e->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
-    ignis_tensor logits = noise_at(IGNIS_SHAPE(e->rows, e->columns), e->dtype, (uint64_t)e->columns, 5, e->skip, true), targets, loss, grad;
+    ignis_tensor logits = noise_at(IGNIS_SHAPE(e->rows, e->columns), e->dtype, (uint64_t)e->columns, 5, e->skip, !e->alone), targets, loss,
+                 grad;
     int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(e->rows + 1)), r, i, used = 0;
     double *xs = tensor_values(logits), *expected = numbers(e->rows * e->columns), *got, sum = 0, scale;
     for (r = 0; r < e->rows; r++) {
@@ -501,6 +530,12 @@ static void check_cross_entropy(const entropy_case *e)
             to[i] *= scale * e->upstream;
     }
     CHECK_CLOSE(ignis_item(loss), sum * scale, wide == IGNIS_F64 ? 1e-12 : 4e-6);
+    CHECK(tensor_info(loss).requires_grad == !e->alone);
+    if (e->alone) {
+        free(xs), free(expected), free(indices);
+        let_go(logits), let_go(targets), let_go(loss);
+        return;
+    }
     grad = tensor_of(&e->upstream, IGNIS_SHAPE(1), wide, false);
     CHECK_OK(ignis_backward(loss, e->upstream == 1 ? IGNIS_NO_ARRAY : ignis_tensor_data(grad)));
     got = array_values(ignis_tensor_grad(logits));
@@ -512,7 +547,7 @@ static void check_cross_entropy(const entropy_case *e)
 
 TEST(cross_entropy_and_its_gradient)
 {
-    static const int64_t columns[] = {1, 2, 5, 8, 64, 100, 257, 1024, 1025, 3000, 9004};
+    static const int64_t columns[] = {1, 2, 5, 8, 64, 100, 257, 1024, 1025, 3000, 9004, 72, 4096};
     entropy_case e;
     int i;
     SETUP(NULL);
@@ -627,19 +662,57 @@ TEST(cross_entropy_of_ignored_rows)
     }
 }
 
-/*  Without a gradient none is made. */
+/*  Without a gradient none is made: by kernels of their own, where a row is whole packs. */
 TEST(cross_entropy_alone)
 {
-    static const int64_t indices[2] = {1, 0};
-    double x[6] = {0, 0, 0, 1, 2, 3};
-    ignis_tensor logits, targets, loss;
+    static const int64_t sizes[][2] = {{3, 3},     {130, 8},   {131, 72}, {129, 1000}, {200, 1024},
+                                       {35, 2056}, {67, 4096}, {3, 9000}, {1, 50304},  {9000, 8}};
+    entropy_case e;
+    int i;
     SETUP(NULL);
-    logits = tensor_of(x, IGNIS_SHAPE(2, 3), IGNIS_F32, false);
-    targets = indices_of(indices, IGNIS_SHAPE(2), IGNIS_I64);
-    loss = ignis_cross_entropy(logits, targets, NULL);
-    CHECK_CLOSE(ignis_item(loss), (log(3) + log(exp(1) + exp(2) + exp(3)) - 1) / 2, 1e-6);
-    CHECK(!tensor_info(loss).requires_grad);
-    let_go(logits), let_go(targets), let_go(loss);
+    memset(&e, 0, sizeof e);
+    e.alone = true;
+    EACH_FLOAT(e.dtype)
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        e.rows = sizes[i][0];
+        e.columns = sizes[i][1];
+        e.classes = e.columns - (i % 3 == 1 ? 0 : i % 3 == 2 && e.columns > 8 ? 8 : 1); /* the last ones are packs of f32 to f64 only */
+        e.target_dtype = i % 2 ? IGNIS_I64 : IGNIS_I32;
+        e.ignore = i % 2 ? 0 : -100;
+        e.reduction = i % 4 == 3 ? IGNIS_REDUCTION_SUM : IGNIS_REDUCTION_MEAN;
+        check_cross_entropy(&e);
+        e.classes = e.columns;
+        check_cross_entropy(&e);
+    }
+    e.dtype = IGNIS_BF16;
+    e.rows = 280000; /* more than 32 for each warp that a GPU holds at a time */
+    e.columns = e.classes = 8;
+    check_cross_entropy(&e);
+}
+
+TEST(cross_entropy_alone_of_wrong_and_ignored_targets)
+{
+    static const int64_t columns[] = {16, 2048};
+    int64_t indices[130];
+    ignis_cross_entropy_desc desc;
+    ignis_dtype dtype;
+    int i, r, wrong;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.reduction = IGNIS_REDUCTION_SUM;
+    EACH_FLOAT(dtype)
+    for (i = 0; i < COUNT_OF(columns); i++)
+        for (wrong = 0; wrong < 2; wrong++) {
+            ignis_tensor logits = tensor_noise(IGNIS_SHAPE(130, columns[i]), dtype, 1, false), targets, mean, sum;
+            for (r = 0; r < 130; r++)
+                indices[r] = r == 77 && wrong ? columns[i] : -100;
+            targets = indices_of(indices, IGNIS_SHAPE(130), IGNIS_I32);
+            mean = ignis_cross_entropy(logits, targets, NULL);
+            sum = ignis_cross_entropy(logits, targets, &desc);
+            CHECK(isnan(ignis_item(mean)));
+            CHECK(wrong ? isnan(ignis_item(sum)) : ignis_item(sum) == 0);
+            let_go(logits), let_go(targets), let_go(mean), let_go(sum);
+        }
 }
 
 /* finite differences ------------------------------------------------------------------------------------------------------ */

@@ -1,7 +1,10 @@
 /*  nvrtc_check.c - compiles every kernel program of ignis_kernels.h with the real NVRTC, for every architecture
 
         cc -I. tools/nvrtc_check.c -o build/nvrtc_check -ldl -lpthread
-        build/nvrtc_check [path of libnvrtc]
+        build/nvrtc_check [--archs 75,120] [--only collective] [path of libnvrtc]
+
+        --archs LIST    for these architectures only, as they are named in the table of archs below
+        --only TEXT     only programs with this text in their names
 
     Needs no GPU. The library is the one that the argument or IGNIS_NVRTC_LIBRARY names, else it is looked for; without one
     nothing is checked. Prints registers and compile times, and fails on an error, on any word of the compiler that is not
@@ -68,10 +71,16 @@ static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM
 static const char *const collective[] = {"-DIGNIS_RANKS=2",
                                          "-DIGNIS_RANKS=3",
                                          "-DIGNIS_RANKS=4",
+                                         "-DIGNIS_RANKS=5",
+                                         "-DIGNIS_RANKS=6",
+                                         "-DIGNIS_RANKS=7",
                                          "-DIGNIS_RANKS=8",
                                          "-DIGNIS_RANKS=4 -DIGNIS_COMM_DELAY",
                                          "-DIGNIS_RANKS=2 -DIGNIS_T=2 -DIGNIS_OP=0",
                                          "-DIGNIS_RANKS=4 -DIGNIS_T=3 -DIGNIS_OP=4",
+                                         "-DIGNIS_RANKS=5 -DIGNIS_T=2 -DIGNIS_OP=0",
+                                         "-DIGNIS_RANKS=6 -DIGNIS_T=2 -DIGNIS_OP=0",
+                                         "-DIGNIS_RANKS=7 -DIGNIS_T=2 -DIGNIS_OP=0",
                                          "-DIGNIS_RANKS=8 -DIGNIS_T=1 -DIGNIS_OP=3",
                                          "-DIGNIS_RANKS=8 -DIGNIS_T=2 -DIGNIS_OP=0",
                                          "-DIGNIS_RANKS=8 -DIGNIS_T=3 -DIGNIS_OP=0",
@@ -110,10 +119,6 @@ static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"}
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /* >>nvrtc ------------------------------------------------------------------------------------------------------- */
-
-/*  Kernels that are bound to few registers on purpose may have a few words over with one compiler and not with another; that costs nothing
-    that can be measured. */
-#define SPILL_ALLOWED 32 /* bytes a thread */
 
 typedef struct program *nvrtc_program;
 
@@ -187,9 +192,9 @@ static int job_count, next_job;
 static pthread_mutex_t next_job_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *texts[IGNIS__SOURCE_COUNT];
 
-static const char *program_name(const job *j)
+static const char *program_name(int program)
 {
-    int source = programs[j->program].source;
+    int source = programs[program].source;
     return source < 0 ? "user.cu" : ignis__sources[source].name;
 }
 
@@ -221,7 +226,7 @@ static void read_log(job *j)
             if (++j->kernels == MAX_KERNELS)
                 abort();
         } else if (stack && sscanf(stack, "bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stores, &loads) == 2) {
-            j->spills += stores > SPILL_ALLOWED;
+            j->spills += stores > 0;
         } else if (sscanf(line, "ptxas info    : Used %d registers", &registers) == 1 && j->kernels) {
             j->registers[j->kernels - 1] = registers;
         } else {
@@ -258,7 +263,8 @@ static void compile(job *j)
         header_names[header_count++] = ignis__sources[i].name;
     }
     clock_gettime(CLOCK_MONOTONIC, &start);
-    if (nvrtc.CreateProgram(&program, source < 0 ? user_kernel : texts[source], program_name(j), header_count, headers, header_names))
+    if (nvrtc.CreateProgram(&program, source < 0 ? user_kernel : texts[source], program_name(j->program), header_count, headers,
+                            header_names))
         abort();
     j->failed = nvrtc.CompileProgram(program, option_count, options) != 0;
     clock_gettime(CLOCK_MONOTONIC, &end);
@@ -289,8 +295,8 @@ static void *compile_jobs(void *unused)
 /*  One program in one variant: count jobs, one for each architecture, as a table of registers. */
 static void print_table(job *const *row, int count)
 {
-    const job *first = row[count - 1]; /* the newest architecture is never skipped */
-    printf("\n%-20s %-33s", program_name(first), first->variant);
+    const job *first = row[count - 1]; /* the newest architecture; it is never skipped */
+    printf("\n%-20s %-33s", program_name(first->program), first->variant);
     for (int i = 0; i < count; i++)
         printf("  sm_%-4s", row[i]->arch);
     printf("\n%-54s", "compile time, ms");
@@ -309,12 +315,54 @@ static void print_table(job *const *row, int count)
     }
 }
 
+/* >>main -------------------------------------------------------------------------------------------------------- */
+
+/*  Whether a name is one of a list that commas separate. */
+static int is_listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+            return 1;
+    }
+    return 0;
+}
+
+/*  The architectures that the list names, or all; a list that names none of them, or another, ends the program. */
+static int choose_archs(const char *list, const char **chosen)
+{
+    int count = 0, listed = list != NULL;
+    for (const char *at = list; at && *at; at++)
+        listed += *at == ',';
+    for (int a = 0; a < COUNT(archs); a++)
+        if (!list || is_listed(list, archs[a]))
+            chosen[count++] = archs[a];
+    if (list && count != listed) {
+        fprintf(stderr, "nvrtc_check: --archs is %s; it takes some of", list);
+        for (int a = 0; a < COUNT(archs); a++)
+            fprintf(stderr, "%s%s", a ? "," : " ", archs[a]);
+        fprintf(stderr, "\n");
+        exit(1);
+    }
+    return count;
+}
+
 int main(int argc, char **argv)
 {
-    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, arch_count = 0;
-    const char *asked = argc > 1 ? argv[1] : getenv("IGNIS_NVRTC_LIBRARY");
+    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, chosen_count, arch_count = 0;
+    const char *asked = getenv("IGNIS_NVRTC_LIBRARY"), *list = NULL, *only = "";
+    const char *chosen[COUNT(archs)], *usable[COUNT(archs)];
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--archs") == 0 && i + 1 < argc)
+            list = argv[++i];
+        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+            only = argv[++i];
+        else
+            asked = argv[i];
+    }
+    chosen_count = choose_archs(list, chosen);
     const char *path = open_nvrtc(asked && *asked ? asked : NULL);
-    const char *usable[COUNT(archs)];
     if (!path) {
         printf("skipped: no NVRTC\n");
         return 0;
@@ -325,19 +373,21 @@ int main(int argc, char **argv)
         abort();
     printf("NVRTC %d.%d (%s); registers of each kernel\n", major, minor, path);
 
-    for (int a = 0; a < COUNT(archs); a++) {
+    for (int a = 0; a < chosen_count; a++) {
         int is_known = 0;
         for (int i = 0; i < known_count; i++)
-            is_known |= known[i] == atoi(archs[a]);
+            is_known |= known[i] == atoi(chosen[a]);
         if (is_known)
-            usable[arch_count++] = archs[a];
+            usable[arch_count++] = chosen[a];
         else
-            printf("skipped: sm_%s, which this version does not know\n", archs[a]);
+            printf("skipped: sm_%s, which this version does not know\n", chosen[a]);
     }
 
     for (int i = 0; i < IGNIS__SOURCE_COUNT; i++)
         texts[i] = join(&ignis__sources[i]);
-    for (int p = 0; p < COUNT(programs); p++) {
+    for (int p = 0; p < COUNT(programs) && arch_count; p++) {
+        if (!strstr(program_name(p), only) || atoi(usable[arch_count - 1]) < programs[p].first_arch)
+            continue;
         for (const char *const *variant = programs[p].variants; *variant; variant++) {
             for (int a = 0; a < arch_count; a++) {
                 job *j = calloc(1, sizeof(job));
@@ -350,6 +400,11 @@ int main(int argc, char **argv)
                 jobs[job_count++] = j;
             }
         }
+    }
+
+    if (job_count == 0) {
+        fprintf(stderr, "nvrtc_check: nothing to compile\n");
+        return 1;
     }
 
     pthread_t threads[64];
