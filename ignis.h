@@ -6149,8 +6149,10 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
             status = ignis__failed();
             continue;
         }
-        if (IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream)))
+        if (IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream))) {
+            (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
             status = ignis__failed();
+        }
         ignis__arrays_forget_stream(device, stream);
         ignis__memory_forget_stream(device, stream);
         ignis__device_leave(&binding);

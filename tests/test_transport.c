@@ -122,6 +122,39 @@ TEST(memory_goes_behind_the_work_of_other_devices)
         ignis__atomic_store(&ignis__devices[0].lost, 0);
 }
 
+/*  Memory of a stream that is forgotten is used again when the stream is through, also when it cannot be waited for. */
+TEST(memory_of_a_forgotten_stream_goes_behind_its_work)
+{
+    enum { COUNT = 3 << 20, COPIES = 30 };
+    ignis_array from, to, other;
+    int32_t *values = (int32_t *)malloc(COUNT * sizeof *values);
+    void *stream;
+    int i;
+    SETUP(NULL);
+    CHECK_OK(ignis_device_use(0));
+    other = make_shared(IGNIS_TRANSPORT_PEER, 0, COUNT, 0);
+    to = make_shared(IGNIS_TRANSPORT_PEER, 0, COUNT, 0);
+    CHECK_INT(ignis__cuda.cuStreamCreate(&stream, IGNIS__CU_STREAM_NON_BLOCKING), 0);
+    CHECK_OK(ignis_stream_use(stream));
+    from = make_shared(IGNIS_TRANSPORT_PEER, 0, COUNT, 5);
+    for (i = 0; i < COPIES; i++)
+        CHECK_OK(ignis_array_copy(to, from));
+    CHECK_OK(ignis_array_free(from));
+    CHECK_OK(ignis_stream_use(NULL));
+    fault_arm("cuStreamSynchronize", 1, 1);
+    CHECK_STATUS(ignis_stream_forget(stream), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+    fault_disarm();
+    from = ignis_array_clone(other); /* gets the memory */
+    CHECK_OK(ignis_array_free(from));
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_array_to_host_raw(to, values, (int64_t)COUNT * 4));
+    CHECK_INT(values[COUNT - 1], COUNT + 4);
+    free(values);
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
+    CHECK_OK(ignis_array_free(to));
+    CHECK_OK(ignis_array_free(other));
+}
+
 TEST(available_says_why_not)
 {
     char reason[512] = "";
