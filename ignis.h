@@ -3446,6 +3446,7 @@ enum {
     IGNIS__CU_POINTER_ORDINAL = 9,
     IGNIS__CU_MEMORY_HOST = 1,
     IGNIS__CU_CAPTURE_RELAXED = 2,
+    IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
     IGNIS__CU_FUNC_MAX_THREADS = 0,
     IGNIS__CU_FUNC_SHARED = 1,
     IGNIS__CU_FUNC_LOCAL = 3,
@@ -3835,15 +3836,18 @@ static void *ignis__stream_after(ignis__device *device, uint64_t *serial)
     return stream;
 }
 
-/*  Waits for the work of a device that is entered. A context cannot be waited for while a thread captures on it, which would spoil that: then for
-    each stream that Ignis knows, those that a capture has drawn in excepted. Returns the driver's first error. */
+/*  Waits for the work of a device that is entered. A context cannot be waited for while a thread captures on it, which would spoil that: then, and
+    when that wait has failed, for each stream that Ignis knows, those that a capture has drawn in excepted. Returns the driver's first error; the
+    work is through also then, unless the device is lost. */
 static int ignis__device_finish(ignis__device *device)
 {
     uint64_t serial = 0;
     void *stream = device->stream;
-    int first = 0;
-    if (!ignis__atomic_load(&device->captures))
-        return IGNIS__CUDA(cuCtxSynchronize, ());
+    int first = ignis__atomic_load(&device->captures) ? IGNIS__CU_CAPTURE_UNSUPPORTED : IGNIS__CUDA(cuCtxSynchronize, ());
+    if (first == 0 || ignis__cuda_is_fatal(first))
+        return first;
+    if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* others may capture, too */
+        first = 0;
     for (; stream; stream = ignis__stream_after(device, &serial)) {
         int captures = 0, error = IGNIS__CUDA(cuStreamIsCapturing, (stream, &captures));
         if (error == 0 && !captures)
@@ -4288,7 +4292,7 @@ static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis_
     taken = ignis__segments_take(cache);
     ignis__mutex_unlock(&cache->lock);
     if (taken)
-        ok = !IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
+        ok = ignis__device_wait(call, device);
     while ((first = taken) != NULL) {
         taken = first->next_segment;
         ok = ok && !IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (first->address));

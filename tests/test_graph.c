@@ -895,6 +895,29 @@ TEST(other_threads_work_during_a_capture)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  Another library captures on a stream of its own, which Ignis does not know of. */
+TEST(a_capture_of_others)
+{
+    ignis_kernel kernel;
+    ignis_launch launch = test_launch(1, 1);
+    ignis_tensor x;
+    ignis_arg arg;
+    void *stream, *graph;
+    SETUP(NULL);
+    x = vector4(1, false);
+    arg = ignis_arg_array(ignis_tensor_data(x));
+    kernel = test_compile("extern \"C\" __global__ void increment(float *x) { x[0] += 1.f; }", "increment", NULL);
+    CHECK_INT(ignis__cuda.cuStreamCreate(&stream, IGNIS__CU_STREAM_NON_BLOCKING), 0);
+    CHECK_INT(ignis__cuda.cuStreamBeginCapture_v2(stream, IGNIS__CU_CAPTURE_RELAXED), 0);
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_NUMBER(value_at(x, 0), 2);
+    (void)ignis__cuda.cuStreamEndCapture(stream, &graph); /* it is spoilt */
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
+    let_go(x);
+}
+
 static void *launching_thread(void *arg)
 {
     CHECK_OK(ignis_graph_launch(*(ignis_graph *)arg));
