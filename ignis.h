@@ -3471,7 +3471,6 @@ typedef struct ignis__device {
     uint64_t lost;     /* the driver error that ended it, 0: none */
     uint64_t captures; /* that threads have open: until they end, nothing may wait for the device */
     ignis__mutex lock;
-    ignis__mutex loading;  /* a program of ignis_collective.h */
     ignis__mutex planning; /* matrix products */
     int handle;            /* CUdevice */
     void *context;
@@ -3879,7 +3878,6 @@ static ignis_status ignis__devices_setup(const char *call, int first)
     for (i = 0; i < ignis__device_total; i++) {
         memset(&ignis__devices[i], 0, sizeof ignis__devices[i]);
         ignis__mutex_init(&ignis__devices[i].lock);
-        ignis__mutex_init(&ignis__devices[i].loading);
         ignis__mutex_init(&ignis__devices[i].planning);
     }
     ignis__device_first = first;
@@ -6977,6 +6975,14 @@ static bool ignis__module_make(const char *call, ignis__device *device, const ig
     return false;
 }
 
+/*  A function of a module. A driver that loads lazily loads it now: at its first launch that might wait for what runs on the device. */
+static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name, void **function)
+{
+    int registers;
+    return !IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) &&
+           !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&registers, IGNIS__CU_FUNC_REGISTERS, *function));
+}
+
 /* --- kernels of the caller ------------------------------------------------------------------------------------------ */
 
 #define IGNIS__MAX_PARAMS 64
@@ -7054,7 +7060,7 @@ static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__k
 {
     size_t offset;
     int error = 0;
-    if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&code->function, code->module.module, code->module.lowered)) ||
+    if (!ignis__function_get(call, device, &code->module, code->module.lowered, &code->function) ||
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->max_threads, IGNIS__CU_FUNC_MAX_THREADS, code->function)) ||
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->static_shared, IGNIS__CU_FUNC_SHARED, code->function)))
         return false;
@@ -7619,7 +7625,7 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
     if (function)
         return function;
     unit = ignis__builtin_module(call, device, ignis__builtins[builtin].source, dtype);
-    if (!unit || IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&function, unit->module, ignis__builtins[builtin].entry)))
+    if (!unit || !ignis__function_get(call, device, unit, ignis__builtins[builtin].entry, &function))
         return NULL;
     ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
     return function;
@@ -7666,8 +7672,7 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
     variant->dtype = dtype;
     snprintf(variant->define, sizeof variant->define, "%s", define);
     if (!ignis__builtin_make(call, device, ignis__builtins[builtin].source, dtype, define, &variant->module) ||
-        IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction,
-                           (&variant->function, variant->module.module, ignis__builtins[builtin].entry))) {
+        !ignis__function_get(call, device, &variant->module, ignis__builtins[builtin].entry, &variant->function)) {
         ignis__module_unload(&variant->module);
         ignis__free(variant);
         return NULL;
@@ -7724,9 +7729,10 @@ static void ignis__warmup_job(void *context, int index)
     memset(&thread->record, 0, sizeof thread->record);
     if (ignis__device_enter(warmup->call, device, &binding)) {
         if (index < IGNIS__WARMUP_OWN) {
-            int source = index / (IGNIS_DTYPE_COUNT - 1), dtype = index % (IGNIS_DTYPE_COUNT - 1) + 1;
-            if (dtype <= ignis__source_dtypes(source))
-                ignis__builtin_module(warmup->call, device, source, (ignis_dtype)dtype);
+            int source = index / (IGNIS_DTYPE_COUNT - 1), dtype = index % (IGNIS_DTYPE_COUNT - 1) + 1, builtin;
+            for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
+                if (dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source)
+                    ignis__builtin_get(warmup->call, device, (ignis__builtin)builtin, (ignis_dtype)dtype);
         } else {
             ignis__program program = ignis__program_from(&warmup->descs[index - IGNIS__WARMUP_OWN]);
             if (ignis__module_make(warmup->call, device, &program, &module))

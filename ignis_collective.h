@@ -9222,13 +9222,14 @@ enum {
 typedef struct ignis__comm_program {
     int ranks, dtype, op; /* dtype and op -1: it moves bytes */
     bool delay;
+    bool loaded; /* else a thread is about it */
     ignis__module module;
     void *function[IGNIS__COMM_KERNELS]; /* null: the variant does not have it */
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
-/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another one:
-    only who loads on the same device waits for its lock `loading`. */
+/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another one: it
+    holds no lock, and only who wants the same program waits for it. */
 static struct {
     ignis__mutex lock;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
@@ -9239,7 +9240,7 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two", "ignis_comm_parts",
                                                            "ignis_comm_slices",  "ignis_comm_pair",        "ignis_comm_mark"};
     char defines[128];
-    int registers, kernel,
+    int kernel,
         length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS_COMM_DATA_MIB=%d", program->ranks, IGNIS__COMM_DATA_MIB);
     if (program->op >= 0)
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
@@ -9251,9 +9252,7 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     for (kernel = 0; kernel < IGNIS__COMM_KERNELS; kernel++) {
         if (program->op >= 0 ? kernel >= IGNIS__COMM_KERNEL_PAIR : kernel == IGNIS__COMM_KERNEL_PACKETS_TWO)
             continue;
-        if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (&program->function[kernel], program->module.module, names[kernel])) ||
-            IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, /* which has a driver that loads lazily load it now */
-                               (&registers, IGNIS__CU_FUNC_REGISTERS, program->function[kernel]))) {
+        if (!ignis__function_get(call, device, &program->module, names[kernel], &program->function[kernel])) {
             ignis__module_unload(&program->module);
             return false;
         }
@@ -9261,49 +9260,56 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     return true;
 }
 
-/*  A program that has been loaded; null: it has not. */
-static ignis__comm_program *ignis__comm_program_find(const ignis__device *device, int ranks, int dtype, int op, bool delay)
+/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it. Null: out of memory. */
+static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op, bool delay, bool *ours)
 {
-    ignis__comm_program *program;
-    ignis__mutex_lock(&ignis__comm_programs.lock);
-    for (program = ignis__comm_programs.first[device - ignis__devices]; program; program = program->next)
-        if (program->ranks == ranks && program->dtype == dtype && program->op == op && program->delay == delay)
-            break;
-    ignis__mutex_unlock(&ignis__comm_programs.lock);
+    ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices], *program;
+    bool loading = false;
+    *ours = false;
+    do {
+        if (loading)
+            ignis__sleep_us(50);
+        ignis__mutex_lock(&ignis__comm_programs.lock);
+        for (program = *first; program; program = program->next)
+            if (program->ranks == ranks && program->dtype == dtype && program->op == op && program->delay == delay)
+                break;
+        loading = program && !program->loaded;
+        if (!program && (program = (ignis__comm_program *)ignis__alloc(sizeof *program)) != NULL) {
+            *ours = true;
+            program->ranks = ranks;
+            program->dtype = dtype;
+            program->op = op;
+            program->delay = delay;
+            program->next = *first;
+            *first = program;
+        }
+        ignis__mutex_unlock(&ignis__comm_programs.lock);
+    } while (loading);
     return program;
 }
 
 /*  The program on a device that is entered, compiled and loaded if need be. Null on failure. */
 static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks, int dtype, int op, bool delay)
 {
-    ignis__comm_program **first = &ignis__comm_programs.first[device - ignis__devices];
-    ignis__comm_program *program = ignis__comm_program_find(device, ranks, dtype, op, delay);
-    if (program)
+    ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
+    bool ours, loaded;
+    ignis__comm_program *program = ignis__comm_program_claim(device, ranks, dtype, op, delay, &ours);
+    if (!program)
+        ignis__fail_host_memory(call, sizeof *program);
+    if (!ours)
         return program;
-    ignis__mutex_lock(&device->loading);
-    program = ignis__comm_program_find(device, ranks, dtype, op, delay);
-    if (!program) {
-        program = (ignis__comm_program *)ignis__alloc(sizeof *program);
-        if (!program)
-            ignis__fail_host_memory(call, sizeof *program);
-    }
-    if (program && !program->ranks) {
-        program->ranks = ranks;
-        program->dtype = dtype;
-        program->op = op;
-        program->delay = delay;
-        if (ignis__comm_program_load(call, device, program)) {
-            ignis__mutex_lock(&ignis__comm_programs.lock);
-            program->next = *first;
-            *first = program;
-            ignis__mutex_unlock(&ignis__comm_programs.lock);
-        } else {
-            ignis__free(program);
-            program = NULL;
-        }
-    }
-    ignis__mutex_unlock(&device->loading);
-    return program;
+    loaded = ignis__comm_program_load(call, device, program);
+    ignis__mutex_lock(&ignis__comm_programs.lock);
+    program->loaded = loaded;
+    while (!loaded && *link != program)
+        link = &(*link)->next;
+    if (!loaded)
+        *link = program->next;
+    ignis__mutex_unlock(&ignis__comm_programs.lock);
+    if (loaded)
+        return program;
+    ignis__free(program);
+    return NULL;
 }
 
 /*  The program for the communicator's device, which is entered; the caller has the communicator's lock. Those of the devices of its group are made
