@@ -4992,13 +4992,13 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
 static void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
     ignis__binding binding, other;
-    bool entered;
+    bool gives, entered;
     int i;
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
-    entered = (storage->block || storage->release_fn) && !ignis__atomic_load(&storage->device->lost) &&
-              ignis__device_enter(call, storage->device, &binding);
-    for (i = 0; i < storage->used_on_count; i++) {
+    gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
+    entered = gives && !ignis__atomic_load(&storage->device->lost) && ignis__device_enter(call, storage->device, &binding);
+    for (i = 0; gives && i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
         if (entered && ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
             continue;

@@ -347,6 +347,32 @@ TEST(another_stream_gets_a_block_only_behind_an_event)
     check_nothing_is_held();
 }
 
+/*  Its owner knows when it is done with; a frame that wraps and frees must not wait. */
+TEST(freeing_wrapped_memory_waits_for_no_stream)
+{
+    ignis_array_desc desc;
+    ignis_array a, wrapped;
+    void *stream = NULL;
+    SETUP(NULL);
+    a = block(1024);
+    REQUIRE(ignis__cuda.cuStreamCreate(&stream, 1) == 0);
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(1024);
+    desc.dtype = IGNIS_U8;
+    desc.ptr = ignis_array_device_ptr(a);
+    wrapped = ignis_array_create(&desc);
+    CHECK_OK(ignis_array_zero(wrapped));
+    CHECK_OK(ignis_stream_use(stream));
+    CHECK_OK(ignis_array_zero(wrapped));
+    CHECK_OK(ignis_stream_use(NULL));
+    fault_reset_counts();
+    CHECK_OK(ignis_array_free(wrapped));
+    CHECK_INT(fault_count("cuCtxSynchronize") + fault_count("cuStreamSynchronize"), 0);
+    CHECK_OK(ignis_stream_forget(stream));
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
+    CHECK_OK(ignis_array_free(a));
+}
+
 /* --- running out ---------------------------------------------------------------------------------------------- */
 
 TEST(the_limit_is_kept_and_its_failure_says_all)
