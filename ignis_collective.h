@@ -169,7 +169,9 @@
         ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
         ALL GPUS OF ONE PROCESS. ignis_comm_init_all makes the communicators of several GPUs at once, with no launcher; one thread begins
-        each operation for one rank after the other. ignis_comm_split_all makes smaller communicators of them, ignis_comm_shrink_all goes
+        each operation for one rank after the other, or each rank has a thread. With one thread, nothing that a GPU has yet to load or to
+        allocate may come between the ranks' calls of an operation (ignis_warmup loads Ignis' own kernels): a driver may make that wait for
+        what runs there, and so for the next rank's call. ignis_comm_split_all makes smaller communicators of them, ignis_comm_shrink_all goes
         on without a GPU that has faulted: also one call for all ranks, as a call for each would wait for the next.
 
     ON DATA-PARALLEL TRAINING (>>parallel)
