@@ -195,7 +195,8 @@ static void *rank_run(void *context)
         desc.no_broadcast = run->no_broadcast;
         r->parallel = ignis_parallel_create(r->comm, r->model.all, r->model.count, &desc);
         CHECK(r->parallel.id);
-        CHECK_OK(ignis_parallel_query(r->parallel, &run->info));
+        if (r->rank == 0)
+            CHECK_OK(ignis_parallel_query(r->parallel, &run->info));
     }
     memset(&adamw, 0, sizeof adamw);
     adamw.lr = 1e-2;
