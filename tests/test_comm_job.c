@@ -25,7 +25,7 @@
     T16  addresses that are used again              transport: an_address_that_is_used_again_..
     T17  graphs                                     comm_ops: graphs_and_eager_.., a_capture_on_one_rank_only, an_abort_ends_a_replay, replays_on_two_streams
     T18  numbers of operations, delays, protocol    comm_ops: numbers_come_back, blocks_that_are_late_.., all_ranks_and_algorithms_..; comm_model
-    T19  threads                                    threads; transport: threads_share_..; comm_ops: a_thread_for_each_rank; the lane test-tsan
+    T19  threads                                    threads; transport: threads_share_..; comm_ops: a_thread_..; the lane test-tsan
     T20  ranks that meet                            here, up to two_ranks_on_one_gpu_..; nccl: a library that is missing, old, or none */
 #include "fault.h"
 
