@@ -2,19 +2,19 @@
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
-        ignis.cuh                  899 lines   37827 bytes
+        ignis.cuh                  900 lines   37938 bytes
         activation.cu              104 lines    4167 bytes
         attention.cu               364 lines   15515 bytes
         attention.cuh              118 lines    5658 bytes
         attention_decode.cu        201 lines    8917 bytes
         attention_decode_mma.cu    126 lines    5840 bytes
-        attention_mma.cu           414 lines   21458 bytes
-        attention_tiles.cuh        262 lines   10789 bytes
+        attention_mma.cu           414 lines   21471 bytes
+        attention_tiles.cuh        262 lines   10802 bytes
         collective.cu              617 lines   29226 bytes
         collective.cuh             321 lines   14791 bytes
         elementwise.cu              70 lines    2915 bytes
         embedding.cu               294 lines   13079 bytes
-        mma.cuh                    105 lines    4586 bytes
+        mma.cuh                     74 lines    3604 bytes
         norm.cu                    413 lines   21549 bytes
         optim.cu                   258 lines   11020 bytes
         pointwise.cu                54 lines    2805 bytes
@@ -149,7 +149,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "}",
     "#endif",
     "",
-    "/*  2 to the power of x, to 2 units in the last place; subnormal results are 0. */",
+    "/*  2 to the power of x, with a relative error below 2^-22; subnormal results are 0, and that of minus infinity. */",
     "__device__ inline float ignis_ptx_ex2_ftz(float x)",
     "{",
     "    float power;",
@@ -417,6 +417,7 @@ static const char *const ignis__lines_ignis_cuh[] = {
     "/*  Two numbers as two 16-bit ones, the first in the lower half. */",
     "template <typename T> __device__ inline uint32_t ignis_round_two(float first, float second)",
     "{",
+    "    static_assert(ignis_is_half<T>, \"two numbers in a word are f16 or bf16\");",
     "#if __CUDA_ARCH__ >= 800",
     "    if constexpr (ignis_is_same<T, ignis_bf16>)",
     "        return ignis_ptx_cvt_rn_bf16x2_f32(second, first);",
@@ -1989,7 +1990,7 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "            for (int half = 0; half < 2; half++) {",
     "                const uint32_t at = chunk_at(tile, 16 * m + 8 * half + lane / 4, (column + n) / 8) + lane % 4 * 4;",
     "                *(uint32_t *)(shared + at) =",
-    "                    ignis_pair<T>(c[m][n / 8][2 * half] * factor[m][half], c[m][n / 8][2 * half + 1] * factor[m][half]);",
+    "                    ignis_round_two<T>(c[m][n / 8][2 * half] * factor[m][half], c[m][n / 8][2 * half + 1] * factor[m][half]);",
     "            }",
     "    __syncwarp();",
     "    constexpr int chunks = columns / 8, copies = tiles * 16 * chunks;",
@@ -2118,7 +2119,7 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "        for (int m = 0; m < K_TILES; m++)",
     "#pragma unroll",
     "            for (int i = 0; i < 4; i++) {",
-    "                s[m][n][i] = ignis_ptx_ex2(fmaf(s[m][n][i], scale, lses[i % 2] * -LOG2_E));",
+    "                s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, lses[i % 2] * -LOG2_E));",
     "                if (masked && query + column + i % 2 < p.first_query(key + 16 * m + 8 * (i / 2)))",
     "                    s[m][n][i] = 0;",
     "                ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - deltas[i % 2]);",
@@ -2234,7 +2235,7 @@ static const char *const ignis__lines_attention_mma_cu[] = {
     "            for (int n = 0; n < Q_STRIP / 8; n++)",
     "#pragma unroll",
     "                for (int i = 2 * half; i < 2 * half + 2; i++) {",
-    "                    float probability = ignis_ptx_ex2(fmaf(s[m][n][i], scale, base));",
+    "                    float probability = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, base));",
     "                    if (masked && key + n * 8 + lane % 4 * 2 + i % 2 >= p.visible(query + row))",
     "                        probability = 0;",
     "                    ds[m][n][i] = probability * (ds[m][n][i] - its_delta);",
@@ -2429,7 +2430,7 @@ static const char *const ignis__lines_attention_tiles_cuh[] = {
     "        for (int m = 0; m < tiles; m++)",
     "#pragma unroll",
     "            for (int i = 0; i < 4; i++)",
-    "                pairs[m][i] = ignis_pair<T>(a[m][k / 8 + i / 2][i % 2 * 2], a[m][k / 8 + i / 2][i % 2 * 2 + 1]);",
+    "                pairs[m][i] = ignis_round_two<T>(a[m][k / 8 + i / 2][i % 2 * 2], a[m][k / 8 + i / 2][i % 2 * 2 + 1]);",
     "#pragma unroll",
     "        for (int n = 0; n < columns; n += 16) {",
     "            uint32_t b[4];",
@@ -2542,7 +2543,7 @@ static const char *const ignis__lines_attention_tiles_cuh[] = {
     "                float top = fmaxf(state.top[m][half], most[m][half]);",
     "                top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));",
     "                top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));",
-    "                const float factor = top > state.top[m][half] ? ignis_ptx_ex2(state.top[m][half] - top) : 1;",
+    "                const float factor = top > state.top[m][half] ? ignis_ptx_ex2_ftz(state.top[m][half] - top) : 1;",
     "                state.top[m][half] = top;",
     "                state.sum[m][half] *= factor;",
     "#pragma unroll",
@@ -2563,7 +2564,7 @@ static const char *const ignis__lines_attention_tiles_cuh[] = {
     "            for (int n = 0; n < keys / 8; n++)",
     "#pragma unroll",
     "                for (int i = 2 * half; i < 2 * half + 2; i++) {",
-    "                    s[m][n][i] = ignis_ptx_ex2(fmaf(s[m][n][i], scale, -top));",
+    "                    s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, -top));",
     "                    state.sum[m][half] += s[m][n][i];",
     "                }",
     "        }",
@@ -3951,29 +3952,7 @@ static const char *const ignis__lines_mma_cuh[] = {
     "    asm volatile(\"cp.async.wait_group %0;\" ::\"n\"(pending) : \"memory\");",
     "}",
     "",
-    "/*  2^x, with a relative error below 2^-22; 0 for minus infinity. */",
-    "__device__ inline float ignis_ptx_ex2(float x)",
-    "{",
-    "    float power;",
-    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(power) : \"f\"(x));",
-    "    return power;",
-    "}",
-    "",
-    "__device__ inline uint32_t ignis_ptx_cvt_f16x2(float high, float low)",
-    "{",
-    "    uint32_t pair;",
-    "    asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(pair) : \"f\"(high), \"f\"(low));",
-    "    return pair;",
-    "}",
-    "",
-    "__device__ inline uint32_t ignis_ptx_cvt_bf16x2(float high, float low)",
-    "{",
-    "    uint32_t pair;",
-    "    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(pair) : \"f\"(high), \"f\"(low));",
-    "    return pair;",
-    "}",
-    "",
-    "/*  The same for a type: C += A B, and two numbers rounded and packed, the first in the lower half. */",
+    "/*  The same for a type: C += A B. */",
     "template <typename T> __device__ inline void ignis_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)",
     "{",
     "    static_assert(ignis_is_half<T>, \"tensor cores take f16 and bf16 here\");",
@@ -3981,15 +3960,6 @@ static const char *const ignis__lines_mma_cuh[] = {
     "        ignis_ptx_mma_f16(c, a, b0, b1);",
     "    else",
     "        ignis_ptx_mma_bf16(c, a, b0, b1);",
-    "}",
-    "",
-    "template <typename T> __device__ inline uint32_t ignis_pair(float first, float second)",
-    "{",
-    "    static_assert(ignis_is_half<T>, \"a pair is a word of f16 or bf16\");",
-    "    if constexpr (ignis_is_same<T, ignis_f16>)",
-    "        return ignis_ptx_cvt_f16x2(second, first);",
-    "    else",
-    "        return ignis_ptx_cvt_bf16x2(second, first);",
     "}",
     "",
     "#endif /* IGNIS_MMA_CUH */",
@@ -5964,19 +5934,19 @@ static const char *const ignis__lines_softmax_cu[] = {
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0xfdeefce43827ad58ULL, ignis__lines_ignis_cuh, 899},
+    {"ignis.cuh", 0x9204f16ada96c1a0ULL, ignis__lines_ignis_cuh, 900},
     {"activation.cu", 0xd9b9a4c3d0295b0fULL, ignis__lines_activation_cu, 104},
     {"attention.cu", 0x9aa88b7858573cc7ULL, ignis__lines_attention_cu, 364},
     {"attention.cuh", 0x06b0cb58ef6f4d48ULL, ignis__lines_attention_cuh, 118},
     {"attention_decode.cu", 0xb90efdc8fd6abd54ULL, ignis__lines_attention_decode_cu, 201},
     {"attention_decode_mma.cu", 0x7dfefb204c9df3acULL, ignis__lines_attention_decode_mma_cu, 126},
-    {"attention_mma.cu", 0x76b27f6f0c45f68eULL, ignis__lines_attention_mma_cu, 414},
-    {"attention_tiles.cuh", 0xcfa6902f26f11361ULL, ignis__lines_attention_tiles_cuh, 262},
+    {"attention_mma.cu", 0xc7918a4ccf6c0ef7ULL, ignis__lines_attention_mma_cu, 414},
+    {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
     {"collective.cu", 0x84cc13caf2ef0ca1ULL, ignis__lines_collective_cu, 617},
     {"collective.cuh", 0xbbbb81c9fc509f05ULL, ignis__lines_collective_cuh, 321},
     {"elementwise.cu", 0xf5eb0a5c82e986d3ULL, ignis__lines_elementwise_cu, 70},
     {"embedding.cu", 0xc8cab7be3c61a30aULL, ignis__lines_embedding_cu, 294},
-    {"mma.cuh", 0xf0c44793c9e4a4faULL, ignis__lines_mma_cuh, 105},
+    {"mma.cuh", 0xc8b7f2f7d7719c0eULL, ignis__lines_mma_cuh, 74},
     {"norm.cu", 0x472be3144c87963dULL, ignis__lines_norm_cu, 413},
     {"optim.cu", 0x365103db944a1a94ULL, ignis__lines_optim_cu, 258},
     {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},

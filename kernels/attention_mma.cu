@@ -95,7 +95,7 @@ __device__ inline void store_results(const float (&c)[tiles][columns / 8][4], co
             for (int half = 0; half < 2; half++) {
                 const uint32_t at = chunk_at(tile, 16 * m + 8 * half + lane / 4, (column + n) / 8) + lane % 4 * 4;
                 *(uint32_t *)(shared + at) =
-                    ignis_pair<T>(c[m][n / 8][2 * half] * factor[m][half], c[m][n / 8][2 * half + 1] * factor[m][half]);
+                    ignis_round_two<T>(c[m][n / 8][2 * half] * factor[m][half], c[m][n / 8][2 * half + 1] * factor[m][half]);
             }
     __syncwarp();
     constexpr int chunks = columns / 8, copies = tiles * 16 * chunks;
@@ -224,7 +224,7 @@ __device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][
         for (int m = 0; m < K_TILES; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                s[m][n][i] = ignis_ptx_ex2(fmaf(s[m][n][i], scale, lses[i % 2] * -LOG2_E));
+                s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, lses[i % 2] * -LOG2_E));
                 if (masked && query + column + i % 2 < p.first_query(key + 16 * m + 8 * (i / 2)))
                     s[m][n][i] = 0;
                 ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - deltas[i % 2]);
@@ -340,7 +340,7 @@ __device__ inline void backward_q_step(float (&grad_q)[Q_TILES][D / 8][4], uint3
             for (int n = 0; n < Q_STRIP / 8; n++)
 #pragma unroll
                 for (int i = 2 * half; i < 2 * half + 2; i++) {
-                    float probability = ignis_ptx_ex2(fmaf(s[m][n][i], scale, base));
+                    float probability = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, base));
                     if (masked && key + n * 8 + lane % 4 * 2 + i % 2 >= p.visible(query + row))
                         probability = 0;
                     ds[m][n][i] = probability * (ds[m][n][i] - its_delta);

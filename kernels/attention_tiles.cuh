@@ -118,7 +118,7 @@ __device__ inline void product_of_results(float (&c)[tiles][columns / 8][4], con
         for (int m = 0; m < tiles; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                pairs[m][i] = ignis_pair<T>(a[m][k / 8 + i / 2][i % 2 * 2], a[m][k / 8 + i / 2][i % 2 * 2 + 1]);
+                pairs[m][i] = ignis_round_two<T>(a[m][k / 8 + i / 2][i % 2 * 2], a[m][k / 8 + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (int n = 0; n < columns; n += 16) {
             uint32_t b[4];
@@ -231,7 +231,7 @@ __device__ inline void softmax_step(softmax<tiles> &state, const uint32_t (&q)[D
                 float top = fmaxf(state.top[m][half], most[m][half]);
                 top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
                 top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));
-                const float factor = top > state.top[m][half] ? ignis_ptx_ex2(state.top[m][half] - top) : 1;
+                const float factor = top > state.top[m][half] ? ignis_ptx_ex2_ftz(state.top[m][half] - top) : 1;
                 state.top[m][half] = top;
                 state.sum[m][half] *= factor;
 #pragma unroll
@@ -252,7 +252,7 @@ __device__ inline void softmax_step(softmax<tiles> &state, const uint32_t (&q)[D
             for (int n = 0; n < keys / 8; n++)
 #pragma unroll
                 for (int i = 2 * half; i < 2 * half + 2; i++) {
-                    s[m][n][i] = ignis_ptx_ex2(fmaf(s[m][n][i], scale, -top));
+                    s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, -top));
                     state.sum[m][half] += s[m][n][i];
                 }
         }

@@ -85,7 +85,7 @@ __device__ inline uint32_t ignis_ptx_max_f16x2(uint32_t a, uint32_t b)
 }
 #endif
 
-/*  2 to the power of x, to 2 units in the last place; subnormal results are 0. */
+/*  2 to the power of x, with a relative error below 2^-22; subnormal results are 0, and that of minus infinity. */
 __device__ inline float ignis_ptx_ex2_ftz(float x)
 {
     float power;
@@ -353,6 +353,7 @@ template <int N, typename T> __device__ inline void ignis_store_streaming(T *to,
 /*  Two numbers as two 16-bit ones, the first in the lower half. */
 template <typename T> __device__ inline uint32_t ignis_round_two(float first, float second)
 {
+    static_assert(ignis_is_half<T>, "two numbers in a word are f16 or bf16");
 #if __CUDA_ARCH__ >= 800
     if constexpr (ignis_is_same<T, ignis_bf16>)
         return ignis_ptx_cvt_rn_bf16x2_f32(second, first);

@@ -61,29 +61,7 @@ template <int pending> __device__ inline void ignis_ptx_cp_async_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-/*  2^x, with a relative error below 2^-22; 0 for minus infinity. */
-__device__ inline float ignis_ptx_ex2(float x)
-{
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
-    return power;
-}
-
-__device__ inline uint32_t ignis_ptx_cvt_f16x2(float high, float low)
-{
-    uint32_t pair;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
-__device__ inline uint32_t ignis_ptx_cvt_bf16x2(float high, float low)
-{
-    uint32_t pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-    return pair;
-}
-
-/*  The same for a type: C += A B, and two numbers rounded and packed, the first in the lower half. */
+/*  The same for a type: C += A B. */
 template <typename T> __device__ inline void ignis_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     static_assert(ignis_is_half<T>, "tensor cores take f16 and bf16 here");
@@ -91,15 +69,6 @@ template <typename T> __device__ inline void ignis_mma(float (&c)[4], const uint
         ignis_ptx_mma_f16(c, a, b0, b1);
     else
         ignis_ptx_mma_bf16(c, a, b0, b1);
-}
-
-template <typename T> __device__ inline uint32_t ignis_pair(float first, float second)
-{
-    static_assert(ignis_is_half<T>, "a pair is a word of f16 or bf16");
-    if constexpr (ignis_is_same<T, ignis_f16>)
-        return ignis_ptx_cvt_f16x2(second, first);
-    else
-        return ignis_ptx_cvt_bf16x2(second, first);
 }
 
 #endif /* IGNIS_MMA_CUH */
