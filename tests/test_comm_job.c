@@ -555,26 +555,31 @@ TEST(what_a_killed_rank_0_left_behind_is_in_nobodys_way)
     test_remove_folder(folder); /* processes that were killed have left something there */
 }
 
+/*  Two ranks that were told to meet are refused for having one GPU. */
+static void one_gpu_is_refused(process *ranks)
+{
+    int i;
+    for (i = 0; i < 2; i++) {
+        outcome result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
+        CHECK_HAS(result.message, "ranks 0 and 1 both use GPU");
+    }
+}
+
 TEST(two_ranks_on_one_gpu_are_refused_unless_staged)
 {
     process ranks[2];
     int i, round;
-    outcome result;
     NEEDS(1);
     for (round = 0; round < 2; round++) {
         for (i = 0; i < 2; i++)
             ranks[i] = puppet_take(rank_in_folder(i, 2, 0, round ? "IGNIS_COMM_TRANSPORT=staged" : ""));
         all_well(ranks, 2);
         tell_all(ranks, 2, INIT, 0, 0, 0, 0);
-        for (i = 0; i < 2; i++) {
-            result = hear(&ranks[i]);
-            if (round) {
-                CHECK_WENT_WELL(result);
-                continue;
-            }
-            CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
-            CHECK_HAS(result.message, "ranks 0 and 1 both use GPU");
-        }
+        if (round)
+            all_well(ranks, 2);
+        else
+            one_gpu_is_refused(ranks);
         finish(ranks, 2);
     }
     folder_end();
@@ -947,7 +952,6 @@ TEST(hidden_and_permuted_devices)
 TEST(a_device_is_known_by_more_than_its_number)
 {
     process ranks[2];
-    outcome result;
     int i;
     NEEDS(2);
     if (getenv("CUDA_VISIBLE_DEVICES"))
@@ -956,11 +960,7 @@ TEST(a_device_is_known_by_more_than_its_number)
         ranks[i] = puppet_new(rank_in_folder(i, 2, i, i ? "CUDA_VISIBLE_DEVICES=1,0" : "CUDA_VISIBLE_DEVICES=0,1"));
         tell(&ranks[i], INIT, 0, 0, 0, 0);
     }
-    for (i = 0; i < 2; i++) {
-        result = hear(&ranks[i]);
-        CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
-        CHECK_HAS(result.message, "ranks 0 and 1 both use GPU");
-    }
+    one_gpu_is_refused(ranks);
     end(ranks, 2);
     folder_end();
 }
@@ -1106,9 +1106,8 @@ TEST(a_rank_that_does_not_come_to_a_split_is_named)
 /* --- in this process: threads, descriptors, failures ------------------------------------------------------------------- */
 
 typedef struct member {
-    int rank, size, rounds;
-    double timeout_s;
-    ignis_comm_transport transport;
+    ignis_comm_desc desc;
+    int rounds;
     char place[96];
     ignis_status status; /* the first that was not IGNIS_OK */
     char message[512];
@@ -1117,16 +1116,9 @@ typedef struct member {
 static void *member_run(void *pointer)
 {
     member *m = (member *)pointer;
-    ignis_comm_desc desc;
     int i;
-    memset(&desc, 0, sizeof desc);
-    desc.rank = m->rank;
-    desc.size = m->size;
-    desc.rendezvous = m->place;
-    desc.timeout_s = m->timeout_s;
-    desc.transport = m->transport;
     for (i = 0; i < m->rounds && m->status == IGNIS_OK; i++) {
-        ignis_comm comm = ignis_comm_init(&desc);
+        ignis_comm comm = ignis_comm_init(&m->desc);
         CHECK((comm.id == 0) == (ignis_status_last() != IGNIS_OK));
         if (comm.id)
             ignis_comm_destroy(comm);
@@ -1144,8 +1136,10 @@ static void members_run_as(void *(*run)(void *), member *members, int count, int
     int i;
     for (i = 0; i < count; i++) {
         memset(&members[i], 0, sizeof members[i]);
-        members[i].rank = i, members[i].size = count, members[i].rounds = rounds, members[i].transport = transport;
-        members[i].timeout_s = timeout_s;
+        members[i].desc.rank = i, members[i].desc.size = count, members[i].desc.transport = transport;
+        members[i].desc.timeout_s = timeout_s;
+        members[i].desc.rendezvous = members[i].place;
+        members[i].rounds = rounds;
         snprintf(members[i].place, sizeof members[i].place, "dir:%s", folder);
         pthread_create(&threads[i], NULL, run, &members[i]);
     }
@@ -1196,25 +1190,17 @@ static void *loading_member_run(void *pointer)
     member *m = (member *)pointer;
     static const ignis_dtype dtypes[] = {IGNIS_F64, IGNIS_I64};
     ignis_array arrays[2];
-    ignis_comm_desc desc;
-    ignis_comm comm;
+    ignis_comm comm = ignis_comm_init(&m->desc);
     int i;
-    memset(&desc, 0, sizeof desc);
-    desc.rank = m->rank;
-    desc.size = m->size;
-    desc.rendezvous = m->place;
-    desc.timeout_s = m->timeout_s;
-    desc.transport = m->transport;
-    comm = ignis_comm_init(&desc);
     CHECK(comm.id != 0);
-    CHECK_OK(ignis_device_use(m->rank));
+    CHECK_OK(ignis_device_use(m->desc.rank));
     for (i = 0; i < 2; i++) {
         arrays[i] = make(IGNIS_SHAPE(100), dtypes[i]);
         CHECK_OK(ignis_array_zero(arrays[i]));
     }
-    while (m->rank > 0 && !ignis__atomic_load(&has_begun))
+    while (m->desc.rank > 0 && !ignis__atomic_load(&has_begun))
         test_sleep_ms(1);
-    if (m->rank > 0)
+    if (m->desc.rank > 0)
         test_sleep_ms(200);
     for (i = 0; i < 2; i++) {
         CHECK_OK(ignis_comm_all_reduce(comm, arrays[i], arrays[i], IGNIS_OP_SUM));

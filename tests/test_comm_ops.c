@@ -861,6 +861,22 @@ TEST(an_abort_ends_a_replay)
     end();
 }
 
+/*  Two streams of the caller's on the current device. */
+static void streams_make(void *streams[2])
+{
+    int s;
+    for (s = 0; s < 2; s++)
+        CHECK_INT(ignis__cuda.cuStreamCreate(&streams[s], IGNIS__CU_STREAM_NON_BLOCKING), 0);
+}
+static void streams_end(void *streams[2])
+{
+    int s;
+    for (s = 0; s < 2; s++) {
+        CHECK_OK(ignis_stream_forget(streams[s]));
+        CHECK_INT(ignis__cuda.cuStreamDestroy_v2(streams[s]), 0);
+    }
+}
+
 /*  T17: graphs of one communicator on two streams. Without an order between them two may run at once, which is refused or goes well. */
 TEST(replays_on_two_streams)
 {
@@ -880,8 +896,7 @@ TEST(replays_on_two_streams)
         CHECK_OK(ignis_graph_begin());
         CHECK_OK(ignis_comm_all_reduce(comms[r], a.at[r], b.at[r], IGNIS_OP_SUM));
         graphs[r] = ignis_graph_end();
-        for (s = 0; s < 2; s++)
-            CHECK_INT(ignis__cuda.cuStreamCreate(&streams[r][s], IGNIS__CU_STREAM_NON_BLOCKING), 0);
+        streams_make(streams[r]);
     }
     for (i = 0; i < 6; i++)
         for (r = 0; r < 2; r++) {
@@ -903,10 +918,7 @@ TEST(replays_on_two_streams)
     for (r = 0; r < 2; r++) {
         CHECK_OK(ignis_device_use(r));
         CHECK_OK(ignis_graph_free(graphs[r]));
-        for (s = 0; s < 2; s++) {
-            CHECK_OK(ignis_stream_forget(streams[r][s]));
-            CHECK_INT(ignis__cuda.cuStreamDestroy_v2(streams[r][s]), 0);
-        }
+        streams_end(streams[r]);
     }
     free_all(&a);
     free_all(&b);
@@ -998,15 +1010,14 @@ TEST(two_streams_are_put_in_order)
 {
     void *streams[2][2];
     arrays a;
-    int r, s, i;
+    int r, i;
     RANKS_SETUP(2);
     REQUIRE(begin(2, SMALL));
     a = make_all(IGNIS_F32, 1000, 0);
     for (r = 0; r < 2; r++) {
         CHECK_OK(ignis_device_use(r));
         fill(a.at[r], IGNIS_OP_SUM, IGNIS_F32, r, 1000);
-        for (s = 0; s < 2; s++)
-            CHECK_INT(ignis__cuda.cuStreamCreate(&streams[r][s], IGNIS__CU_STREAM_NON_BLOCKING), 0);
+        streams_make(streams[r]);
     }
     for (i = 0; i < 6; i++)
         for (r = 0; r < 2; r++) {
@@ -1018,10 +1029,7 @@ TEST(two_streams_are_put_in_order)
     holds(&a, IGNIS_OP_SUM, IGNIS_F32, 1000, expect_combined, "two streams");
     for (r = 0; r < 2; r++) {
         CHECK_OK(ignis_device_use(r));
-        for (s = 0; s < 2; s++) {
-            CHECK_OK(ignis_stream_forget(streams[r][s]));
-            CHECK_INT(ignis__cuda.cuStreamDestroy_v2(streams[r][s]), 0);
-        }
+        streams_end(streams[r]);
         CHECK_OK(ignis_comm_barrier(comms[r])); /* the stream that it was used on last is gone */
     }
     settle();

@@ -17,6 +17,14 @@ static ignis_array block(int64_t bytes)
     return array;
 }
 
+/*  An array over the memory of another one, as over a caller's */
+static ignis_array wrap(ignis_array array, int64_t bytes)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(bytes), IGNIS_U8);
+    desc.ptr = ignis_array_device_ptr(array);
+    return ignis_array_create(&desc);
+}
+
 static void check_nothing_is_held(void)
 {
     ignis_memory_info info;
@@ -102,15 +110,10 @@ TEST(memory_stays_until_the_last_view_is_freed)
 
 TEST(wrapped_memory_is_not_counted_and_not_freed)
 {
-    ignis_array_desc desc;
     ignis_array a, wrapped;
     SETUP(NULL);
     a = block(1024);
-    memset(&desc, 0, sizeof desc);
-    desc.shape = IGNIS_SHAPE(1024);
-    desc.dtype = IGNIS_U8;
-    desc.ptr = ignis_array_device_ptr(a);
-    wrapped = ignis_array_create(&desc);
+    wrapped = wrap(a, 1024);
     CHECK_OK(ignis_array_zero(wrapped));
     CHECK_INT(memory().live_blocks, 1);
     CHECK_OK(ignis_array_free(wrapped));
@@ -350,17 +353,12 @@ TEST(another_stream_gets_a_block_only_behind_an_event)
 /*  Its owner knows when it is done with; a frame that wraps and frees must not wait. */
 TEST(freeing_wrapped_memory_waits_for_no_stream)
 {
-    ignis_array_desc desc;
     ignis_array a, wrapped;
     void *stream = NULL;
     SETUP(NULL);
     a = block(1024);
     REQUIRE(ignis__cuda.cuStreamCreate(&stream, 1) == 0);
-    memset(&desc, 0, sizeof desc);
-    desc.shape = IGNIS_SHAPE(1024);
-    desc.dtype = IGNIS_U8;
-    desc.ptr = ignis_array_device_ptr(a);
-    wrapped = ignis_array_create(&desc);
+    wrapped = wrap(a, 1024);
     CHECK_OK(ignis_array_zero(wrapped));
     CHECK_OK(ignis_stream_use(stream));
     CHECK_OK(ignis_array_zero(wrapped));
