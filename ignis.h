@@ -14925,7 +14925,7 @@ IGNIS_API ignis_status ignis_shutdown(void)
         if (!ignis__atomic_load(&device->opened))
             continue;
         if (!IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)) && !ignis__atomic_load(&device->lost))
-            (void)IGNIS__CUDA_FAILED(call, device, cuCtxSynchronize, ());
+            (void)ignis__device_wait(call, device);
         ignis__builtins_close(device);
 #ifndef IGNIS_NO_TENSORS
         ignis__matmul_close(device);
