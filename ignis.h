@@ -1966,6 +1966,7 @@ static void ignis__thread_join(ignis__thread_handle thread)
     WaitForSingleObject(thread, INFINITE);
     CloseHandle(thread);
 }
+IGNIS__MAYBE_UNUSED static void ignis__thread_detach(ignis__thread_handle thread) { CloseHandle(thread); }
 static int ignis__core_count(void)
 {
     SYSTEM_INFO info;
@@ -2072,6 +2073,7 @@ static bool ignis__thread_start(ignis__thread_handle *thread, void *(*run)(void 
     return pthread_create(thread, NULL, run, context) == 0;
 }
 static void ignis__thread_join(ignis__thread_handle thread) { pthread_join(thread, NULL); }
+IGNIS__MAYBE_UNUSED static void ignis__thread_detach(ignis__thread_handle thread) { pthread_detach(thread); }
 static int ignis__core_count(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
 
 /*  Calls release(value) when the calling thread ends. */

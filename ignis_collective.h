@@ -898,7 +898,9 @@ IGNIS_API ignis_status ignis_comm_abort(ignis_comm comm);
 
 /*  ignis_comm_destroy - end this rank's part in a communicator, after all work on its device is done
     The others may still be inside their last operation; none of them needs to come. The last communicator of a meeting (of
-    ignis_comm_init and what was split and shrunk from it) says goodbye to the other ranks.
+    ignis_comm_init and what was split and shrunk from it) says goodbye to the other ranks. One between hosts gives the other ranks of this host up
+    to 5 s to do the same, so that NCCL cuts nobody off. Graphs that have captured operations may outlive it; launched then, they end at once, with
+    undefined results.
     Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
     Errors: FREED (also for a second destroy), CUDA.
     Ownership: the handle is stale afterwards.
@@ -7051,12 +7053,19 @@ typedef enum ignis__nccl_kind {
     IGNIS__NCCL_RECV
 } ignis__nccl_kind;
 
+#define IGNIS__NCCL_GOODBYE_NS 5000000000
+
 /*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
 typedef struct ignis__nccl_comm {
     ignis__mutex lock; /* NCCL wants one call at a time, and ignis__nccl_abort comes from other threads */
     void *comm;        /* null: aborted */
+    void *ending;      /* then: what the ender ends, null: there is no such thread */
+    bool aborts;       /* and how */
+    ignis__thread_handle ender;
+    uint64_t users; /* the ender is the second */
     ignis__device *device;
     int64_t patience_ns; /* how long a call may be in progress */
+    bool far;            /* some ranks are on other hosts */
 } ignis__nccl_comm;
 
 #define IGNIS__NCCL(name, args) IGNIS_CALL_HOOK(#name, ignis__nccl.name args)
@@ -7114,24 +7123,48 @@ static int ignis__nccl_settle(ignis__nccl_comm *nccl, int64_t deadline_ns)
     }
 }
 
-/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that mean nothing, here and not
-    for the other ranks. Any thread may call it. */
-static void ignis__nccl_abort(ignis__nccl_comm *nccl)
+/*  The last that uses it frees it: not with the user's allocator, as that may be long after ignis_shutdown. */
+static void ignis__nccl_drop(ignis__nccl_comm *nccl)
 {
+    if (ignis__atomic_add(&nccl->users, (uint64_t)-1) == 0)
+        free(nccl);
+}
+
+static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
+{
+    ignis__nccl_comm *nccl = (ignis__nccl_comm *)data;
     ignis__binding binding;
-    void *comm;
-    bool entered;
+    bool entered = !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter("ignis_comm_destroy", nccl->device, &binding);
+    (void)(nccl->aborts ? IGNIS__NCCL(ncclCommAbort, (nccl->ending)) : IGNIS__NCCL(ncclCommDestroy, (nccl->ending)));
+    if (entered)
+        ignis__device_leave(&binding);
+    ignis__nccl_drop(nccl);
+    return 0;
+}
+
+/*  Lets a thread of its own end the communicator, as both ways may wait: ncclCommAbort for the last graph that has captured an operation,
+    ncclCommDestroy for the other ranks of the host to call it too. */
+static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
+{
+    bool alone = false;
     ignis__mutex_lock(&nccl->lock);
-    comm = nccl->comm;
-    nccl->comm = NULL;
-    if (comm) {
-        entered = !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter("ignis_comm_abort", nccl->device, &binding);
-        (void)IGNIS__NCCL(ncclCommAbort, (comm));
-        if (entered)
-            ignis__device_leave(&binding);
+    if (nccl->comm) {
+        nccl->ending = nccl->comm;
+        nccl->comm = NULL;
+        nccl->aborts = aborts;
+        ignis__atomic_add(&nccl->users, 1);
+        alone = !ignis__thread_start(&nccl->ender, ignis__nccl_end, nccl);
     }
     ignis__mutex_unlock(&nccl->lock);
+    if (!alone)
+        return;
+    (void)ignis__nccl_end(nccl);
+    nccl->ending = NULL;
 }
+
+/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that mean nothing, here and not
+    for the other ranks. Any thread may call it. */
+static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_end_begin(nccl, true); }
 
 /*  The failure of a call that did not end well; the communicator is of no use any more. */
 static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
@@ -7145,6 +7178,34 @@ static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const 
         ignis__nccl_fail(call, nccl->comm, function, error);
     ignis__nccl_abort(nccl);
     return false;
+}
+
+/*  Gives up a rank's part; its operations are done, and no graph has any. Null is fine. On one host an abort does it, and waits for nobody; with
+    other hosts it could cut off what is still on its way to them. Whoever does not come in time is left to the ender. */
+static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
+{
+    ignis__binding binding;
+    int64_t deadline;
+    bool finalized = false;
+    int error;
+    if (!nccl)
+        return;
+    if (nccl->comm && !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter(call, nccl->device, &binding)) {
+        error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
+        if (error == IGNIS__NCCL_IN_PROGRESS)
+            error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+        finalized = error == IGNIS__NCCL_SUCCESS;
+        ignis__device_leave(&binding);
+    }
+    ignis__nccl_end_begin(nccl, !(finalized && nccl->far));
+    deadline = ignis__monotonic_ns() + IGNIS__NCCL_GOODBYE_NS;
+    while (ignis__atomic_load(&nccl->users) > 1 && ignis__monotonic_ns() < deadline)
+        ignis__nccl_pause();
+    if (nccl->ending && ignis__atomic_load(&nccl->users) > 1)
+        ignis__thread_detach(nccl->ender);
+    else if (nccl->ending)
+        ignis__thread_join(nccl->ender);
+    ignis__nccl_drop(nccl);
 }
 
 /*  What one rank makes and all give to ignis__nccl_join. */
@@ -7169,13 +7230,13 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
     int error;
     if (!ignis__nccl_open(call))
         return NULL;
-    nccl = (ignis__nccl_comm *)ignis__alloc(sizeof *nccl);
+    nccl = (ignis__nccl_comm *)calloc(1, sizeof *nccl);
     if (!nccl) {
         ignis__fail_host_memory(call, sizeof *nccl);
         return NULL;
     }
     if (!ignis__device_enter(call, device, &binding)) {
-        ignis__free(nccl);
+        free(nccl);
         return NULL;
     }
     memset(&config, 0, sizeof config);
@@ -7184,6 +7245,7 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
     config.version = IGNIS__NCCL_VERSION_LEAST;
     config.cluster_size = config.least_blocks = config.most_blocks = config.split_share = INT_MIN; /* NCCL decides */
     ignis__mutex_init(&nccl->lock);
+    nccl->users = 1;
     nccl->device = device;
     nccl->patience_ns = patience_ns;
     error = IGNIS__NCCL(ncclCommInitRankConfig, (&nccl->comm, size, *id, rank, &config));
@@ -7191,7 +7253,7 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
     if (error == IGNIS__NCCL_SUCCESS || error == IGNIS__NCCL_IN_PROGRESS)
         return nccl;
     (void)ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
-    ignis__free(nccl);
+    ignis__nccl_leave(call, nccl);
     return NULL;
 }
 
@@ -7200,25 +7262,6 @@ static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
-}
-
-/*  Gives up a rank's part; its operations are done. Null is fine. */
-static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
-{
-    ignis__binding binding;
-    int error;
-    if (!nccl)
-        return;
-    if (nccl->comm && !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter(call, nccl->device, &binding)) {
-        error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
-        if (error == IGNIS__NCCL_IN_PROGRESS)
-            error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-        if (error == IGNIS__NCCL_SUCCESS && IGNIS__NCCL(ncclCommDestroy, (nccl->comm)) == IGNIS__NCCL_SUCCESS)
-            nccl->comm = NULL;
-        ignis__device_leave(&binding);
-    }
-    ignis__nccl_abort(nccl); /* whatever did not end well */
-    ignis__free(nccl);
 }
 
 /*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
@@ -9111,6 +9154,7 @@ typedef struct ignis__comm_state {
     ignis__address region[IGNIS_COMM_MAX_RANKS];
     uint32_t sent[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES], received[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES];
     uint64_t marks;
+    uint64_t byte; /* for barriers through NCCL; kernels do not know it */
 } ignis__comm_state;
 
 typedef struct ignis__comm_call {
@@ -9161,6 +9205,7 @@ typedef struct ignis__comm_memory {
     ignis__comm_record *record; /* pinned */
     ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
     ignis__comm_group *group;
+    void *nccl; /* at the end, an ignis__nccl_comm */
 } ignis__comm_memory;
 
 /*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first operation that NCCL does faster. */
@@ -9177,11 +9222,10 @@ typedef struct ignis__comm {
     bool staged;
     int64_t timeout_ns;
     char reason[256];
-    void *nccl;                             /* set before nccl_there; it stays until the end, also when it is of no use */
-    uint64_t nccl_there;                    /* other threads may use nccl */
-    ignis__comm_nccl_state nccl_state;      /* of a communicator that has kernels of its own, too */
-    bool graphs_left;                       /* at the end: some that may use it */
-    void (*tell)(struct ignis__comm *comm); /* tells the other ranks that it is broken */
+    void *nccl;                        /* an ignis__nccl_comm, set before nccl_there; it stays until the end, also when it is of no use */
+    uint64_t nccl_there;               /* other threads may use nccl */
+    ignis__comm_nccl_state nccl_state; /* of a communicator that has kernels of its own, too */
+    void (*tell)(struct ignis__comm *comm);                        /* tells the other ranks that it is broken */
     bool (*nccl_join)(const char *call, struct ignis__comm *comm); /* sets nccl_state; false: the operation fails */
     bool (*nccl_run)(const char *call, struct ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
                      ignis_dtype dtype, ignis_op op, int root, void *stream);
@@ -9411,6 +9455,7 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     ignis__binding binding;
     int i;
     (void)ptr;
+    ignis__nccl_leave(call, (ignis__nccl_comm *)memory->nccl);
     if (memory->state && !ignis__atomic_load(&memory->device->lost) && ignis__device_enter(call, memory->device, &binding)) {
         ignis__memory_give(call, memory->device, memory->state);
         ignis__device_leave(&binding);
@@ -9536,13 +9581,20 @@ static void ignis__comm_stop(const char *call, ignis__comm *comm)
     }
     if (memory && memory->state && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
         (void)ignis__device_finish(comm->device);
-        comm->graphs_left = ignis__atomic_load(&comm->storage->users) > 1;
-        if (comm->graphs_left)
+        if (ignis__atomic_load(&comm->storage->users) > 1) {
             (void)IGNIS__CUDA_FAILED(
                 call, comm->device, cuMemsetD8Async,
                 (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
+            if (comm->nccl)
+                ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
+        }
         ignis__device_leave(&binding);
     }
+    if (memory)
+        memory->nccl = comm->nccl;
+    else
+        ignis__nccl_leave(call, (ignis__nccl_comm *)comm->nccl);
+    comm->nccl = NULL;
     if (comm->storage)
         ignis__storage_drop(call, comm->storage);
     else if (group)
@@ -10732,7 +10784,6 @@ typedef struct ignis__comm_tie {
     bool registered[IGNIS_COMM_MAX_RANKS];
     bool late; /* a copy to or from the regions, which stay for that */
     int64_t staged_bytes;
-    ignis__block *byte; /* for barriers through NCCL */
     uint64_t nccl_seen; /* by the watcher: the operation of NCCL that ran when it looked last, */
     int64_t nccl_since; /* and since when it does */
     uint64_t nccl_told; /* nccl_reason is there */
@@ -11048,16 +11099,6 @@ static void ignis__comm_ending(ignis__comm *comm)
 static void ignis__comm_ended(const char *call, ignis__comm *comm)
 {
     ignis__comm_tie *tie = comm->tie;
-    ignis__binding binding;
-    if (comm->nccl &&
-        comm->graphs_left) /* a goodbye would wait until the last of them is gone; NCCL's kernels leave at once from here on */
-        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
-    ignis__nccl_leave(call, (ignis__nccl_comm *)comm->nccl);
-    comm->nccl = NULL;
-    if (tie->byte && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
-        ignis__memory_give(call, comm->device, tie->byte);
-        ignis__device_leave(&binding);
-    }
     ignis__regions_drop(call, comm);
     ignis__job_drop(comm->job);
     ignis__free((void *)(uintptr_t)tie->watch.member);
@@ -11178,7 +11219,7 @@ static bool ignis__comm_call_nccl(const char *call, ignis__comm *comm, int kind,
     if (kind != IGNIS__COMM_BARRIER)
         return ignis__nccl_run(call, nccl, (ignis__nccl_kind)(kind - IGNIS__COMM_ALL_REDUCE), in, out, count, dtype, op, root, comm->size,
                                stream);
-    byte = comm->tie->byte->address;
+    byte = comm->memory->state->address + offsetof(ignis__comm_state, byte);
     return ignis__nccl_run(call, nccl, IGNIS__NCCL_ALL_REDUCE, byte, byte, 1, IGNIS_U8, IGNIS_OP_SUM, 0, comm->size, stream);
 }
 
@@ -11186,19 +11227,14 @@ static bool ignis__comm_call_nccl(const char *call, ignis__comm *comm, int kind,
 static bool ignis__comm_join(ignis__making *making)
 {
     ignis__comm *comm = making->comm;
-    ignis__binding binding;
     ignis__nccl_id id;
-    int i;
+    int i, local_rank, local_size;
     ignis__step_begin(making);
     if (comm->rank == 0)
         (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
     else
         (void)ignis__nccl_open(making->call);
     making->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
-    if (ignis_status_last() == IGNIS_OK && !ignis__comm_has_region(comm) && ignis__device_enter(making->call, comm->device, &binding)) {
-        comm->tie->byte = ignis__memory_take(making->call, comm->device, comm->device->stream, 16);
-        ignis__device_leave(&binding);
-    }
     if (!ignis__step_end(making, -1, NULL))
         return false;
     for (i = 0; i < comm->size; i++)
@@ -11216,6 +11252,7 @@ static bool ignis__comm_join(ignis__making *making)
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, (ignis__nccl_comm *)comm->nccl);
         ((ignis__nccl_comm *)comm->nccl)->patience_ns = comm->timeout_ns;
+        ((ignis__nccl_comm *)comm->nccl)->far = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
     making->deadline += comm->timeout_ns; /* one that has waited in vain comes later */
     return ignis__step_end(making, -1, NULL);

@@ -558,10 +558,18 @@ typedef struct sim_nodes {
     int *numbers, count;
 } sim_nodes;
 
+/* To be called when nothing needs a graph's work any more. */
+typedef struct sim_goodbye {
+    void (*call)(void *);
+    void *data;
+    struct sim_goodbye *next;
+} sim_goodbye;
+
 /* What a graph does: work in the order of its capture, which is one that honours all dependencies. Never changed once the
    capture ended, so graphs, executable graphs and launches in flight share it. */
 struct sim_plan {
     int references, count, room;
+    struct sim_goodbye *goodbyes;
     struct {
         sim_work work;
         sim_nodes after;
@@ -1225,6 +1233,12 @@ static void plan_release(sim_plan *plan)
     for (int i = 0; i < plan->count; i++) {
         work_release(&plan->nodes[i].work);
         free(plan->nodes[i].after.numbers);
+    }
+    while (plan->goodbyes) {
+        sim_goodbye *goodbye = plan->goodbyes;
+        plan->goodbyes = goodbye->next;
+        goodbye->call(goodbye->data);
+        free(goodbye);
     }
     free(plan->nodes);
     free(plan);
@@ -4581,6 +4595,26 @@ SIM_API void ignis_sim_loads(void)
     if (current() && current()->active)
         loading_waits(current());
     pthread_mutex_unlock(&sim.lock);
+}
+
+/* What a library calls that has work captured by `stream`: `call` comes when nothing can run it any more, and calls no driver. */
+SIM_API int ignis_sim_at_graph_end(CUstream handle, void (*call)(void *), void *data)
+{
+    sim_goodbye *goodbye = calloc(1, sizeof *goodbye);
+    sim_stream *stream;
+    int code;
+    pthread_mutex_lock(&sim.lock);
+    code = !goodbye ? ERROR_OUT_OF_MEMORY : stream_find(handle, &stream);
+    if (!code && !stream->capture)
+        code = ERROR_INVALID_VALUE;
+    if (!code) {
+        *goodbye = (sim_goodbye){call, data, stream->capture->plan->goodbyes};
+        stream->capture->plan->goodbyes = goodbye;
+    }
+    pthread_mutex_unlock(&sim.lock);
+    if (code)
+        free(goodbye);
+    return code;
 }
 
 /* How many calls of a kind or of a function there were, failed ones included. -1: no such name. */

@@ -1369,6 +1369,11 @@ TEST(ranks_of_several_hosts_use_nccl)
     all(ranks, RANKS, SHRINK, 0, 2);
     for (i = 0; i < RANKS - 1; i++)
         CHECK_INT(ask(&ranks[i], QUERY, 2).info.size, 3);
+    result = ask(&ranks[0], DESTROY, 2); /* waits for the others, but not for long */
+    CHECK_WENT_WELL(result);
+    CHECK(result.seconds < 15);
+    for (i = 0; i < 3; i++)
+        all(ranks + 1, RANKS - 1, DESTROY, i, i);
     end(ranks, RANKS);
     folder_end();
 }
