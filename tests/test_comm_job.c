@@ -864,8 +864,8 @@ TEST(a_fault_of_one_rank_ends_no_other)
     CHECK_WENT(result, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
     CHECK_WENT_WELL(ask(&ranks[2], ABORT, 0));
     for (i = 0; i < 2; i++) {
-        result = hear(&ranks[i]);
-        CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_PEER);
+        result = hear(&ranks[i]); /* it was in the operation, or came to it later */
+        CHECK_INT(result.status, IGNIS_ERROR_PEER);
         CHECK_HAS(result.message, "rank 2");
         CHECK(result.seconds < 10);
     }
