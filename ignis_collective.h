@@ -168,11 +168,14 @@
         is that of all the other hosts.
         ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
+        WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank that is a process of its own calls
+        ignis_comm_abort then, so that nobody waits for it, and exits; the others go on without it. Ranks of one process end together.
+
         ALL GPUS OF ONE PROCESS. ignis_comm_init_all makes the communicators of several GPUs at once, with no launcher; one thread begins
         each operation for one rank after the other, or each rank has a thread. With one thread, nothing that a GPU has yet to load or to
         allocate may come between the ranks' calls of an operation (ignis_warmup loads Ignis' own kernels): a driver may make that wait for
-        what runs there, and so for the next rank's call. ignis_comm_split_all makes smaller communicators of them, ignis_comm_shrink_all goes
-        on without a GPU that has faulted: also one call for all ranks, as a call for each would wait for the next.
+        what runs there, and so for the next rank's call. ignis_comm_split_all makes smaller communicators of them,
+        ignis_comm_shrink_all new ones after a failure: also one call for all ranks, as a call for each would wait for the next.
 
     ON DATA-PARALLEL TRAINING (>>parallel)
 
@@ -934,12 +937,13 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices
     Threads: any. Waits for the devices: operations that some rank has begun are to be begun on all. */
 IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out);
 
-/*  ignis_comm_shrink_all - ignis_comm_shrink for the communicators of ignis_comm_init_all: go on with the devices that work
-    comms are of one group, in any order, after they have failed or before. Left out are ranks whose device has faulted, those for which comms
-    has no handle, and those that are not in comms; the others keep their order. out[i] is the new communicator on the device of comms[i];
-    no handle where that is left out. comms stay as they are, to be destroyed; a lost device breaks them.
+/*  ignis_comm_shrink_all - ignis_comm_shrink for the communicators of ignis_comm_init_all, all ranks at once
+    comms are of one group, in any order, after they have failed or before. Left out are ranks for which comms has no handle, and those that
+    are not in comms; the others keep their order. out[i] is the new communicator on the device of comms[i]; no handle where comms
+    has none. comms stay as they are, to be destroyed. After a fault it fails, as all does: that ends all GPU work of the process. Ranks that
+    are to survive the fault of another are processes of their own, with ignis_comm_init and ignis_comm_shrink.
     Returns: IGNIS_OK, and *out filled; all zero on failure.
-    Errors: FREED, ARGUMENT (not ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE (no device is left), MEMORY, CUDA.
+    Errors: FREED, ARGUMENT (not ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE (lost to a fault), MEMORY, CUDA.
     Ownership: the caller ends each with ignis_comm_destroy, and comms too.
     Threads: any. Waits for the devices, as ignis_comm_split_all. */
 IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out);
@@ -1512,10 +1516,10 @@ static bool ignis__vmm_open(const char *call, int ordinal)
 
 /* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
 
-/*  Ends a block's mapping and gives its addresses back, both also when one fails. What a lost device answers says nothing. */
+/*  Ends a block's mapping and gives its addresses back, both also when one fails. What the driver answers after a fault says nothing. */
 static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
 {
-    bool lost = ignis__atomic_load(&block->device->lost) != 0;
+    bool lost = ignis__devices_lost();
     size_t size = (size_t)block->size;
     int unmapped, given;
     if (!block->address)
@@ -1530,11 +1534,11 @@ static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
     return unmapped && given;
 }
 
-/*  Gives back whatever of the block there is; what a lost device keeps ends with the process. */
+/*  Gives back whatever of the block there is; what the driver keeps after a fault ends with the process. */
 static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
-    bool lost = ignis__atomic_load(&block->device->lost) != 0;
+    bool lost = ignis__devices_lost();
     bool entered = !lost && ignis__device_enter(call, block->device, &binding);
     ignis__vmm_unplace(call, block);
     if (block->handle) {
@@ -1777,7 +1781,7 @@ static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
 static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
 {
     ignis__address at = range->address + (uint64_t)mapping->offset;
-    bool lost = ignis__atomic_load(&range->device->lost) != 0;
+    bool lost = ignis__devices_lost();
     int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->vmm->size));
     bool ok = lost || ignis__vmm_step(call, range->device, "cuMemUnmap", error, "unmapping %s at 0x%llx",
                                       ignis__bytes_write(mapping->vmm->size).text, at);
@@ -1787,15 +1791,13 @@ static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__map
     return ok;
 }
 
-/*  Waits for the devices in a mask, lost ones excepted. */
+/*  Waits for the devices in a mask; after a fault there is nothing to wait for. */
 static bool ignis__devices_wait(const char *call, uint64_t mask)
 {
     bool ok = true;
-    for (; mask; mask &= mask - 1) {
+    for (; mask && !ignis__devices_lost(); mask &= mask - 1) {
         ignis__device *device = &ignis__devices[ignis__lowest_bit(mask)];
         ignis__binding binding;
-        if (ignis__atomic_load(&device->lost))
-            continue;
         if (!ignis__device_enter(call, device, &binding)) {
             ok = false;
             continue;
@@ -1813,7 +1815,7 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
     int error;
     if (!ignis__pool_drop(range))
         return;
-    lost = ignis__atomic_load(&range->device->lost) != 0;
+    lost = ignis__devices_lost();
     entered = !lost && ignis__device_enter(call, range->device, &binding);
     while (range->mappings) {
         ignis__mapping *mapping = range->mappings;
@@ -2152,11 +2154,11 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
     ignis__mapping *mapping, **at;
     ignis__binding binding;
     uint64_t waited = 0, devices = 0;
-    bool ok = false;
+    bool ok = false, lost = ignis__devices_lost();
     if (!range)
         return ignis__failed();
-    if (!ignis__capture_refuses(call) && (ignis__atomic_load(&range->device->lost) || ignis__device_enter(call, range->device, &binding))) {
-        bool entered = !ignis__atomic_load(&range->device->lost), again = true;
+    if (!ignis__capture_refuses(call) && (lost || ignis__device_enter(call, range->device, &binding))) {
+        bool again = true;
         while (again && ignis__range_lock(call, range)) {
             at = ignis__mapping_find_unused(call, range, offset);
             devices = at ? (*at)->devices & ~waited : 0;
@@ -2169,7 +2171,7 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
             again = devices && ignis__devices_wait(call, devices);
             waited |= devices;
         }
-        if (entered)
+        if (!lost)
             ignis__device_leave(&binding);
     }
     ignis__range_unhold(call, range);
@@ -5188,7 +5190,7 @@ static void ignis__ipc_array_release(void *ptr, void *data)
 {
     ignis__device *device = (ignis__device *)data;
     ignis__binding binding;
-    if (ignis__atomic_load(&device->lost) || !ignis__device_enter("ignis_array_free", device, &binding))
+    if (ignis__devices_lost() || !ignis__device_enter("ignis_array_free", device, &binding))
         return;
     (void)IGNIS__CUDA_FAILED("ignis_array_free", device, cuMemFree_v2, ((ignis__address)(uintptr_t)ptr));
     ignis__device_leave(&binding);
@@ -5413,7 +5415,7 @@ static void ignis__vmm_return(const char *call, ignis__import *mapped) { ignis__
 static void ignis__ipc_return(const char *call, ignis__import *mapped)
 {
     ignis__binding binding;
-    if (ignis__atomic_load(&mapped->device->lost) || !ignis__device_enter(call, mapped->device, &binding))
+    if (ignis__devices_lost() || !ignis__device_enter(call, mapped->device, &binding))
         return;
     (void)IGNIS__CUDA_FAILED(call, mapped->device, cuIpcCloseMemHandle, (mapped->address));
     ignis__device_leave(&binding);
@@ -7134,7 +7136,7 @@ static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
 {
     ignis__nccl_comm *nccl = (ignis__nccl_comm *)data;
     ignis__binding binding;
-    bool entered = !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter("ignis_comm_destroy", nccl->device, &binding);
+    bool entered = !ignis__devices_lost() && ignis__device_enter("ignis_comm_destroy", nccl->device, &binding);
     (void)(nccl->aborts ? IGNIS__NCCL(ncclCommAbort, (nccl->ending)) : IGNIS__NCCL(ncclCommDestroy, (nccl->ending)));
     if (entered)
         ignis__device_leave(&binding);
@@ -7190,7 +7192,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
     int error;
     if (!nccl)
         return;
-    if (nccl->comm && !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter(call, nccl->device, &binding)) {
+    if (nccl->comm && !ignis__devices_lost() && ignis__device_enter(call, nccl->device, &binding)) {
         error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
         if (error == IGNIS__NCCL_IN_PROGRESS)
             error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
@@ -9456,7 +9458,7 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     int i;
     (void)ptr;
     ignis__nccl_leave(call, (ignis__nccl_comm *)memory->nccl);
-    if (memory->state && !ignis__atomic_load(&memory->device->lost) && ignis__device_enter(call, memory->device, &binding)) {
+    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, memory->device, &binding)) {
         ignis__memory_give(call, memory->device, memory->state);
         ignis__device_leave(&binding);
     }
@@ -9579,7 +9581,7 @@ static void ignis__comm_stop(const char *call, ignis__comm *comm)
                 group->comms[i] = NULL;
         ignis__mutex_unlock(&group->lock);
     }
-    if (memory && memory->state && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
+    if (memory && memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
         (void)ignis__device_finish(comm->device);
         if (ignis__atomic_load(&comm->storage->users) > 1) {
             (void)IGNIS__CUDA_FAILED(
@@ -9644,7 +9646,7 @@ static void ignis__comms_close(const char *call)
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
         ignis__binding binding;
-        bool entered = ignis__comm_programs.first[i] && !ignis__atomic_load(&device->lost) && ignis__device_enter(call, device, &binding);
+        bool entered = ignis__comm_programs.first[i] && !ignis__devices_lost() && ignis__device_enter(call, device, &binding);
         while (ignis__comm_programs.first[i]) {
             ignis__comm_program *program = ignis__comm_programs.first[i];
             ignis__comm_programs.first[i] = program->next;
@@ -10723,48 +10725,24 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Whether a device is of use: one that has faulted says so when it is asked. Nothing is reported. */
-static bool ignis__comm_device_works(const char *call, ignis__device *device)
-{
-    ignis__record before = ignis__quiet_begin(), failure;
-    ignis__binding binding;
-    char why[256];
-    int error;
-    if (ignis__device_enter(call, device, &binding)) {
-        error = IGNIS__CUDA(cuStreamQuery, (device->stream));
-        if (error && error != IGNIS__CU_NOT_READY)
-            ignis__cuda_fail(call, device, "cuStreamQuery", error);
-        ignis__device_leave(&binding);
-    }
-    ignis__quiet_end(&before, &failure, why, sizeof why);
-    return !ignis__atomic_load(&device->lost);
-}
-
 IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_shrink_all";
     ignis__comm *made[IGNIS_COMM_MAX_RANKS];
-    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], members = 0, r, k;
+    int devices[IGNIS_COMM_MAX_RANKS] = {0}, order[IGNIS_COMM_MAX_RANKS], members = 0, r, k;
     ignis__comm_siblings siblings;
-    ignis__comm *comm = NULL;
-    bool ok = false;
+    int64_t timeout_ns = 0;
+    bool ok;
     if (!ignis__comm_siblings_hold(call, comms, count, true, out, &siblings))
         return ignis__failed();
     for (r = 0; r < siblings.size; r++) {
         if (!siblings.rank[r])
             continue;
-        comm = siblings.rank[r];
-        if (ignis__comm_device_works(call, comm->device)) {
-            devices[members] = (int)(comm->device - ignis__devices);
-            order[members++] = siblings.place[r];
-        } else { /* nobody waits for it any more */
-            ignis__comm_break(comm, IGNIS__COMM_PEER, r);
-        }
+        timeout_ns = siblings.rank[r]->timeout_ns;
+        devices[members] = (int)(siblings.rank[r]->device - ignis__devices);
+        order[members++] = siblings.place[r];
     }
-    if (!members)
-        ignis__fail(IGNIS_DIAG_DEVICE_LOST, call, "the devices of all the communicators are lost");
-    else
-        ok = ignis__comm_group_start(call, devices, members, comm->timeout_ns, made);
+    ok = ignis__comm_group_start(call, devices, members, timeout_ns, made);
     for (k = 0; k < members && ok; k++)
         out[order[k]].id = ignis__pool_publish(&ignis__comms, made[k]);
     ignis__comm_siblings_drop(call, &siblings);
@@ -10927,7 +10905,7 @@ static bool ignis__regions_adopt(ignis__making *making, const int *fds)
 static void ignis__regions_drop(const char *call, ignis__comm *comm)
 {
     ignis__comm_tie *tie = comm->tie;
-    bool lost = ignis__atomic_load(&comm->device->lost) != 0, entered;
+    bool lost = ignis__devices_lost(), entered;
     ignis__binding binding;
     int i, count = comm->size < IGNIS_COMM_MAX_RANKS ? comm->size : IGNIS_COMM_MAX_RANKS;
     if (tie->late) { /* better lose them than fault */
@@ -11088,7 +11066,7 @@ static bool ignis__regions_make(ignis__making *making)
 static void ignis__comm_ending(ignis__comm *comm)
 {
     ignis__binding binding;
-    if (comm->memory && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
+    if (comm->memory && !ignis__devices_lost() && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
         (void)ignis__device_wait("ignis_comm_destroy", comm->device); /* everything has a deadline, so this ends */
         ignis__device_leave(&binding);
     }
@@ -11777,7 +11755,7 @@ static bool ignis__parallel_end(const char *call, ignis__parallel_state *paralle
     }
     if (parallel->is_installed)
         ignis__atomic_add(&ignis__grad_groups, (uint64_t)-parallel->bucket_count);
-    if (parallel->stream && !ignis__atomic_load(&parallel->device->lost)) {
+    if (parallel->stream && !ignis__devices_lost()) {
         ok = ignis_stream_forget(parallel->stream) == IGNIS_OK; /* waits for it */
         if (ignis__device_enter(call, parallel->device, &binding)) {
             ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamDestroy_v2, (parallel->stream)) && ok;
