@@ -126,7 +126,7 @@ $(OUT)/storage_copy: tests/storage_copy.c $(HEADERS)
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/resume.sh $(OUT)/train_gpt $(OUT)/resume
 
-# Training on two GPUs is training on one.
+# Training on two and four GPUs is training on one.
 check-gpus: $(SIMULATOR) $(OUT)/train_gpt
 	@sh tests/gpus.sh $(OUT)/train_gpt $(OUT)/gpus
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Training on two GPUs goes as on one: the same losses, as far as they are printed.
+# Training on two and on four GPUs goes as on one: the same losses, as far as they are printed.
 #
 #   tests/gpus.sh train_gpt [folder for what the runs write]
 
@@ -19,10 +19,13 @@ run() { # name [option ...]
         >"$out/$name.log" 2>&1 && grep -ao 'The loss fell .* The picture' "$out/$name.log" >"$out/$name.losses"
 }
 
-run one || fail 'one GPU'
-if ! run two --gpus 2; then
-    if grep -aq 'both use GPU' "$out/two.log"; then echo 'skip: gpus: there is one device' && exit 0; fi
-    fail 'two GPUs'
-fi
-cmp -s "$out/one.losses" "$out/two.losses" || fail 'the losses differ'
-echo "ok   gpus: $(sed 's/ The picture//' "$out/two.losses")"
+export IGNIS_SIM_DEVICES=4
+run 1 || fail 'one GPU'
+for count in 2 4; do
+    if ! run $count --gpus $count; then
+        if grep -aq 'both use GPU' "$out/$count.log"; then echo "skip: gpus: there are fewer than $count devices" && exit 0; fi
+        fail "$count GPUs"
+    fi
+    cmp -s "$out/1.losses" "$out/$count.losses" || fail "the losses of $count differ"
+    echo "ok   gpus: $count: $(sed 's/ The picture//' "$out/$count.losses")"
+done
