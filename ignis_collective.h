@@ -7278,64 +7278,73 @@ IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, 
     return nccl;
 }
 
-/*  What ncclSend or ncclRecv answered, in a group, where they do nothing yet: keeps the first failure. */
+/*  Keeps the first failure. In a group calls do nothing yet; else they may still be under way. */
 static void ignis__nccl_note(int *first, int error)
 {
     if (*first == IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS)
         *first = error;
 }
 
-/*  An operation, queued on the stream when this returns; of a group, when that ends. root_or_peer is the root of reduce and broadcast, and the
-    other rank of a message. The device is entered. Failure breaks the communicator. */
-static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, ignis__nccl_kind kind, ignis__address in, ignis__address out,
-                            int64_t count, ignis_dtype dtype, ignis_op op, int root_or_peer, int size, void *stream)
+typedef struct ignis__nccl_task {
+    ignis__nccl_kind kind;
+    ignis__address in, out;
+    int64_t count;
+    ignis_dtype dtype;
+    ignis_op op;
+    int root; /* of reduce and broadcast; of a message the other rank */
+} ignis__nccl_task;
+
+/*  Hands one operation to NCCL. Returns the first failure. */
+static int ignis__nccl_queue(void *comm, const ignis__nccl_task *task, int size, void *stream)
+{
+    const char *from = (const char *)(uintptr_t)task->in;
+    char *to = (char *)(uintptr_t)task->out;
+    size_t number = (size_t)task->count, bytes = number * (size_t)ignis__dtypes[task->dtype].size;
+    int type = ignis__nccl_dtypes[task->dtype], reduction = ignis__nccl_ops[task->op], root = task->root, error = IGNIS__NCCL_SUCCESS, peer;
+    switch (task->kind) {
+    case IGNIS__NCCL_ALL_REDUCE: return IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__NCCL_REDUCE: return IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root, comm, stream));
+    case IGNIS__NCCL_BROADCAST: return IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root, comm, stream));
+    case IGNIS__NCCL_ALL_GATHER: return IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream));
+    case IGNIS__NCCL_REDUCE_SCATTER: return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__NCCL_SEND: return IGNIS__NCCL(ncclSend, (from, number, type, root, comm, stream));
+    case IGNIS__NCCL_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
+    default:
+        for (peer = 0; peer < size; peer++) {
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_note(&error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
+        }
+        return error;
+    }
+}
+
+/*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where one alone could wait for the other for
+    ever. The device is entered. Failure breaks the communicator. */
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__nccl_task *tasks, int count, int size, void *stream)
 {
     static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter",
                                         "ncclSend and ncclRecv", "ncclSend",   "ncclRecv"};
-    const char *from = (const char *)(uintptr_t)in;
-    char *to = (char *)(uintptr_t)out;
-    size_t number = (size_t)count, bytes = number * (size_t)ignis__dtypes[dtype].size;
-    int type = ignis__nccl_dtypes[dtype], reduction = ignis__nccl_ops[op], error = IGNIS__NCCL_SUCCESS, peer;
+    const bool grouped = count > 1 || tasks[0].kind == IGNIS__NCCL_ALL_TO_ALL;
+    int error = IGNIS__NCCL_SUCCESS, i;
     void *comm;
-    ignis__mutex_lock(&nccl->lock);
+    ignis__mutex_lock(&nccl->lock); /* over the whole group: nobody aborts what it has begun with */
     comm = nccl->comm;
     if (!comm) {
         ignis__mutex_unlock(&nccl->lock);
         ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator has failed before, or was aborted");
         return false;
     }
-    switch (kind) {
-    case IGNIS__NCCL_ALL_REDUCE: error = IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream)); break;
-    case IGNIS__NCCL_REDUCE: error = IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root_or_peer, comm, stream)); break;
-    case IGNIS__NCCL_BROADCAST: error = IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root_or_peer, comm, stream)); break;
-    case IGNIS__NCCL_ALL_GATHER: error = IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream)); break;
-    case IGNIS__NCCL_REDUCE_SCATTER: error = IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream)); break;
-    case IGNIS__NCCL_SEND: error = IGNIS__NCCL(ncclSend, (from, number, type, root_or_peer, comm, stream)); break;
-    case IGNIS__NCCL_RECV: error = IGNIS__NCCL(ncclRecv, (to, number, type, root_or_peer, comm, stream)); break;
-    default:
+    if (grouped)
         (void)IGNIS__NCCL(ncclGroupStart, ());
-        for (peer = 0; peer < size; peer++) {
-            ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
-            ignis__nccl_note(&error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
-        }
+    for (i = 0; i < count; i++)
+        ignis__nccl_note(&error, ignis__nccl_queue(comm, &tasks[i], size, stream));
+    if (grouped)
         ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
-        error = error != IGNIS__NCCL_SUCCESS ? error : IGNIS__NCCL_IN_PROGRESS;
-    }
     ignis__mutex_unlock(&nccl->lock);
-    if (error == IGNIS__NCCL_IN_PROGRESS)
+    if (error == IGNIS__NCCL_SUCCESS)
         error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[kind], error);
-}
-
-/*  Messages between these two travel at the same time, where one alone could wait for the other for ever. */
-static void ignis__nccl_group_begin(void) { (void)IGNIS__NCCL(ncclGroupStart, ()); }
-
-static bool ignis__nccl_group_end(const char *call, ignis__nccl_comm *nccl)
-{
-    int error = IGNIS__NCCL(ncclGroupEnd, ());
-    if (error == IGNIS__NCCL_IN_PROGRESS)
-        error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclGroupEnd", error);
+    return error == IGNIS__NCCL_SUCCESS ||
+           ignis__nccl_give_up(call, nccl, names[count > 1 ? IGNIS__NCCL_ALL_TO_ALL : tasks[0].kind], error);
 }
 
 /*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's number, 0: nothing. */
@@ -9229,9 +9238,7 @@ typedef struct ignis__comm {
     ignis__comm_nccl_state nccl_state; /* of a communicator that has kernels of its own, too */
     void (*tell)(struct ignis__comm *comm);                        /* tells the other ranks that it is broken */
     bool (*nccl_join)(const char *call, struct ignis__comm *comm); /* sets nccl_state; false: the operation fails */
-    bool (*nccl_run)(const char *call, struct ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
-                     ignis_dtype dtype, ignis_op op, int root, void *stream);
-    struct ignis__comm_tie *tie;                               /* to ranks of other processes; null: of ignis_comm_init_all */
+    struct ignis__comm_tie *tie;                                   /* to ranks of other processes; null: of ignis_comm_init_all */
     void (*ending)(struct ignis__comm *comm);                  /* null, or called when nobody holds it any more: no break comes after it */
     void (*ended)(const char *call, struct ignis__comm *comm); /* null, or called after ignis__comm_stop */
 
@@ -10038,6 +10045,30 @@ static bool ignis__comm_nccl_ended(ignis__comm *comm, bool ok)
     return ok;
 }
 
+/*  One or two operations through NCCL; a barrier is a sum of one byte. */
+static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *const *tasks, int count)
+{
+    ignis__nccl_task to[2];
+    bool ok;
+    int i;
+    for (i = 0; i < count; i++) {
+        const ignis__comm_task *task = tasks[i];
+        bool barrier = task->kind == IGNIS__COMM_BARRIER;
+        ignis__address byte = comm->memory->state->address + offsetof(ignis__comm_state, byte);
+        to[i].kind = barrier ? IGNIS__NCCL_ALL_REDUCE : (ignis__nccl_kind)((int)task->kind - (int)IGNIS__COMM_ALL_REDUCE);
+        to[i].in = barrier ? byte : task->in;
+        to[i].out = barrier ? byte : task->out;
+        to[i].count = barrier ? 1 : task->count;
+        to[i].dtype = barrier ? IGNIS_U8 : task->dtype;
+        to[i].op = barrier ? IGNIS_OP_SUM : task->op;
+        to[i].root = task->root;
+    }
+    if (!ignis__comm_mark(work, comm, true))
+        return false;
+    ok = ignis__nccl_run(work->call, (ignis__nccl_comm *)comm->nccl, to, count, comm->size, work->stream);
+    return ignis__comm_nccl_ended(comm, ok) && ignis__comm_mark(work, comm, false);
+}
+
 /*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with something
     else. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
@@ -10052,10 +10083,7 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
         if (!program || !ignis__comm_launch(work, comm, program, &plan, &to))
             return false;
     }
-    return ignis__comm_mark(work, comm, true) &&
-           ignis__comm_nccl_ended(comm, comm->nccl_run(work->call, comm, (int)task->kind, task->in, task->out, task->count, task->dtype,
-                                                       task->op, task->root, work->stream)) &&
-           ignis__comm_mark(work, comm, false);
+    return ignis__comm_call_nccl(work, comm, &task, 1);
 }
 
 /*  What each rank pushes and takes, by operation. */
@@ -10129,27 +10157,15 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     int64_t bytes[2] = {0, 0}, most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
     int i, lanes[2] = {0, 0};
     uint32_t prints[2] = {0, 0};
-    if (!ignis__comm_has_region(comm)) {
-        bool ok, both = send && receive;
-        if (!ignis__comm_mark(work, comm, true))
-            return false;
-        if (both)
-            ignis__nccl_group_begin();
-        ok = (!send || comm->nccl_run(work->call, comm, IGNIS__COMM_SEND, send->in, 0, send->count, send->dtype, send->op, send->root,
-                                      work->stream)) &&
-             (!receive || comm->nccl_run(work->call, comm, IGNIS__COMM_RECV, 0, receive->out, receive->count, receive->dtype, receive->op,
-                                         receive->root, work->stream));
-        if (both)
-            ok = ignis__nccl_group_end(work->call, (ignis__nccl_comm *)comm->nccl) && ok;
-        return ignis__comm_nccl_ended(comm, ok) && ignis__comm_mark(work, comm, false);
-    }
+    task[0] = send;
+    task[1] = receive;
+    if (!ignis__comm_has_region(comm))
+        return ignis__comm_call_nccl(work, comm, send ? task : task + 1, send && receive ? 2 : 1);
     program = ignis__comm_program_for(work->call, comm, -1, -1);
     if (!program)
         return false;
     memset(&to, 0, sizeof to);
     memset(&plan, 0, sizeof plan);
-    task[0] = send;
-    task[1] = receive;
     for (i = 0; i < 2; i++) {
         ignis__comm_task same;
         if (!task[i])
@@ -11188,19 +11204,6 @@ static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *loca
     return hosts;
 }
 
-/*  An operation of a communicator through NCCL; a barrier is a sum of one byte. */
-static bool ignis__comm_call_nccl(const char *call, ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
-                                  ignis_dtype dtype, ignis_op op, int root, void *stream)
-{
-    ignis__nccl_comm *nccl = (ignis__nccl_comm *)comm->nccl;
-    ignis__address byte;
-    if (kind != IGNIS__COMM_BARRIER)
-        return ignis__nccl_run(call, nccl, (ignis__nccl_kind)(kind - IGNIS__COMM_ALL_REDUCE), in, out, count, dtype, op, root, comm->size,
-                               stream);
-    byte = comm->memory->state->address + offsetof(ignis__comm_state, byte);
-    return ignis__nccl_run(call, nccl, IGNIS__NCCL_ALL_REDUCE, byte, byte, 1, IGNIS_U8, IGNIS_OP_SUM, 0, comm->size, stream);
-}
-
 /*  Rank 0 makes an id, all open NCCL, and then all join. False: one of them could not, or is lost. */
 static bool ignis__comm_join(ignis__making *making)
 {
@@ -11225,7 +11228,6 @@ static bool ignis__comm_join(ignis__making *making)
     id = making->all[0].nccl;
     ignis__step_begin(making);
     comm->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->deadline - ignis__monotonic_ns());
-    comm->nccl_run = ignis__comm_call_nccl;
     if (comm->nccl) {
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, (ignis__nccl_comm *)comm->nccl);

@@ -135,11 +135,23 @@ static ignis_array array_make(const rank *r, int64_t count, double nothing)
     return array;
 }
 
+static ignis__nccl_task task_of(const rank *r, ignis__nccl_kind kind, ignis_array in, ignis_array out, int64_t count, int root)
+{
+    ignis__nccl_task task;
+    task.kind = kind;
+    task.in = in.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(in) : 0;
+    task.out = out.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(out) : 0;
+    task.count = count;
+    task.dtype = r->dtype;
+    task.op = r->op;
+    task.root = root;
+    return task;
+}
+
 static bool run_one(const rank *r, ignis__nccl_kind kind, ignis_array in, ignis_array out, int64_t count, int root)
 {
-    return ignis__nccl_run("run", r->nccl, kind, in.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(in) : 0,
-                           out.id ? (ignis__address)(uintptr_t)ignis_array_device_ptr(out) : 0, count, r->dtype, r->op, root, r->size,
-                           ignis_stream_current());
+    ignis__nccl_task task = task_of(r, kind, in, out, count, root);
+    return ignis__nccl_run("run", r->nccl, &task, 1, r->size, ignis_stream_current());
 }
 
 static void expect(const rank *r, const char *what, ignis_array out, int64_t count, double (*wanted)(const rank *r, int64_t i, int64_t n),
@@ -241,6 +253,7 @@ static void *run_moves(void *context)
     rank *r = (rank *)context;
     const int64_t n = 100000; /* several pieces of what the stand-in exchanges */
     ignis_array in, out, none = IGNIS__ZERO;
+    ignis__nccl_task both[2];
     if (!rank_join(r))
         return NULL;
     in = array_make(r, r->size * n, 0);
@@ -251,10 +264,9 @@ static void *run_moves(void *context)
     expect(r, "all_gather", out, r->size * n, gathered, n);
     CHECK(run_one(r, IGNIS__NCCL_ALL_TO_ALL, in, out, n, 0));
     expect(r, "all_to_all", out, r->size * n, transposed, n);
-    ignis__nccl_group_begin();
-    CHECK(run_one(r, IGNIS__NCCL_SEND, in, none, n, r->rank ^ 1));
-    CHECK(run_one(r, IGNIS__NCCL_RECV, none, out, n, r->rank ^ 1));
-    CHECK(ignis__nccl_group_end("run", r->nccl));
+    both[0] = task_of(r, IGNIS__NCCL_SEND, in, none, n, r->rank ^ 1);
+    both[1] = task_of(r, IGNIS__NCCL_RECV, none, out, n, r->rank ^ 1);
+    CHECK(ignis__nccl_run("run", r->nccl, both, 2, r->size, ignis_stream_current()));
     ignis_array part = ignis_array_slice(out, 0, 0, n);
     expect(r, "send and recv", part, n, of_neighbour, n);
     if (r->rank > 0) {
@@ -339,6 +351,7 @@ TEST(a_rank_that_does_not_come_is_a_timeout)
 
 TEST(what_nccl_refuses_is_told)
 {
+    ignis__nccl_task task = {IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 7};
     ignis__nccl_id id;
     ignis__nccl_comm *nccl;
     SETUP(NULL);
@@ -349,9 +362,10 @@ TEST(what_nccl_refuses_is_told)
     CHECK_MESSAGE_HAS("\" (4)");
     nccl = ignis__nccl_join("join", &ignis__devices[0], &id, 0, 1, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
     REQUIRE(nccl);
-    CHECK(!ignis__nccl_run("run", nccl, IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 7, 1, ignis_stream_current()));
+    CHECK(!ignis__nccl_run("run", nccl, &task, 1, 1, ignis_stream_current()));
     test__check_failure(__FILE__, __LINE__, "run(", IGNIS_ERROR_CUDA, IGNIS_DIAG_NCCL_CALL);
-    CHECK(!ignis__nccl_run("run", nccl, IGNIS__NCCL_BROADCAST, 0, 0, 1, IGNIS_F32, IGNIS_OP_SUM, 0, 1, ignis_stream_current()));
+    task.root = 0;
+    CHECK(!ignis__nccl_run("run", nccl, &task, 1, 1, ignis_stream_current()));
     test__check_failure(__FILE__, __LINE__, "run(", IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
     ignis__nccl_leave("leave", nccl);
 }
