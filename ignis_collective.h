@@ -7067,7 +7067,7 @@ typedef struct ignis__nccl_comm {
     uint64_t users; /* the ender is the second */
     ignis__device *device;
     int64_t patience_ns; /* how long a call may be in progress */
-    bool far;            /* some ranks are on other hosts */
+    bool hosts;          /* some ranks are on other hosts */
 } ignis__nccl_comm;
 
 #define IGNIS__NCCL(name, args) IGNIS_CALL_HOOK(#name, ignis__nccl.name args)
@@ -7199,7 +7199,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
         finalized = error == IGNIS__NCCL_SUCCESS;
         ignis__device_leave(&binding);
     }
-    ignis__nccl_end_begin(nccl, !(finalized && nccl->far));
+    ignis__nccl_end_begin(nccl, !(finalized && nccl->hosts));
     deadline = ignis__monotonic_ns() + IGNIS__NCCL_GOODBYE_NS;
     while (ignis__atomic_load(&nccl->users) > 1 && ignis__monotonic_ns() < deadline)
         ignis__nccl_pause();
@@ -11232,7 +11232,7 @@ static bool ignis__comm_join(ignis__making *making)
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, (ignis__nccl_comm *)comm->nccl);
         ((ignis__nccl_comm *)comm->nccl)->patience_ns = comm->timeout_ns;
-        ((ignis__nccl_comm *)comm->nccl)->far = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
+        ((ignis__nccl_comm *)comm->nccl)->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
     making->deadline += comm->timeout_ns; /* one that has waited in vain comes later */
     return ignis__step_end(making, -1, NULL);
