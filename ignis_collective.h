@@ -7055,7 +7055,7 @@ typedef enum ignis__nccl_kind {
     IGNIS__NCCL_RECV
 } ignis__nccl_kind;
 
-#define IGNIS__NCCL_GOODBYE_NS 5000000000
+#define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is waited for no longer */
 
 /*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
 typedef struct ignis__nccl_comm {
