@@ -22,7 +22,7 @@
         reduce.cu                  196 lines    9806 bytes
         rope.cu                    102 lines    5049 bytes
         shape.cu                   138 lines    6696 bytes
-        softmax.cu                 633 lines   28627 bytes
+        softmax.cu                 637 lines   28735 bytes
 */
 #include <stdint.h>
 
@@ -5654,7 +5654,8 @@ static const char *const ignis__lines_softmax_cu[] = {
     "        count->done = 0;",
     "}",
     "",
-    "/*  With all threads of a block whose first one has written what the block has: whether all blocks have. */",
+    "/*  With all threads of a block whose first one has written what the block has: whether all blocks have. Then done is 0 again, for the next",
+    "    kernel. */",
     "__device__ inline bool is_last_block(unsigned *done)",
     "{",
     "    __shared__ bool is_last;",
@@ -5663,8 +5664,11 @@ static const char *const ignis__lines_softmax_cu[] = {
     "        is_last = atomicAdd(done, 1u) == gridDim.x - 1;",
     "    }",
     "    __syncthreads();",
-    "    if (is_last)",
+    "    if (is_last) {",
     "        __threadfence();",
+    "        if (threadIdx.x == 0)",
+    "            *done = 0;",
+    "    }",
     "    return is_last;",
     "}",
     "",
@@ -5954,7 +5958,7 @@ static const ignis__source ignis__sources[] = {
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
     {"rope.cu", 0x0e1c70070d98e765ULL, ignis__lines_rope_cu, 102},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
-    {"softmax.cu", 0x5b92833b9ee45aa4ULL, ignis__lines_softmax_cu, 633},
+    {"softmax.cu", 0x75a0efe5f0f1cc76ULL, ignis__lines_softmax_cu, 637},
 };
 
 #endif /* IGNIS_IMPLEMENTATION */

@@ -357,7 +357,8 @@ extern "C" __global__ void __launch_bounds__(256)
         count->done = 0;
 }
 
-/*  With all threads of a block whose first one has written what the block has: whether all blocks have. */
+/*  With all threads of a block whose first one has written what the block has: whether all blocks have. Then done is 0 again, for the next
+    kernel. */
 __device__ inline bool is_last_block(unsigned *done)
 {
     __shared__ bool is_last;
@@ -366,8 +367,11 @@ __device__ inline bool is_last_block(unsigned *done)
         is_last = atomicAdd(done, 1u) == gridDim.x - 1;
     }
     __syncthreads();
-    if (is_last)
+    if (is_last) {
         __threadfence();
+        if (threadIdx.x == 0)
+            *done = 0;
+    }
     return is_last;
 }
 
