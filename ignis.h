@@ -113,9 +113,9 @@
             CUDA                                                               the driver; often a fault in a kernel
             IO FORMAT PEER TIMEOUT                                             files and other processes
 
-        A fault inside a kernel (an access out of bounds, say) shows at a later call, and the driver then refuses everything on that
-        device until the process ends. Ignis reports it once as CUDA, then as DEVICE. An H200 with driver 580 then refuses the process its
-        other devices too, where they were not open yet.
+        A fault inside a kernel (an access out of bounds, say) shows at a later call. CUDA then refuses the process everything, on all
+        devices, until it ends: so nothing on a GPU outlives a fault but what other processes have there. Ignis reports it once as CUDA,
+        then as DEVICE; handles can still be freed, and ignis_shutdown ends.
 
     ON MEMORY (>>memory)
 
@@ -254,7 +254,7 @@ typedef struct ignis_kernel {
     X(CONTRACT, "a rule of the memory contract was about to be broken")                  \
     X(MEMORY, "host, pinned or device memory has run out")                               \
     X(LIBRARY, "the driver, NVRTC or cuBLASLt is missing, or too old")                   \
-    X(DEVICE, "no such device, or the device was lost to an earlier fault")              \
+    X(DEVICE, "no such device, or the devices were lost to an earlier fault")            \
     X(COMPILE, "CUDA source did not compile; the log is in the message")                 \
     X(CUDA, "the driver refused a call")                                                 \
     X(UNSUPPORTED, "the request is meaningful, but this device or version cannot do it") \
@@ -313,7 +313,7 @@ typedef enum ignis_status {
     X(DEVICE_NONE, DEVICE, "there is a CUDA device")                                                                 \
     X(DEVICE_RANGE, DEVICE, "a device ordinal is below ignis_device_count")                                          \
     X(DEVICE_DIFFERS, DEVICE, "arrays, streams and kernels of one call are on one device")                           \
-    X(DEVICE_LOST, DEVICE, "a device that has faulted is of no use to the process any more")                         \
+    X(DEVICE_LOST, DEVICE, "no device is used after a fault, until the process ends")                                \
     X(COMPILE_FAILED, COMPILE, "the CUDA source compiles")                                                           \
     X(ENTRY_MISSING, COMPILE, "the source has a __global__ function of the entry's name")                            \
     X(ARG_COUNT, ARGUMENT, "a kernel gets as many arguments as it has parameters")                                   \
@@ -723,7 +723,7 @@ IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
 /*  ignis_device_use - make a device the calling thread's current one, and open it if need be
     Afterwards its primary context is current in this thread, so cudart code follows along.
     Returns: IGNIS_OK, or the reason.
-    Errors: DEVICE (no such device, or lost), MEMORY, CUDA.
+    Errors: DEVICE (no such device, or all lost to a fault), MEMORY, CUDA.
     Ownership: Ignis holds the primary context until ignis_shutdown.
     Threads: any; each has its own current device. */
 IGNIS_API ignis_status ignis_device_use(int device);
@@ -762,7 +762,7 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream);
 
 /*  ignis_synchronize - wait until all work on the current device is done, and report what failed meanwhile
     Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
-    Errors: DEVICE (the device was lost), CUDA.
+    Errors: DEVICE (the devices were lost to a fault), CUDA.
     Ownership: nothing to free.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_synchronize(void);
@@ -1966,6 +1966,7 @@ static void ignis__thread_join(ignis__thread_handle thread)
     WaitForSingleObject(thread, INFINITE);
     CloseHandle(thread);
 }
+IGNIS__MAYBE_UNUSED static void ignis__thread_detach(ignis__thread_handle thread) { CloseHandle(thread); }
 static int ignis__core_count(void)
 {
     SYSTEM_INFO info;
@@ -2072,6 +2073,7 @@ static bool ignis__thread_start(ignis__thread_handle *thread, void *(*run)(void 
     return pthread_create(thread, NULL, run, context) == 0;
 }
 static void ignis__thread_join(ignis__thread_handle thread) { pthread_join(thread, NULL); }
+IGNIS__MAYBE_UNUSED static void ignis__thread_detach(ignis__thread_handle thread) { pthread_detach(thread); }
 static int ignis__core_count(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
 
 /*  Calls release(value) when the calling thread ends. */
@@ -3468,7 +3470,6 @@ typedef struct ignis__spare_event {
 
 typedef struct ignis__device {
     uint64_t opened;
-    uint64_t lost;     /* the driver error that ended it, 0: none */
     uint64_t captures; /* that threads have open: until they end, nothing may wait for the device */
     ignis__mutex lock;
     ignis__mutex planning; /* matrix products */
@@ -3481,13 +3482,14 @@ typedef struct ignis__device {
 } ignis__device;
 
 static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
+static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, 0: none */
 static bool ignis__allow_tf32;
 static int ignis__device_total;
 static int ignis__device_first;
 static uint64_t ignis__stream_serials; /* given out so far */
 static uint64_t ignis__stream_forgets; /* ignis_stream_forget calls so far */
 
-/*  Errors after which the driver answers every call on the context with the same error. */
+/*  Errors after which the driver answers every call of the process with the same error, whatever the device. */
 static bool ignis__cuda_is_fatal(int error)
 {
     static const short fatal[] = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721};
@@ -3497,6 +3499,9 @@ static bool ignis__cuda_is_fatal(int error)
             return true;
     return false;
 }
+
+/*  A kernel or copy has faulted, on whatever device: CUDA refuses everything on every device from then on. */
+static bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
 
 static const char *ignis__cuda_name(int error)
 {
@@ -3511,12 +3516,11 @@ static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, co
     int ordinal = device ? (int)(device - ignis__devices) : -1;
     if (device && ignis__cuda_is_fatal(error)) {
         uint64_t none = 0;
-        ignis__atomic_swap_if(&device->lost, &none, (uint64_t)error);
-        return ignis__fail_because(
-            IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
-            "an earlier kernel or copy on device %d has faulted: %s (%d), seen by %s. Its arrays are lost, and CUDA keeps the device "
-            "from this process until it ends",
-            ordinal, name, error, function);
+        ignis__atomic_swap_if(&ignis__devices_fault, &none, (uint64_t)error);
+        return ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
+                                   "an earlier kernel or copy has faulted: %s (%d), seen by %s on device %d. All arrays are lost, and CUDA "
+                                   "keeps every device from this process until it ends",
+                                   name, error, function, ordinal);
     }
     if (ignis__cuda.cuGetErrorString && ignis__cuda.cuGetErrorString(error, &text) != 0)
         text = NULL;
@@ -3623,11 +3627,11 @@ static bool ignis__device_open_locked(const char *call, ignis__device *device)
 /*  Opens the device if it is not, and makes its context current. Every path that succeeds here ends in ignis__device_leave. */
 static bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
-    uint64_t lost = ignis__atomic_load(&device->lost);
-    if (lost) {
-        ignis__fail_because(IGNIS_DIAG_DEVICE_LOST, call, (int)lost, ignis__cuda_name((int)lost), NULL,
-                            "device %d was lost to %s (%d) in an earlier kernel or copy; CUDA keeps it from this process until it ends",
-                            (int)(device - ignis__devices), ignis__cuda_name((int)lost), (int)lost);
+    int error = (int)ignis__atomic_load(&ignis__devices_fault);
+    if (error) {
+        ignis__fail_because(IGNIS_DIAG_DEVICE_LOST, call, error, ignis__cuda_name(error), NULL,
+                            "an earlier kernel or copy has faulted: %s (%d); CUDA keeps every device from this process until it ends",
+                            ignis__cuda_name(error), error);
         return false;
     }
     if (!ignis__atomic_load(&device->opened)) {
@@ -3837,7 +3841,7 @@ static void *ignis__stream_after(ignis__device *device, uint64_t *serial)
 
 /*  Waits for the work of a device that is entered. A context cannot be waited for while a thread captures on it, which would spoil that: then, and
     when that wait has failed, for each stream that Ignis knows, those that a capture has drawn in excepted. Returns the driver's first error; the
-    work is through also then, unless the device is lost. */
+    work is through also then, unless the devices are lost. */
 static int ignis__device_finish(ignis__device *device)
 {
     uint64_t serial = 0;
@@ -3880,6 +3884,7 @@ static ignis_status ignis__devices_setup(const char *call, int first)
         ignis__mutex_init(&ignis__devices[i].lock);
         ignis__mutex_init(&ignis__devices[i].planning);
     }
+    ignis__atomic_store(&ignis__devices_fault, 0); /* the driver is asked anew */
     ignis__device_first = first;
     return ignis__device_get(call, first) ? IGNIS_OK : IGNIS_ERROR_DEVICE;
 }
@@ -3888,8 +3893,7 @@ static ignis_status ignis__devices_setup(const char *call, int first)
 static void ignis__device_close(const char *call, ignis__device *device)
 {
     void *current = NULL;
-    bool lost = ignis__atomic_load(&device->lost) != 0;
-    ignis__device *report = lost ? NULL : device;
+    bool lost = ignis__devices_lost();
     (void)IGNIS__CUDA(cuCtxSetCurrent, (device->context));
     while (device->events) {
         ignis__spare_event *spare = device->events;
@@ -3905,7 +3909,7 @@ static void ignis__device_close(const char *call, ignis__device *device)
     if (lost)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (device->stream));
     else
-        (void)IGNIS__CUDA_FAILED(call, report, cuStreamDestroy_v2, (device->stream));
+        (void)IGNIS__CUDA_FAILED(call, device, cuStreamDestroy_v2, (device->stream));
     if (IGNIS__CUDA(cuCtxGetCurrent, (&current)) == 0 && current == device->context)
         (void)IGNIS__CUDA(cuCtxSetCurrent, (NULL)); /* the context ends with its last user */
     (void)IGNIS__CUDA_FAILED(call, NULL, cuDevicePrimaryCtxRelease_v2, (device->handle));
@@ -4435,7 +4439,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
         ignis__memory_count(cache, block->size, 0);
     } else if (error == IGNIS__NO_HOST_MEMORY) {
         ignis__fail_host_memory(call, part ? sizeof *block : sizeof *part);
-    } else if (!ignis__atomic_load(&device->lost)) {
+    } else if (!ignis__devices_lost()) {
         ignis__fail_device_memory(call, device, cache, size, error);
     }
     ignis__mutex_unlock(&cache->lock);
@@ -4557,7 +4561,7 @@ static void ignis__memory_setup(int64_t limit, bool bypass)
 static void ignis__memory_close(const char *call, ignis__device *device)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    bool lost = ignis__atomic_load(&device->lost) != 0; /* then each call would fail with the error that is known already */
+    bool lost = ignis__devices_lost(); /* then each call would fail with the error that is known already */
     while (cache->segments) {
         ignis__block *first = cache->segments, *block = first;
         cache->segments = first->next_segment;
@@ -4612,14 +4616,14 @@ static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t
     return NULL;
 }
 
-/*  Waits for the device first, as copies may still use the memory. It is freed also when the device cannot be entered; with a lost
-    device there is nothing to wait for, and the memory ends with the context. */
+/*  Waits for the device first, as copies may still use the memory. It is freed also when the device cannot be entered; after a
+    fault there is nothing to wait for, and the memory ends with the process. */
 static ignis_status ignis__pinned_give(const char *call, ignis__device *device, void *memory, int64_t size)
 {
     ignis__binding binding;
     bool entered, ok;
     ignis__atomic_add(&ignis__pinned_bytes, (uint64_t)-size);
-    if (ignis__atomic_load(&device->lost))
+    if (ignis__devices_lost())
         return IGNIS_OK;
     entered = ignis__device_enter(call, device, &binding);
     ok = entered && ignis__device_wait(call, device);
@@ -5056,12 +5060,12 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
     gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
-    entered = gives && !ignis__atomic_load(&storage->device->lost) && ignis__device_enter(call, storage->device, &binding);
+    entered = gives && !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
     for (i = 0; gives && i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
         if (entered && ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
             continue;
-        if (!ignis__atomic_load(&used->device->lost) && ignis__device_enter(call, used->device, &other)) {
+        if (!ignis__devices_lost() && ignis__device_enter(call, used->device, &other)) {
             (void)ignis__device_finish(used->device); /* without an order, waiting is what is left */
             ignis__device_leave(&other);
         }
@@ -6993,12 +6997,12 @@ static void ignis__module_unload(ignis__module *unit)
     memset(unit, 0, sizeof *unit);
 }
 
-/*  Unloads a module whose launches may still be queued. It is unloaded also when the device cannot be entered; the module of a
-    lost device ends with the context. */
+/*  Unloads a module whose launches may still be queued. It is unloaded also when the device cannot be entered; after a
+    fault it ends with the process. */
 static void ignis__module_retire(const char *call, ignis__device *device, ignis__module *unit)
 {
     ignis__binding binding;
-    bool lost = ignis__atomic_load(&device->lost) != 0, entered = !lost && ignis__device_enter(call, device, &binding);
+    bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, device, &binding);
     if (entered)
         (void)ignis__device_finish(device);
     if (lost)
@@ -13625,7 +13629,7 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
     ignis__binding binding;
     if (!ignis__pool_drop(graph))
         return;
-    if (!ignis__atomic_load(&device->lost) && ignis__device_enter(call, device, &binding)) {
+    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
         (void)ignis__device_finish(device);
         (void)IGNIS__CUDA(cuGraphExecDestroy, (graph->exec));
         ignis__capture_end(call, graph->capture);
@@ -14996,7 +15000,7 @@ IGNIS_API ignis_status ignis_shutdown(void)
         ignis__device *device = &ignis__devices[i];
         if (!ignis__atomic_load(&device->opened))
             continue;
-        if (!IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)) && !ignis__atomic_load(&device->lost))
+        if (!IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)) && !ignis__devices_lost())
             (void)ignis__device_wait(call, device);
         ignis__builtins_close(device);
 #ifndef IGNIS_NO_TENSORS

@@ -168,11 +168,14 @@
         is that of all the other hosts.
         ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
+        WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank that is a process of its own calls
+        ignis_comm_abort then, so that nobody waits for it, and exits; the others go on without it. Ranks of one process end together.
+
         ALL GPUS OF ONE PROCESS. ignis_comm_init_all makes the communicators of several GPUs at once, with no launcher; one thread begins
         each operation for one rank after the other, or each rank has a thread. With one thread, nothing that a GPU has yet to load or to
         allocate may come between the ranks' calls of an operation (ignis_warmup loads Ignis' own kernels): a driver may make that wait for
-        what runs there, and so for the next rank's call. ignis_comm_split_all makes smaller communicators of them, ignis_comm_shrink_all goes
-        on without a GPU that has faulted: also one call for all ranks, as a call for each would wait for the next.
+        what runs there, and so for the next rank's call. ignis_comm_split_all makes smaller communicators of them,
+        ignis_comm_shrink_all new ones after a failure: also one call for all ranks, as a call for each would wait for the next.
 
     ON DATA-PARALLEL TRAINING (>>parallel)
 
@@ -898,7 +901,9 @@ IGNIS_API ignis_status ignis_comm_abort(ignis_comm comm);
 
 /*  ignis_comm_destroy - end this rank's part in a communicator, after all work on its device is done
     The others may still be inside their last operation; none of them needs to come. The last communicator of a meeting (of
-    ignis_comm_init and what was split and shrunk from it) says goodbye to the other ranks.
+    ignis_comm_init and what was split and shrunk from it) says goodbye to the other ranks. One between hosts gives the other ranks of this host up
+    to 5 s to do the same, so that NCCL cuts nobody off. Graphs that have captured operations may outlive it; launched then, they end at once, with
+    undefined results.
     Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
     Errors: FREED (also for a second destroy), CUDA.
     Ownership: the handle is stale afterwards.
@@ -932,12 +937,13 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices
     Threads: any. Waits for the devices: operations that some rank has begun are to be begun on all. */
 IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out);
 
-/*  ignis_comm_shrink_all - ignis_comm_shrink for the communicators of ignis_comm_init_all: go on with the devices that work
-    comms are of one group, in any order, after they have failed or before. Left out are ranks whose device has faulted, those for which comms
-    has no handle, and those that are not in comms; the others keep their order. out[i] is the new communicator on the device of comms[i];
-    no handle where that is left out. comms stay as they are, to be destroyed; a lost device breaks them.
+/*  ignis_comm_shrink_all - ignis_comm_shrink for the communicators of ignis_comm_init_all, all ranks at once
+    comms are of one group, in any order, after they have failed or before. Left out are ranks for which comms has no handle, and those that
+    are not in comms; the others keep their order. out[i] is the new communicator on the device of comms[i]; no handle where comms
+    has none. comms stay as they are, to be destroyed. After a fault it fails, as all does: that ends all GPU work of the process. Ranks that
+    are to survive the fault of another are processes of their own, with ignis_comm_init and ignis_comm_shrink.
     Returns: IGNIS_OK, and *out filled; all zero on failure.
-    Errors: FREED, ARGUMENT (not ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE (no device is left), MEMORY, CUDA.
+    Errors: FREED, ARGUMENT (not ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE (lost to a fault), MEMORY, CUDA.
     Ownership: the caller ends each with ignis_comm_destroy, and comms too.
     Threads: any. Waits for the devices, as ignis_comm_split_all. */
 IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out);
@@ -1510,10 +1516,10 @@ static bool ignis__vmm_open(const char *call, int ordinal)
 
 /* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
 
-/*  Ends a block's mapping and gives its addresses back, both also when one fails. What a lost device answers says nothing. */
+/*  Ends a block's mapping and gives its addresses back, both also when one fails. What the driver answers after a fault says nothing. */
 static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
 {
-    bool lost = ignis__atomic_load(&block->device->lost) != 0;
+    bool lost = ignis__devices_lost();
     size_t size = (size_t)block->size;
     int unmapped, given;
     if (!block->address)
@@ -1528,11 +1534,11 @@ static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
     return unmapped && given;
 }
 
-/*  Gives back whatever of the block there is; what a lost device keeps ends with the process. */
+/*  Gives back whatever of the block there is; what the driver keeps after a fault ends with the process. */
 static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
-    bool lost = ignis__atomic_load(&block->device->lost) != 0;
+    bool lost = ignis__devices_lost();
     bool entered = !lost && ignis__device_enter(call, block->device, &binding);
     ignis__vmm_unplace(call, block);
     if (block->handle) {
@@ -1775,7 +1781,7 @@ static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
 static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
 {
     ignis__address at = range->address + (uint64_t)mapping->offset;
-    bool lost = ignis__atomic_load(&range->device->lost) != 0;
+    bool lost = ignis__devices_lost();
     int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->vmm->size));
     bool ok = lost || ignis__vmm_step(call, range->device, "cuMemUnmap", error, "unmapping %s at 0x%llx",
                                       ignis__bytes_write(mapping->vmm->size).text, at);
@@ -1785,15 +1791,13 @@ static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__map
     return ok;
 }
 
-/*  Waits for the devices in a mask, lost ones excepted. */
+/*  Waits for the devices in a mask; after a fault there is nothing to wait for. */
 static bool ignis__devices_wait(const char *call, uint64_t mask)
 {
     bool ok = true;
-    for (; mask; mask &= mask - 1) {
+    for (; mask && !ignis__devices_lost(); mask &= mask - 1) {
         ignis__device *device = &ignis__devices[ignis__lowest_bit(mask)];
         ignis__binding binding;
-        if (ignis__atomic_load(&device->lost))
-            continue;
         if (!ignis__device_enter(call, device, &binding)) {
             ok = false;
             continue;
@@ -1811,7 +1815,7 @@ static void ignis__range_unhold(const char *call, ignis__range *range)
     int error;
     if (!ignis__pool_drop(range))
         return;
-    lost = ignis__atomic_load(&range->device->lost) != 0;
+    lost = ignis__devices_lost();
     entered = !lost && ignis__device_enter(call, range->device, &binding);
     while (range->mappings) {
         ignis__mapping *mapping = range->mappings;
@@ -2150,11 +2154,11 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
     ignis__mapping *mapping, **at;
     ignis__binding binding;
     uint64_t waited = 0, devices = 0;
-    bool ok = false;
+    bool ok = false, lost = ignis__devices_lost();
     if (!range)
         return ignis__failed();
-    if (!ignis__capture_refuses(call) && (ignis__atomic_load(&range->device->lost) || ignis__device_enter(call, range->device, &binding))) {
-        bool entered = !ignis__atomic_load(&range->device->lost), again = true;
+    if (!ignis__capture_refuses(call) && (lost || ignis__device_enter(call, range->device, &binding))) {
+        bool again = true;
         while (again && ignis__range_lock(call, range)) {
             at = ignis__mapping_find_unused(call, range, offset);
             devices = at ? (*at)->devices & ~waited : 0;
@@ -2167,7 +2171,7 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
             again = devices && ignis__devices_wait(call, devices);
             waited |= devices;
         }
-        if (entered)
+        if (!lost)
             ignis__device_leave(&binding);
     }
     ignis__range_unhold(call, range);
@@ -5186,7 +5190,7 @@ static void ignis__ipc_array_release(void *ptr, void *data)
 {
     ignis__device *device = (ignis__device *)data;
     ignis__binding binding;
-    if (ignis__atomic_load(&device->lost) || !ignis__device_enter("ignis_array_free", device, &binding))
+    if (ignis__devices_lost() || !ignis__device_enter("ignis_array_free", device, &binding))
         return;
     (void)IGNIS__CUDA_FAILED("ignis_array_free", device, cuMemFree_v2, ((ignis__address)(uintptr_t)ptr));
     ignis__device_leave(&binding);
@@ -5411,7 +5415,7 @@ static void ignis__vmm_return(const char *call, ignis__import *mapped) { ignis__
 static void ignis__ipc_return(const char *call, ignis__import *mapped)
 {
     ignis__binding binding;
-    if (ignis__atomic_load(&mapped->device->lost) || !ignis__device_enter(call, mapped->device, &binding))
+    if (ignis__devices_lost() || !ignis__device_enter(call, mapped->device, &binding))
         return;
     (void)IGNIS__CUDA_FAILED(call, mapped->device, cuIpcCloseMemHandle, (mapped->address));
     ignis__device_leave(&binding);
@@ -7051,12 +7055,19 @@ typedef enum ignis__nccl_kind {
     IGNIS__NCCL_RECV
 } ignis__nccl_kind;
 
+#define IGNIS__NCCL_GOODBYE_NS 5000000000
+
 /*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for with a deadline. */
 typedef struct ignis__nccl_comm {
     ignis__mutex lock; /* NCCL wants one call at a time, and ignis__nccl_abort comes from other threads */
     void *comm;        /* null: aborted */
+    void *ending;      /* then: what the ender ends, null: there is no such thread */
+    bool aborts;       /* and how */
+    ignis__thread_handle ender;
+    uint64_t users; /* the ender is the second */
     ignis__device *device;
     int64_t patience_ns; /* how long a call may be in progress */
+    bool far;            /* some ranks are on other hosts */
 } ignis__nccl_comm;
 
 #define IGNIS__NCCL(name, args) IGNIS_CALL_HOOK(#name, ignis__nccl.name args)
@@ -7114,24 +7125,48 @@ static int ignis__nccl_settle(ignis__nccl_comm *nccl, int64_t deadline_ns)
     }
 }
 
-/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that mean nothing, here and not
-    for the other ranks. Any thread may call it. */
-static void ignis__nccl_abort(ignis__nccl_comm *nccl)
+/*  The last that uses it frees it: not with the user's allocator, as that may be long after ignis_shutdown. */
+static void ignis__nccl_drop(ignis__nccl_comm *nccl)
 {
+    if (ignis__atomic_add(&nccl->users, (uint64_t)-1) == 0)
+        free(nccl);
+}
+
+static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
+{
+    ignis__nccl_comm *nccl = (ignis__nccl_comm *)data;
     ignis__binding binding;
-    void *comm;
-    bool entered;
+    bool entered = !ignis__devices_lost() && ignis__device_enter("ignis_comm_destroy", nccl->device, &binding);
+    (void)(nccl->aborts ? IGNIS__NCCL(ncclCommAbort, (nccl->ending)) : IGNIS__NCCL(ncclCommDestroy, (nccl->ending)));
+    if (entered)
+        ignis__device_leave(&binding);
+    ignis__nccl_drop(nccl);
+    return 0;
+}
+
+/*  Lets a thread of its own end the communicator, as both ways may wait: ncclCommAbort for the last graph that has captured an operation,
+    ncclCommDestroy for the other ranks of the host to call it too. */
+static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
+{
+    bool alone = false;
     ignis__mutex_lock(&nccl->lock);
-    comm = nccl->comm;
-    nccl->comm = NULL;
-    if (comm) {
-        entered = !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter("ignis_comm_abort", nccl->device, &binding);
-        (void)IGNIS__NCCL(ncclCommAbort, (comm));
-        if (entered)
-            ignis__device_leave(&binding);
+    if (nccl->comm) {
+        nccl->ending = nccl->comm;
+        nccl->comm = NULL;
+        nccl->aborts = aborts;
+        ignis__atomic_add(&nccl->users, 1);
+        alone = !ignis__thread_start(&nccl->ender, ignis__nccl_end, nccl);
     }
     ignis__mutex_unlock(&nccl->lock);
+    if (!alone)
+        return;
+    (void)ignis__nccl_end(nccl);
+    nccl->ending = NULL;
 }
+
+/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that mean nothing, here and not
+    for the other ranks. Any thread may call it. */
+static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_end_begin(nccl, true); }
 
 /*  The failure of a call that did not end well; the communicator is of no use any more. */
 static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
@@ -7145,6 +7180,34 @@ static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const 
         ignis__nccl_fail(call, nccl->comm, function, error);
     ignis__nccl_abort(nccl);
     return false;
+}
+
+/*  Gives up a rank's part; its operations are done, and no graph has any. Null is fine. On one host an abort does it, and waits for nobody; with
+    other hosts it could cut off what is still on its way to them. Whoever does not come in time is left to the ender. */
+static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
+{
+    ignis__binding binding;
+    int64_t deadline;
+    bool finalized = false;
+    int error;
+    if (!nccl)
+        return;
+    if (nccl->comm && !ignis__devices_lost() && ignis__device_enter(call, nccl->device, &binding)) {
+        error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
+        if (error == IGNIS__NCCL_IN_PROGRESS)
+            error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+        finalized = error == IGNIS__NCCL_SUCCESS;
+        ignis__device_leave(&binding);
+    }
+    ignis__nccl_end_begin(nccl, !(finalized && nccl->far));
+    deadline = ignis__monotonic_ns() + IGNIS__NCCL_GOODBYE_NS;
+    while (ignis__atomic_load(&nccl->users) > 1 && ignis__monotonic_ns() < deadline)
+        ignis__nccl_pause();
+    if (nccl->ending && ignis__atomic_load(&nccl->users) > 1)
+        ignis__thread_detach(nccl->ender);
+    else if (nccl->ending)
+        ignis__thread_join(nccl->ender);
+    ignis__nccl_drop(nccl);
 }
 
 /*  What one rank makes and all give to ignis__nccl_join. */
@@ -7169,13 +7232,13 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
     int error;
     if (!ignis__nccl_open(call))
         return NULL;
-    nccl = (ignis__nccl_comm *)ignis__alloc(sizeof *nccl);
+    nccl = (ignis__nccl_comm *)calloc(1, sizeof *nccl);
     if (!nccl) {
         ignis__fail_host_memory(call, sizeof *nccl);
         return NULL;
     }
     if (!ignis__device_enter(call, device, &binding)) {
-        ignis__free(nccl);
+        free(nccl);
         return NULL;
     }
     memset(&config, 0, sizeof config);
@@ -7184,6 +7247,7 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
     config.version = IGNIS__NCCL_VERSION_LEAST;
     config.cluster_size = config.least_blocks = config.most_blocks = config.split_share = INT_MIN; /* NCCL decides */
     ignis__mutex_init(&nccl->lock);
+    nccl->users = 1;
     nccl->device = device;
     nccl->patience_ns = patience_ns;
     error = IGNIS__NCCL(ncclCommInitRankConfig, (&nccl->comm, size, *id, rank, &config));
@@ -7191,7 +7255,7 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
     if (error == IGNIS__NCCL_SUCCESS || error == IGNIS__NCCL_IN_PROGRESS)
         return nccl;
     (void)ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
-    ignis__free(nccl);
+    ignis__nccl_leave(call, nccl);
     return NULL;
 }
 
@@ -7200,25 +7264,6 @@ static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
-}
-
-/*  Gives up a rank's part; its operations are done. Null is fine. */
-static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
-{
-    ignis__binding binding;
-    int error;
-    if (!nccl)
-        return;
-    if (nccl->comm && !ignis__atomic_load(&nccl->device->lost) && ignis__device_enter(call, nccl->device, &binding)) {
-        error = IGNIS__NCCL(ncclCommFinalize, (nccl->comm));
-        if (error == IGNIS__NCCL_IN_PROGRESS)
-            error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-        if (error == IGNIS__NCCL_SUCCESS && IGNIS__NCCL(ncclCommDestroy, (nccl->comm)) == IGNIS__NCCL_SUCCESS)
-            nccl->comm = NULL;
-        ignis__device_leave(&binding);
-    }
-    ignis__nccl_abort(nccl); /* whatever did not end well */
-    ignis__free(nccl);
 }
 
 /*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
@@ -9111,6 +9156,7 @@ typedef struct ignis__comm_state {
     ignis__address region[IGNIS_COMM_MAX_RANKS];
     uint32_t sent[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES], received[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES];
     uint64_t marks;
+    uint64_t byte; /* for barriers through NCCL; kernels do not know it */
 } ignis__comm_state;
 
 typedef struct ignis__comm_call {
@@ -9161,6 +9207,7 @@ typedef struct ignis__comm_memory {
     ignis__comm_record *record; /* pinned */
     ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
     ignis__comm_group *group;
+    void *nccl; /* at the end, an ignis__nccl_comm */
 } ignis__comm_memory;
 
 /*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first operation that NCCL does faster. */
@@ -9177,11 +9224,10 @@ typedef struct ignis__comm {
     bool staged;
     int64_t timeout_ns;
     char reason[256];
-    void *nccl;                             /* set before nccl_there; it stays until the end, also when it is of no use */
-    uint64_t nccl_there;                    /* other threads may use nccl */
-    ignis__comm_nccl_state nccl_state;      /* of a communicator that has kernels of its own, too */
-    bool graphs_left;                       /* at the end: some that may use it */
-    void (*tell)(struct ignis__comm *comm); /* tells the other ranks that it is broken */
+    void *nccl;                        /* an ignis__nccl_comm, set before nccl_there; it stays until the end, also when it is of no use */
+    uint64_t nccl_there;               /* other threads may use nccl */
+    ignis__comm_nccl_state nccl_state; /* of a communicator that has kernels of its own, too */
+    void (*tell)(struct ignis__comm *comm);                        /* tells the other ranks that it is broken */
     bool (*nccl_join)(const char *call, struct ignis__comm *comm); /* sets nccl_state; false: the operation fails */
     bool (*nccl_run)(const char *call, struct ignis__comm *comm, int kind, ignis__address in, ignis__address out, int64_t count,
                      ignis_dtype dtype, ignis_op op, int root, void *stream);
@@ -9411,7 +9457,8 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     ignis__binding binding;
     int i;
     (void)ptr;
-    if (memory->state && !ignis__atomic_load(&memory->device->lost) && ignis__device_enter(call, memory->device, &binding)) {
+    ignis__nccl_leave(call, (ignis__nccl_comm *)memory->nccl);
+    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, memory->device, &binding)) {
         ignis__memory_give(call, memory->device, memory->state);
         ignis__device_leave(&binding);
     }
@@ -9534,15 +9581,22 @@ static void ignis__comm_stop(const char *call, ignis__comm *comm)
                 group->comms[i] = NULL;
         ignis__mutex_unlock(&group->lock);
     }
-    if (memory && memory->state && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
+    if (memory && memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
         (void)ignis__device_finish(comm->device);
-        comm->graphs_left = ignis__atomic_load(&comm->storage->users) > 1;
-        if (comm->graphs_left)
+        if (ignis__atomic_load(&comm->storage->users) > 1) {
             (void)IGNIS__CUDA_FAILED(
                 call, comm->device, cuMemsetD8Async,
                 (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
+            if (comm->nccl)
+                ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
+        }
         ignis__device_leave(&binding);
     }
+    if (memory)
+        memory->nccl = comm->nccl;
+    else
+        ignis__nccl_leave(call, (ignis__nccl_comm *)comm->nccl);
+    comm->nccl = NULL;
     if (comm->storage)
         ignis__storage_drop(call, comm->storage);
     else if (group)
@@ -9592,7 +9646,7 @@ static void ignis__comms_close(const char *call)
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
         ignis__binding binding;
-        bool entered = ignis__comm_programs.first[i] && !ignis__atomic_load(&device->lost) && ignis__device_enter(call, device, &binding);
+        bool entered = ignis__comm_programs.first[i] && !ignis__devices_lost() && ignis__device_enter(call, device, &binding);
         while (ignis__comm_programs.first[i]) {
             ignis__comm_program *program = ignis__comm_programs.first[i];
             ignis__comm_programs.first[i] = program->next;
@@ -10671,48 +10725,24 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Whether a device is of use: one that has faulted says so when it is asked. Nothing is reported. */
-static bool ignis__comm_device_works(const char *call, ignis__device *device)
-{
-    ignis__record before = ignis__quiet_begin(), failure;
-    ignis__binding binding;
-    char why[256];
-    int error;
-    if (ignis__device_enter(call, device, &binding)) {
-        error = IGNIS__CUDA(cuStreamQuery, (device->stream));
-        if (error && error != IGNIS__CU_NOT_READY)
-            ignis__cuda_fail(call, device, "cuStreamQuery", error);
-        ignis__device_leave(&binding);
-    }
-    ignis__quiet_end(&before, &failure, why, sizeof why);
-    return !ignis__atomic_load(&device->lost);
-}
-
 IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_shrink_all";
     ignis__comm *made[IGNIS_COMM_MAX_RANKS];
-    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], members = 0, r, k;
+    int devices[IGNIS_COMM_MAX_RANKS] = {0}, order[IGNIS_COMM_MAX_RANKS], members = 0, r, k;
     ignis__comm_siblings siblings;
-    ignis__comm *comm = NULL;
-    bool ok = false;
+    int64_t timeout_ns = 0;
+    bool ok;
     if (!ignis__comm_siblings_hold(call, comms, count, true, out, &siblings))
         return ignis__failed();
     for (r = 0; r < siblings.size; r++) {
         if (!siblings.rank[r])
             continue;
-        comm = siblings.rank[r];
-        if (ignis__comm_device_works(call, comm->device)) {
-            devices[members] = (int)(comm->device - ignis__devices);
-            order[members++] = siblings.place[r];
-        } else { /* nobody waits for it any more */
-            ignis__comm_break(comm, IGNIS__COMM_PEER, r);
-        }
+        timeout_ns = siblings.rank[r]->timeout_ns;
+        devices[members] = (int)(siblings.rank[r]->device - ignis__devices);
+        order[members++] = siblings.place[r];
     }
-    if (!members)
-        ignis__fail(IGNIS_DIAG_DEVICE_LOST, call, "the devices of all the communicators are lost");
-    else
-        ok = ignis__comm_group_start(call, devices, members, comm->timeout_ns, made);
+    ok = ignis__comm_group_start(call, devices, members, timeout_ns, made);
     for (k = 0; k < members && ok; k++)
         out[order[k]].id = ignis__pool_publish(&ignis__comms, made[k]);
     ignis__comm_siblings_drop(call, &siblings);
@@ -10732,7 +10762,6 @@ typedef struct ignis__comm_tie {
     bool registered[IGNIS_COMM_MAX_RANKS];
     bool late; /* a copy to or from the regions, which stay for that */
     int64_t staged_bytes;
-    ignis__block *byte; /* for barriers through NCCL */
     uint64_t nccl_seen; /* by the watcher: the operation of NCCL that ran when it looked last, */
     int64_t nccl_since; /* and since when it does */
     uint64_t nccl_told; /* nccl_reason is there */
@@ -10876,7 +10905,7 @@ static bool ignis__regions_adopt(ignis__making *making, const int *fds)
 static void ignis__regions_drop(const char *call, ignis__comm *comm)
 {
     ignis__comm_tie *tie = comm->tie;
-    bool lost = ignis__atomic_load(&comm->device->lost) != 0, entered;
+    bool lost = ignis__devices_lost(), entered;
     ignis__binding binding;
     int i, count = comm->size < IGNIS_COMM_MAX_RANKS ? comm->size : IGNIS_COMM_MAX_RANKS;
     if (tie->late) { /* better lose them than fault */
@@ -11037,7 +11066,7 @@ static bool ignis__regions_make(ignis__making *making)
 static void ignis__comm_ending(ignis__comm *comm)
 {
     ignis__binding binding;
-    if (comm->memory && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
+    if (comm->memory && !ignis__devices_lost() && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
         (void)ignis__device_wait("ignis_comm_destroy", comm->device); /* everything has a deadline, so this ends */
         ignis__device_leave(&binding);
     }
@@ -11048,16 +11077,6 @@ static void ignis__comm_ending(ignis__comm *comm)
 static void ignis__comm_ended(const char *call, ignis__comm *comm)
 {
     ignis__comm_tie *tie = comm->tie;
-    ignis__binding binding;
-    if (comm->nccl &&
-        comm->graphs_left) /* a goodbye would wait until the last of them is gone; NCCL's kernels leave at once from here on */
-        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
-    ignis__nccl_leave(call, (ignis__nccl_comm *)comm->nccl);
-    comm->nccl = NULL;
-    if (tie->byte && !ignis__atomic_load(&comm->device->lost) && ignis__device_enter(call, comm->device, &binding)) {
-        ignis__memory_give(call, comm->device, tie->byte);
-        ignis__device_leave(&binding);
-    }
     ignis__regions_drop(call, comm);
     ignis__job_drop(comm->job);
     ignis__free((void *)(uintptr_t)tie->watch.member);
@@ -11178,7 +11197,7 @@ static bool ignis__comm_call_nccl(const char *call, ignis__comm *comm, int kind,
     if (kind != IGNIS__COMM_BARRIER)
         return ignis__nccl_run(call, nccl, (ignis__nccl_kind)(kind - IGNIS__COMM_ALL_REDUCE), in, out, count, dtype, op, root, comm->size,
                                stream);
-    byte = comm->tie->byte->address;
+    byte = comm->memory->state->address + offsetof(ignis__comm_state, byte);
     return ignis__nccl_run(call, nccl, IGNIS__NCCL_ALL_REDUCE, byte, byte, 1, IGNIS_U8, IGNIS_OP_SUM, 0, comm->size, stream);
 }
 
@@ -11186,19 +11205,14 @@ static bool ignis__comm_call_nccl(const char *call, ignis__comm *comm, int kind,
 static bool ignis__comm_join(ignis__making *making)
 {
     ignis__comm *comm = making->comm;
-    ignis__binding binding;
     ignis__nccl_id id;
-    int i;
+    int i, local_rank, local_size;
     ignis__step_begin(making);
     if (comm->rank == 0)
         (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
     else
         (void)ignis__nccl_open(making->call);
     making->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
-    if (ignis_status_last() == IGNIS_OK && !ignis__comm_has_region(comm) && ignis__device_enter(making->call, comm->device, &binding)) {
-        comm->tie->byte = ignis__memory_take(making->call, comm->device, comm->device->stream, 16);
-        ignis__device_leave(&binding);
-    }
     if (!ignis__step_end(making, -1, NULL))
         return false;
     for (i = 0; i < comm->size; i++)
@@ -11216,6 +11230,7 @@ static bool ignis__comm_join(ignis__making *making)
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, (ignis__nccl_comm *)comm->nccl);
         ((ignis__nccl_comm *)comm->nccl)->patience_ns = comm->timeout_ns;
+        ((ignis__nccl_comm *)comm->nccl)->far = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
     making->deadline += comm->timeout_ns; /* one that has waited in vain comes later */
     return ignis__step_end(making, -1, NULL);
@@ -11740,7 +11755,7 @@ static bool ignis__parallel_end(const char *call, ignis__parallel_state *paralle
     }
     if (parallel->is_installed)
         ignis__atomic_add(&ignis__grad_groups, (uint64_t)-parallel->bucket_count);
-    if (parallel->stream && !ignis__atomic_load(&parallel->device->lost)) {
+    if (parallel->stream && !ignis__devices_lost()) {
         ok = ignis_stream_forget(parallel->stream) == IGNIS_OK; /* waits for it */
         if (ignis__device_enter(call, parallel->device, &binding)) {
             ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamDestroy_v2, (parallel->stream)) && ok;

@@ -2,8 +2,9 @@
 
     A program that loads this library in place of NVIDIA's sees a few "GPUs" whose memory is ordinary memory of the process
     and whose kernels executor.cpp runs on the CPU. The driver's rules are kept where a program can notice them: contexts and
-    their reference counts, handles that die, copies checked against live allocations, streams, events, and errors that
-    stay with a context. Things a real GPU hides (a missing wait, one byte written past a block) are made visible.
+    their reference counts, handles that die, copies checked against live allocations, streams, and events. A fault takes all
+    devices of the process until it ends, whichever device it was on: so measured on four H200s with driver 580. Things a real
+    GPU hides (a missing wait, one byte written past a block) are made visible.
 
     Knobs, read by cuInit:
 
@@ -186,7 +187,7 @@ enum {
 enum {
     NEEDS_NOTHING,
     NEEDS_INIT,     /* cuInit was called, in this process */
-    NEEDS_HEALTHY,  /* the thread has a current context that is alive and has no lasting error */
+    NEEDS_HEALTHY,  /* the thread has a current context that is alive, and nothing in the process has faulted */
     NEEDS_MASK = 15,
     UNSAFE = 16     /* not while a stream captures, see capture_forbids */
 };
@@ -455,7 +456,6 @@ struct sim_context {
     unsigned flags;
     int references;
     int active;     /* between the first retain and the last release or a reset */
-    int error;      /* lasting error, or 0 */
     unsigned peers; /* bit set of devices whose access was enabled */
     size_t used;    /* bytes of device memory */
     size_t created; /* bytes of it by cuMemCreate, which no context owns */
@@ -558,10 +558,18 @@ typedef struct sim_nodes {
     int *numbers, count;
 } sim_nodes;
 
+/* To be called when nothing needs a graph's work any more. */
+typedef struct sim_goodbye {
+    void (*call)(void *);
+    void *data;
+    struct sim_goodbye *next;
+} sim_goodbye;
+
 /* What a graph does: work in the order of its capture, which is one that honours all dependencies. Never changed once the
    capture ended, so graphs, executable graphs and launches in flight share it. */
 struct sim_plan {
     int references, count, room;
+    struct sim_goodbye *goodbyes;
     struct {
         sim_work work;
         sim_nodes after;
@@ -629,6 +637,7 @@ static struct {
     pthread_cond_t moved; /* some operation was submitted or done, or a stream destroyed */
     atomic_int forked;    /* we are the child of a process that may have used the simulator */
     int ready;
+    int error; /* of the fault that ended all work of the process, or 0 */
     int device_count, cc, streams, delay;
     size_t memory;
     unsigned long long next_id;
@@ -788,7 +797,7 @@ static int check_needs(int needs)
         return SUCCESS;
     if (!context)
         return ERROR_INVALID_CONTEXT;
-    return context->active ? context->error : ERROR_CONTEXT_IS_DESTROYED;
+    return context->active ? sim.error : ERROR_CONTEXT_IS_DESTROYED;
 }
 
 /* Takes the lock when it succeeds. */
@@ -1161,7 +1170,7 @@ static sim_range *block_new(sim_arena *arena, size_t size, sim_range_kind kind, 
     return NULL;
 }
 
-static void context_fail(sim_context *context, int code, const char *text);
+static void context_fail(const sim_context *context, int code, const char *text);
 
 /* Returns the code of a damaged canary. */
 static int block_delete(sim_range *range)
@@ -1226,6 +1235,12 @@ static void plan_release(sim_plan *plan)
         work_release(&plan->nodes[i].work);
         free(plan->nodes[i].after.numbers);
     }
+    while (plan->goodbyes) {
+        sim_goodbye *goodbye = plan->goodbyes;
+        plan->goodbyes = goodbye->next;
+        goodbye->call(goodbye->data);
+        free(goodbye);
+    }
     free(plan->nodes);
     free(plan);
 }
@@ -1267,11 +1282,12 @@ static sim_op *op_blocker(sim_op *op)
     return NULL;
 }
 
-static void context_fail(sim_context *context, int code, const char *text)
+/* A fault: nothing runs on any device from now on, and what waits gives up. */
+static void context_fail(const sim_context *context, int code, const char *text)
 {
-    if (context->error)
+    if (sim.error)
         return;
-    context->error = code;
+    __atomic_store_n(&sim.error, code, __ATOMIC_RELAXED);
     say("device %d: %s (%d): %s", context->device, code_name(code) ? code_name(code) : "error", code, text);
 }
 
@@ -1354,7 +1370,7 @@ static int word_wait(const sim_work *work, char *text, size_t text_size)
     for (;;) {
         struct timespec pause = {.tv_nsec = 20000};
         pthread_mutex_lock(&sim.lock);
-        int code = work_check(work, text, text_size);
+        int code = sim.error ? sim.error : work_check(work, text, text_size);
         int there = !code && word_is_there(&work->word);
         pthread_mutex_unlock(&sim.lock);
         if (code || there)
@@ -1393,10 +1409,12 @@ static int signal_is_set(sim_signal *signal, uint32_t sequence)
     return (int32_t)(atomic_load(&signal->board->done) - sequence) >= 0 || !is_running(atomic_load(&signal->board->recorder));
 }
 
+int sim_fault(void) { return __atomic_load_n(&sim.error, __ATOMIC_RELAXED); }
+
 /* Called without the lock. */
 static void signal_wait(sim_signal *signal, uint32_t sequence)
 {
-    while (!signal_is_set(signal, sequence)) {
+    while (!signal_is_set(signal, sequence) && !sim_fault()) {
         uint32_t done = atomic_load(&signal->board->done);
         struct timespec patience = {.tv_nsec = 100000000};
         if ((int32_t)(done - sequence) < 0)
@@ -1455,7 +1473,7 @@ static void stream_step(sim_stream *stream)
     sim_context *context = stream->context;
     char text[768] = "";
     stream->busy = 1;
-    if (!context->error) { /* else nothing runs any more */
+    if (!sim.error) { /* else nothing runs any more */
         int code = work_check(&op->work, text, sizeof text);
         if (!code) {
             pthread_mutex_unlock(&sim.lock);
@@ -1675,13 +1693,12 @@ static int submit(sim_stream *stream, sim_work work, sim_op *after, sim_op **out
 static int submit_and_wait(sim_stream *stream, sim_work work)
 {
     sim_op *op;
-    sim_context *context = stream->context;
     int code = submit(stream, work, NULL, &op);
     if (code)
         return code;
     op_finish(op);
     op_release(op);
-    return context->error;
+    return sim.error;
 }
 
 static int stream_finish(sim_stream *stream)
@@ -1691,7 +1708,7 @@ static int stream_finish(sim_stream *stream)
         return submit_and_wait(stream, (sim_work){.kind = WORK_NOTHING});
     if (stream->tail)
         op_finish(stream->tail);
-    return context->error;
+    return sim.error;
 }
 
 /* Wait for everything that was submitted to a context before this call. */
@@ -1711,7 +1728,7 @@ static int context_finish(sim_context *context)
         op_release(tails[i]);
     }
     free(tails);
-    return context->error;
+    return sim.error;
 }
 
 static sim_stream *stream_new(sim_context *context, unsigned flags, int priority)
@@ -1754,7 +1771,7 @@ static sim_stream *stream_get(CUstream handle)
 static int stream_find(CUstream handle, sim_stream **out)
 {
     *out = stream_get(handle);
-    return *out ? (*out)->context->error : ERROR_INVALID_HANDLE;
+    return *out ? sim.error : ERROR_INVALID_HANDLE;
 }
 
 /* Has `op` been done? With lazy streams nothing would ever change for a loop of queries, so in the end one runs the work. */
@@ -1764,14 +1781,13 @@ static int op_query(sim_op *op)
         return SUCCESS;
     if (sim.streams != STREAMS_LAZY || ++op->polls <= LAZY_POLLS)
         return ERROR_NOT_READY;
-    sim_context *context = op->stream->context;
     if (sim.spinning) { /* it may wait for what this thread has yet to submit */
         drive_spinning();
         int code = op_drive(op);
-        return code ? code : op->done ? context->error : ERROR_NOT_READY;
+        return code ? code : op->done ? sim.error : ERROR_NOT_READY;
     }
     op_finish(op);
-    return context->error;
+    return sim.error;
 }
 
 /* >>capture: work goes into a graph instead of the queue */
@@ -2080,7 +2096,6 @@ static void context_close(sim_context *context)
     stream_destroy(context->null_stream);
     stream_destroy(context->thread_stream);
     context->null_stream = context->thread_stream = NULL;
-    context->error = SUCCESS;
     context->used = 0;
     context->peers = 0;
 }
@@ -2480,6 +2495,7 @@ SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
     BEGIN(cuDevicePrimaryCtxRetain);
     REQUIRE(out, ERROR_INVALID_VALUE);
     REQUIRE(is_device(device), ERROR_INVALID_DEVICE);
+    REQUIRE(!sim.error, sim.error);
     sim_context *context = &sim.contexts[device];
     int code = context->active ? SUCCESS : context_open(context);
     if (!code)
@@ -3856,7 +3872,6 @@ SIM_API CUresult cuEventSynchronize(CUevent handle)
     BEGIN(cuEventSynchronize);
     sim_event *event = handle_get(OBJECT_EVENT, handle);
     REQUIRE(event, ERROR_INVALID_HANDLE);
-    sim_context *context = event->context;
     int code = capture_forbids_event(event);
     REQUIRE(!code, code);
     if (is_remote(event)) {
@@ -3871,7 +3886,7 @@ SIM_API CUresult cuEventSynchronize(CUevent handle)
     } else if (event->op) {
         op_finish(event->op);
     }
-    return leave(context->error);
+    return leave(sim.error);
 }
 
 SIM_API CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags)
@@ -4581,6 +4596,26 @@ SIM_API void ignis_sim_loads(void)
     if (current() && current()->active)
         loading_waits(current());
     pthread_mutex_unlock(&sim.lock);
+}
+
+/* What a library calls that has work captured by `stream`: `call` comes when nothing can run it any more, and calls no driver. */
+SIM_API int ignis_sim_at_graph_end(CUstream handle, void (*call)(void *), void *data)
+{
+    sim_goodbye *goodbye = calloc(1, sizeof *goodbye);
+    sim_stream *stream;
+    int code;
+    pthread_mutex_lock(&sim.lock);
+    code = !goodbye ? ERROR_OUT_OF_MEMORY : stream_find(handle, &stream);
+    if (!code && !stream->capture)
+        code = ERROR_INVALID_VALUE;
+    if (!code) {
+        *goodbye = (sim_goodbye){call, data, stream->capture->plan->goodbyes};
+        stream->capture->plan->goodbyes = goodbye;
+    }
+    pthread_mutex_unlock(&sim.lock);
+    if (code)
+        free(goodbye);
+    return code;
 }
 
 /* How many calls of a kind or of a function there were, failed ones included. -1: no such name. */

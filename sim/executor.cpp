@@ -637,6 +637,9 @@ static void wait_for_others(worker *w, bool in_vain)
     int failed = in_vain ? job_failed(w) : SIM_OK;
     if (failed) /* another block of the launch: this one might wait for it for ever */
         give_up(w, failed, "given up because another block failed", sim_place{NULL, 0});
+    failed = in_vain ? sim_fault() : SIM_OK;
+    if (failed) /* what it waits for does not come any more */
+        give_up(w, failed, "given up because another kernel or copy failed", sim_place{NULL, 0});
     if (!in_vain || ++w->vain_rounds <= OFFERS) {
         sched_yield();
         return;

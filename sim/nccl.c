@@ -8,6 +8,9 @@
     ranks has to submit the work of all before it waits for any of them, which needs streams that work by themselves
     (IGNIS_SIM_STREAMS=thread). Sums are made in the order of the ranks, in f32 for 16-bit numbers.
 
+    Ends as NVIDIA's 2.28 does: ncclCommFinalize is not through, and ncclCommAbort does not return, while a graph lives that has captured an
+    operation; ncclCommDestroy waits for the ranks of other processes to finalize, destroy, abort or die.
+
     IGNIS_SIM_NCCL_FAIL=3 makes the third operation that this process runs fail after it was accepted: it does not end before ncclCommAbort,
     and ncclCommGetAsyncError tells a system error. IGNIS_SIM_NCCL_FAIL=3,ends: it ends nonetheless, with nothing done.
 */
@@ -19,6 +22,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -49,6 +53,7 @@ typedef struct config { /* the beginning of ncclConfig_t */
 extern int cuLaunchHostFunc(void *stream, void (*call)(void *), void *data);
 extern int cuStreamIsCapturing(void *stream, int *status);
 extern int cuCtxGetCurrent(void **context);
+extern int ignis_sim_at_graph_end(void *stream, void (*call)(void *), void *data);
 
 /* >>shared: what the ranks have in common */
 
@@ -61,6 +66,7 @@ typedef struct box { /* from one rank to another */
 typedef struct shared {
     _Atomic int size, joined;
     _Atomic int taken[RANKS];
+    _Atomic long process[RANKS]; /* 0: not there yet, or has left */
     _Atomic uint64_t phase[RANKS];
     char pieces[RANKS][PIECE];
     box boxes[RANKS][RANKS]; /* [from][to] */
@@ -71,9 +77,9 @@ typedef struct comm {
     int rank, size;
     atomic_int aborted, references; /* of the handle, and of jobs */
     atomic_int failed;              /* what ncclCommGetAsyncError tells */
+    atomic_int graphs, finalized;   /* operations that graphs have captured, and so may run any number of times */
     uint64_t phase;
     char path[128];
-    struct job *captured; /* of graphs, which may run any number of times: these stay as long as the communicator */
     struct comm *next;
 } comm;
 
@@ -301,11 +307,6 @@ static void drop(comm *c)
         }
     }
     pthread_mutex_unlock(&lock);
-    while (c->captured) {
-        job *j = c->captured;
-        c->captured = j->next;
-        free(j);
-    }
     munmap(c->shared, sizeof *c->shared);
     free(c);
 }
@@ -314,6 +315,14 @@ static void job_end(job *j)
 {
     drop(j->comm);
     free(j);
+}
+
+/* No graph has it any more. The driver's lock is held. */
+static void captured_job_end(void *data)
+{
+    job *j = data;
+    atomic_fetch_sub(&j->comm->graphs, 1);
+    job_end(j);
 }
 
 /* Whether IGNIS_SIM_NCCL_FAIL means this operation. */
@@ -341,23 +350,25 @@ static void run_job(void *data)
         job_end(j);
 }
 
-/* The job belongs to the stream from here on, or to the communicator. */
+/* The job belongs to the stream from here on, or to the graph that the stream captures. */
 static int submit(job *j)
 {
+    static const char refused[] = "the driver refused the work";
     int capturing = 0;
     cuStreamIsCapturing(j->stream, &capturing);
     if (capturing) {
-        pthread_mutex_lock(&lock);
         j->captured = 1;
-        j->next = j->comm->captured;
-        j->comm->captured = j;
-        pthread_mutex_unlock(&lock); /* and its hold keeps the communicator, as the graph may be run at any time */
+        atomic_fetch_add(&j->comm->graphs, 1);
+        if (ignis_sim_at_graph_end(j->stream, captured_job_end, j)) {
+            captured_job_end(j);
+            return fail(UNHANDLED_CUDA_ERROR, refused);
+        }
     }
     if (!cuLaunchHostFunc(j->stream, run_job, j))
         return SUCCESS;
     if (!capturing)
         job_end(j);
-    return fail(UNHANDLED_CUDA_ERROR, "the driver refused the work");
+    return fail(UNHANDLED_CUDA_ERROR, refused);
 }
 
 static job *job_make(comm *c, int kind, void *stream)
@@ -539,6 +550,7 @@ static int comm_open(comm *c, const unique_id *id)
         return fail(INVALID_USAGE,
                     expected && expected != c->size ? "ranks disagree about their number" : "two ranks have the same number");
     }
+    atomic_store(&c->shared->process[c->rank], (long)getpid());
     if (atomic_fetch_add(&c->shared->joined, 1) + 1 == c->size)
         shm_unlink(c->path); /* whoever is to come is there */
     return SUCCESS;
@@ -583,27 +595,63 @@ SIM_API int ncclCommGetAsyncError(comm *c, int *error)
 {
     if (!c || !error)
         return fail(INVALID_ARGUMENT, "the communicator is null");
-    *error = !is_complete(c) ? IN_PROGRESS : atomic_load(&c->aborted) ? REMOTE_ERROR : atomic_load(&c->failed);
+    *error = !is_complete(c) || (atomic_load(&c->finalized) && atomic_load(&c->graphs)) ? IN_PROGRESS
+             : atomic_load(&c->aborted)                                                 ? REMOTE_ERROR
+                                                                                        : atomic_load(&c->failed);
     return SUCCESS;
 }
 
-SIM_API int ncclCommFinalize(comm *c) { return c ? SUCCESS : fail(INVALID_ARGUMENT, "the communicator is null"); }
-
-SIM_API int ncclCommDestroy(comm *c)
+/* No graph can run its operations any more. */
+static void wait_for_graphs(comm *c)
 {
-    if (!c)
-        return SUCCESS;
+    int tries = 0;
+    while (atomic_load(&c->graphs))
+        pause_briefly(&tries);
+}
+
+/* Its goodbye to the others. */
+static void leave(comm *c) { atomic_store(&c->shared->process[c->rank], 0); }
+
+static void end(comm *c)
+{
+    leave(c);
     if (!is_complete(c))
         shm_unlink(c->path);
     drop(c);
+}
+
+SIM_API int ncclCommFinalize(comm *c)
+{
+    if (!c || atomic_exchange(&c->finalized, 1))
+        return fail(INVALID_ARGUMENT, c ? "it has been finalized before" : "the communicator is null");
+    leave(c);
+    return atomic_load(&c->graphs) ? IN_PROGRESS : SUCCESS;
+}
+
+SIM_API int ncclCommDestroy(comm *c)
+{
+    int tries = 0;
+    if (!c)
+        return SUCCESS;
+    wait_for_graphs(c);
+    leave(c);
+    for (int i = 0; i < c->size; i++) {
+        long process;
+        while ((process = atomic_load(&c->shared->process[i])) != 0 && process != (long)getpid() && kill((pid_t)process, 0) == 0)
+            pause_briefly(&tries);
+    }
+    end(c);
     return SUCCESS;
 }
 
 SIM_API int ncclCommAbort(comm *c)
 {
-    if (c)
-        atomic_store(&c->aborted, 1);
-    return ncclCommDestroy(c);
+    if (!c)
+        return SUCCESS;
+    atomic_store(&c->aborted, 1);
+    wait_for_graphs(c);
+    end(c);
+    return SUCCESS;
 }
 
 SIM_API const char *ncclGetErrorString(int code)

@@ -72,6 +72,9 @@ int sim_execute(const sim_kernel *kernel, const sim_launch *launch, void *const 
    tell a wild access of a kernel from a crash of the host program). `what` gets a sentence about the nearest block. */
 int sim_address_describe(const void *address, char *what, size_t what_size);
 
+/* The result code of a fault that has ended all work of the process, or SIM_OK (implemented by driver.c). */
+int sim_fault(void);
+
 #ifdef __cplusplus
 }
 #endif

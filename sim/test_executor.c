@@ -32,6 +32,8 @@ int sim_address_describe(const void *address, char *what, size_t what_size)
     return 0;
 }
 
+int sim_fault(void) { return 0; }
+
 #define CHECK_HAS(text, part)                                 \
     do {                                                      \
         CHECK(strstr(text, part) != NULL);                    \

@@ -11,7 +11,8 @@
     T6   what cannot be exported                    transport: what_cannot_be_shared_..; share: only_what_was_made_..; vmm: the_memory_behind_an_array
     T7   one process, fork, exec                    transport: handles_of_this_process_..; channel: a_forked_child_..; vmm: a_forked_child_..; here:
                                                     what_is_forked_holds_nothing
-    T8   a rank is killed                           here: a_rank_that_is_killed_at_any_time_.., a_death_is_noticed_.., a_rank_that_dies_while_others_shrink_..;
+    T8   a rank is killed                           here: a_rank_that_is_killed_at_any_time_.., a_death_is_noticed_.., a_rank_that_dies_while_others_shrink_..,
+                                                    a_fault_of_one_rank_..;
                                                     parallel: a_rank_that_dies_in_backward_..
     T9   an exporter is killed                      transport: a_long_kernel_survives_.., the_importer_survives_..; vmm; share: memory_outlives_who_made_it
     T10  slow, stopped, aborted                     comm_ops: a_rank_that_is_late_.., an_abort_..; here: a_rank_that_stands_still, abort_reaches_all_ranks
@@ -39,6 +40,7 @@
 
 enum {
     FORK = OWN, /* a child that lives on, and is to find that it may do nothing */
+    FAULT,      /* a kernel that writes to a wild address */
     DIFFER,     /* what rank 0 calls otherwise than the others, in the way `color` */
     BITS        /* sums of numbers for which the order of the ranks matters, in several sizes and types; the outcome has a hash of them */
 };
@@ -92,6 +94,21 @@ static uint64_t bits(ignis_comm comm)
     return hash;
 }
 
+static void fault_begin(void)
+{
+    const ignis_launch one = {{1, 1, 1}, {1, 1, 1}, 0};
+    ignis_arg arg = ignis_arg_i64(0x1000);
+    ignis_kernel_desc desc;
+    ignis_kernel wild;
+    memset(&desc, 0, sizeof desc);
+    desc.source = "extern \"C\" __global__ void wild(long long at) { *(int *)at = 1; }";
+    desc.entry = "wild";
+    wild = ignis_kernel_compile(&desc);
+    ignis_kernel_launch(wild, &one, &arg, 1);
+    ignis_synchronize();
+    ignis_kernel_free(wild);
+}
+
 static void own(const command *todo, ignis_comm comm, outcome *result)
 {
     switch (todo->what) {
@@ -101,6 +118,7 @@ static void own(const command *todo, ignis_comm comm, outcome *result)
             _exit(ignis_comm_query(comm, &result->info) != IGNIS_ERROR_NOT_SETUP);
         }
         break;
+    case FAULT: fault_begin(); break;
     case DIFFER: differ(comm, todo->color); break;
     case BITS: result->hash = bits(comm); break;
     default: break;
@@ -824,6 +842,43 @@ TEST(a_rank_that_stands_still)
     folder_end();
 }
 
+/*  T8: it has no device any more, and the others go on. */
+TEST(a_fault_of_one_rank_ends_no_other)
+{
+    process ranks[3];
+    outcome result;
+    int i, code;
+    if (test_is_bypass() || getenv("IGNIS_SIM_SANITIZE"))
+        SKIP("a memory checker takes the fault for a mistake");
+    NEEDS(3);
+    start(ranks, 3, "");
+    all(ranks, 3, INIT, 0, 0);
+    all_reduce(ranks, 3, 0, 5000, 2);
+    for (i = 0; i < 2; i++)
+        tell(&ranks[i], REDUCE, 0, 0, 5000, 1);
+    result = ask(&ranks[2], FAULT, 0);
+    CHECK_WENT(result, IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+    CHECK_HAS(result.message, "CUDA_ERROR_ILLEGAL_ADDRESS");
+    tell(&ranks[2], REDUCE, 0, 0, 5000, 1);
+    result = hear(&ranks[2]);
+    CHECK_WENT(result, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_WENT_WELL(ask(&ranks[2], ABORT, 0));
+    for (i = 0; i < 2; i++) {
+        result = hear(&ranks[i]); /* it was in the operation, or came to it later */
+        CHECK_INT(result.status, IGNIS_ERROR_PEER);
+        CHECK_HAS(result.message, "rank 2");
+        CHECK(result.seconds < 10);
+    }
+    code = process_end(&ranks[2]);
+    CHECK(code == 0 || code == 92); /* ignis_shutdown may report what the driver says of the device */
+    ranks[2].pid = -1;
+    all(ranks, 2, SHRINK, 0, 1);
+    all_reduce(ranks, 2, 1, 5000, 2);
+    CHECK_INT(ask(&ranks[1], QUERY, 1).info.size, 2);
+    finish(ranks, 3);
+    folder_end();
+}
+
 /*  T11: each of them hears of it, and all can go on with a new communicator. */
 TEST(processes_that_disagree_all_hear_of_it)
 {
@@ -1369,6 +1424,11 @@ TEST(ranks_of_several_hosts_use_nccl)
     all(ranks, RANKS, SHRINK, 0, 2);
     for (i = 0; i < RANKS - 1; i++)
         CHECK_INT(ask(&ranks[i], QUERY, 2).info.size, 3);
+    result = ask(&ranks[0], DESTROY, 2); /* waits for the others, but not for long */
+    CHECK_WENT_WELL(result);
+    CHECK(result.seconds < 15);
+    for (i = 0; i < 3; i++)
+        all(ranks + 1, RANKS - 1, DESTROY, i, i);
     end(ranks, RANKS);
     folder_end();
 }

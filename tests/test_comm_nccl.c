@@ -7,6 +7,7 @@ enum {
     CAPTURE = OWN, /* a sum of `color` numbers */
     LAUNCH,        /* of what was captured, `key` times */
     RELEASE,       /* it */
+    REPLAY,        /* once, whatever comes of it */
     STATUS,        /* ignis_comm_status */
     SIMULATED      /* hash: whether the GPUs are simulated */
 };
@@ -56,6 +57,10 @@ static void own(const command *todo, ignis_comm comm, outcome *result)
     case CAPTURE: graph_capture(comm, todo->color); break;
     case LAUNCH: graph_launch(comm, todo->color, todo->key); break;
     case RELEASE: graph_free(); break;
+    case REPLAY:
+        ignis_graph_launch(graph);
+        ignis_synchronize();
+        break;
     case STATUS: ignis_comm_status(comm); break;
     case SIMULATED: result->hash = test_is_simulator(); break;
     default: break;
@@ -215,10 +220,50 @@ TEST(graphs_use_nccl_when_it_was_joined_before)
         all_do(ranks, 2, LAUNCH, 0, 0, LARGE, 5);
         all_reduce(ranks, 2, 0, LARGE, 1);
         all_do(ranks, 2, LAUNCH, 0, 0, LARGE, 5);
-        if (joined) /* it may outlive the communicator */
+        if (joined) { /* it may outlive the communicator, and does nothing then */
             all(ranks, 2, DESTROY, 0, 0);
+            CHECK_WENT_WELL(ask(&ranks[0], REPLAY, 0));
+            all(ranks, 2, INIT, 0, 0);
+            all_reduce(ranks, 2, 0, LARGE, 1);
+        }
         all(ranks, 2, RELEASE, 0, 0);
-        end(ranks, 2);
+        end(ranks, 2); /* one after the other: a rank that leaves does not wait for one that stays */
+        folder_end();
+    }
+}
+
+/*  ncclCommAbort would wait for the graph; nobody else does. */
+TEST(a_rank_that_dies_is_noticed_by_those_with_a_graph_of_nccl)
+{
+    process ranks[3];
+    outcome result;
+    int i, early;
+    for (early = 0; early < 2; early++) {
+        NEEDS(3);
+        start_with_nccl(ranks, 3, -1, "");
+        meet_within(ranks, 3, 20);
+        all_do(ranks, 3, SPLIT, 0, 1, 0, 0);
+        all_reduce(ranks, 3, 0, LARGE, 1);
+        all_reduce(ranks, 3, 1, LARGE, 1);
+        all_do(ranks, 3, CAPTURE, 0, 0, LARGE, 0);
+        all_do(ranks, 3, LAUNCH, 0, 0, LARGE, 3);
+        die(&ranks[1]);
+        for (i = 0; i < 3; i += 2) { /* both communicators: the watcher is not held up by the first */
+            CHECK_INT(ask(&ranks[i], WAIT, 0).info.status, IGNIS_ERROR_PEER);
+            CHECK_INT(ask(&ranks[i], WAIT, 1).info.status, IGNIS_ERROR_PEER);
+            result = ask(&ranks[i], REPLAY, 0);
+            CHECK_WENT_WELL(result);
+            CHECK(result.seconds < 5);
+        }
+        if (early)
+            all(ranks, 3, RELEASE, 0, 0);
+        all(ranks, 3, SHRINK, 0, 2);
+        all(ranks, 3, DESTROY, 1, 1);
+        all(ranks, 3, DESTROY, 0, 0);
+        all_reduce(ranks, 3, 2, LARGE, 2);
+        if (!early)
+            all(ranks, 3, RELEASE, 0, 0);
+        end(ranks, 3);
         folder_end();
     }
 }

@@ -1,4 +1,4 @@
-/*  test_device.c - devices, current device and stream of a thread, the caller's own streams, lost devices */
+/*  test_device.c - devices, current device and stream of a thread, the caller's own streams */
 #include "test.h"
 
 /*  A stream of the caller on the current device: cudaStreamNonBlocking, so nothing orders it with others by itself. */

@@ -674,18 +674,23 @@ TEST(kernels_end_with_shutdown)
 
 /* faults -------------------------------------------------------------------------------------------------------- */
 
-/*  In a process of its own: a kernel writes to a wild address, and the device is lost to the process. */
+/*  In a process of its own: a kernel writes to a wild address, and all devices are lost to the process. */
 static int fault_main(void)
 {
     static const char source[] = "extern \"C\" __global__ void put(int *p, long long wild) { *(wild ? (int *)wild : p) = 1; }\n";
     ignis_desc desc = test_desc(NULL);
     ignis_launch one = test_launch(1, 1);
     ignis_kernel kernel;
-    ignis_array array;
+    ignis_array array, other;
     ignis_arg args[2];
     ignis_status status;
     int32_t values[4];
+    int last;
     CHECK_OK(ignis_setup(&desc));
+    last = ignis_device_count() - 1; /* another one where there are two */
+    CHECK_OK(ignis_device_use(last));
+    other = make_counting(IGNIS_SHAPE(4), 0);
+    CHECK_OK(ignis_device_use(0));
     array = make_counting(IGNIS_SHAPE(4), 9);
     kernel = test_compile(source, "put", NULL);
     args[0] = ignis_arg_array(array);
@@ -708,20 +713,23 @@ static int fault_main(void)
     CHECK_STATUS(ignis_kernel_launch(kernel, &one, args, 2), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
     CHECK_MESSAGE_HAS("CUDA_ERROR_ILLEGAL_ADDRESS");
     CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_STATUS(ignis_device_use(last), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_STATUS(ignis_array_to_host(other, values, IGNIS_I32, 4), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
     CHECK_INT(info_of(array).shape.dim[0], 4); /* what needs no device goes on */
     CHECK_OK(ignis_kernel_free(kernel));       /* handles can still be given back */
     CHECK_OK(ignis_array_free(array));
+    CHECK_OK(ignis_array_free(other));
     (void)ignis_shutdown(); /* may report what the driver says of the device */
     ignis_status_clear();
     CHECK_INT(test_log_count(IGNIS_DIAG_ARRAY_LEAKED), 0);
 
-    /* A new setup does not crash. The simulator gives the device back; CUDA says no until the process ends. */
+    /* A new setup does not crash, and brings nothing back. */
     if (ignis_setup(&desc) == IGNIS_OK) {
         array = make(IGNIS_SHAPE(4), IGNIS_I32);
         status = ignis_array_zero(array);
         CHECK(status == IGNIS_OK || status == IGNIS_ERROR_CUDA || status == IGNIS_ERROR_DEVICE);
         if (test_is_simulator())
-            CHECK_INT(status, IGNIS_OK);
+            CHECK_INT(status, IGNIS_ERROR_CUDA);
         CHECK_OK(ignis_array_free(array));
         (void)ignis_shutdown();
     }
@@ -729,7 +737,7 @@ static int fault_main(void)
     return test__state.failures != 0;
 }
 
-TEST(a_faulting_kernel_costs_the_process_the_device)
+TEST(a_faulting_kernel_costs_the_process_its_devices)
 {
     process child;
     if (test_is_bypass() || getenv("IGNIS_SIM_SANITIZE"))

@@ -688,15 +688,15 @@ TEST(a_forked_child_is_refused)
     CHECK_BALANCED();
 }
 
-TEST(a_lost_device_is_let_go_without_a_word)
+TEST(memory_goes_without_a_word_after_a_fault)
 {
     ignis_vmm_array_desc desc = array_desc(IGNIS_SHAPE(8));
     ignis_array array;
     VMM_SETUP();
     array = ignis_vmm_array(&desc);
-    ignis__atomic_store(&ignis__devices[0].lost, 700);
+    ignis__atomic_store(&ignis__devices_fault, 700);
     drop(array);
-    ignis__atomic_store(&ignis__devices[0].lost, 0);
+    ignis__atomic_store(&ignis__devices_fault, 0);
     CHECK_INT(test_log_count(IGNIS_DIAG_CUDA_CALL), 0);
     CHECK_BALANCED();
 }
