@@ -12329,10 +12329,11 @@ typedef struct ignis__cross_entropy_work {
     bool counts; /* the kernel finds out itself which rows are not ignored */
 } ignis__cross_entropy_work;
 
-#define IGNIS__FEW_ROWS 128     /* that one block, a warp a row, is through with sooner than three launches are made */
-#define IGNIS__COUNT_BLOCKS 64  /* and a count of these, and one more number, is what they leave */
-#define IGNIS__ROWS_EXACT 2     /* for packed: all rows are whole packs of 16 bytes */
-#define IGNIS__LOSS_THREADS 256 /* of a block that makes no gradient, at most */
+#define IGNIS__FEW_ROWS 128          /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__COUNT_BLOCKS 64       /* and a count of these, and one more number, is what they leave */
+#define IGNIS__ROWS_EXACT 2          /* for packed: all rows are whole packs of 16 bytes */
+#define IGNIS__LOSS_WARP_THREADS 640 /* of a block that makes no gradient, of rows that a warp has */
+#define IGNIS__LOSS_THREADS 256      /* and of those that a block has */
 
 static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
 {
@@ -12352,8 +12353,10 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
     work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !ignis__cross_entropy_is_few(entropy, plan);
-    if (work->counts && plan->threads > IGNIS__LOSS_THREADS)
-        plan->threads = IGNIS__LOSS_THREADS;
+    if (work->counts) {
+        plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
+        plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
+    }
     work->builtin = work->counts && plan->warp          ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP
                     : work->counts                      ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_BLOCK
                     : plan->warp                        ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP
