@@ -4043,6 +4043,7 @@ typedef struct ignis__cache_part {
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
     bool small;
     struct ignis__cache_part *next;
+    ignis__block *zeroed;              /* of what ignis__memory_take_zeroed gives, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
     ignis__block *bins[IGNIS__BINS];
 } ignis__cache_part;
@@ -4257,10 +4258,25 @@ static int64_t ignis__segment_size(int64_t size)
     return size > INT64_MAX - step ? size : (size + step - 1) / step * step;
 }
 
+/*  Makes what a part has zeroed as free as any other block. */
+static void ignis__zeroed_settle(ignis__cache *cache, ignis__cache_part *part)
+{
+    while (part->zeroed) {
+        ignis__block *block = part->zeroed;
+        part->zeroed = block->larger;
+        block->larger = NULL;
+        ignis__block_settle(cache, block);
+    }
+}
+
 /*  Takes every segment that is free from end to end out of the cache, whose lock is held. A list of them, by next_segment. */
 static ignis__block *ignis__segments_take(ignis__cache *cache)
 {
     ignis__block **link = &cache->segments, *block, *taken = NULL;
+    ignis__cache_part *part;
+    for (part = cache->parts; part; part = part->next)
+        if (!part->captured)
+            ignis__zeroed_settle(cache, part);
     while (*link) {
         ignis__block *first = *link;
         for (block = first; block && !block->used && !block->part->captured; block = block->above)
@@ -4442,9 +4458,52 @@ static void ignis__memory_give(const char *call, ignis__device *device, ignis__b
         (void)ignis__cache_trim(call, device, cache);
 }
 
+/*  A word of 8 bytes that is 0 when the stream gets to it. Null on failure. The device is entered.
+    Kernels leave it 0, so one that was given back needs no zeroing for its next use on the stream. In a graph, the first use zeroes it. */
+static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device, void *stream)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    ignis__capture *capture = ignis__capture_on(device);
+    ignis__cache_part *part;
+    ignis__block *block;
+    ignis__mutex_lock(&cache->lock);
+    part = ignis__cache_part_of(cache, capture ? (void *)capture : stream, capture != NULL, true);
+    block = part ? part->zeroed : NULL;
+    if (block) {
+        part->zeroed = block->larger;
+        block->larger = NULL;
+        cache->info.allocations++;
+        cache->info.cache_hits++;
+        ignis__memory_count(cache, block->size, 0);
+    }
+    ignis__mutex_unlock(&cache->lock);
+    if (block || (block = ignis__memory_take(call, device, stream, 8)) == NULL)
+        return block;
+    if (!IGNIS__CUDA_FAILED(call, device, cuMemsetD8Async, (block->address, 0, 8, stream)))
+        return block;
+    ignis__memory_give(call, device, block);
+    return NULL;
+}
+
+/*  Gives the word back after its kernels were queued. One that may not be 0 is for ignis__memory_give. */
+static void ignis__memory_give_zeroed(const char *call, ignis__device *device, ignis__block *block)
+{
+    ignis__cache *cache = &ignis__caches[device - ignis__devices];
+    if (ignis__memory_bypass) {
+        ignis__memory_give(call, device, block);
+        return;
+    }
+    ignis__mutex_lock(&cache->lock);
+    ignis__memory_count(cache, -block->size, 0);
+    block->larger = block->part->zeroed;
+    block->part->zeroed = block;
+    ignis__mutex_unlock(&cache->lock);
+}
+
 static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from, ignis__cache_part *into)
 {
     ignis__block *first, *block;
+    ignis__zeroed_settle(cache, from);
     for (first = cache->segments; first; first = first->next_segment) {
         for (block = first; block; block = block->above) {
             if (block->part != from)
@@ -9896,6 +9955,7 @@ typedef struct ignis__op {
     ignis__array *in[IGNIS__OP_INPUTS];
     ignis__array *made[IGNIS__OP_MADE];
     ignis_array saved[IGNIS__OP_SAVED]; /* what its backward function is given */
+    ignis__block *zeroed;               /* what ignis__op_zeroed has taken */
 } ignis__op;
 
 /*  Reports a failure, if it is the operation's first. */
@@ -10098,10 +10158,24 @@ static void ignis__op_zero(ignis__op *op, ignis__array *array)
                                      (target, 0, (size_t)ignis__array_bytes(array), op->work.stream));
 }
 
+/*  The operation's word of 8 bytes that is 0 for its kernels, and that they leave 0. */
+static ignis__address ignis__op_zeroed(ignis__op *op)
+{
+    if (!op->ok)
+        return 0;
+    op->zeroed = ignis__memory_take_zeroed(op->work.call, op->work.device, op->work.stream);
+    op->ok = op->zeroed != NULL;
+    return op->ok ? op->zeroed->address : 0;
+}
+
 /*  Ends an operation. Arrays that it made and that nobody has claimed go; the failure status, or IGNIS_OK. */
 static ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
+    if (op->zeroed && op->ok)
+        ignis__memory_give_zeroed(call, op->work.device, op->zeroed);
+    else if (op->zeroed)
+        ignis__memory_give(call, op->work.device, op->zeroed);
     while (op->made_count > 0) {
         ignis__array *array = op->made[--op->made_count];
         ignis_array handle;
@@ -12255,10 +12329,11 @@ typedef struct ignis__cross_entropy_work {
     bool counts; /* the kernel finds out itself which rows are not ignored */
 } ignis__cross_entropy_work;
 
-#define IGNIS__FEW_ROWS 128     /* that one block, a warp a row, is through with sooner than three launches are made */
-#define IGNIS__COUNT_BLOCKS 64  /* and a count of these, and one more number, is what they leave */
-#define IGNIS__ROWS_EXACT 2     /* for packed: all rows are whole packs of 16 bytes */
-#define IGNIS__LOSS_THREADS 256 /* of a block that makes no gradient, at most */
+#define IGNIS__FEW_ROWS 128          /* that one block, a warp a row, is through with sooner than three launches are made */
+#define IGNIS__COUNT_BLOCKS 64       /* and a count of these, and one more number, is what they leave */
+#define IGNIS__ROWS_EXACT 2          /* for packed: all rows are whole packs of 16 bytes */
+#define IGNIS__LOSS_WARP_THREADS 640 /* of a block that makes no gradient, of rows that a warp has */
+#define IGNIS__LOSS_THREADS 256      /* and of those that a block has */
 
 static bool ignis__cross_entropy_is_few(const ignis__cross_entropy *entropy, const ignis__rows *plan)
 {
@@ -12278,8 +12353,10 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
         (entropy->classes | entropy->stride) % ignis__pack_elements(dtype) == 0)
         plan->packed = IGNIS__ROWS_EXACT;
     work->counts = !work->gradient && plan->packed == IGNIS__ROWS_EXACT && !ignis__cross_entropy_is_few(entropy, plan);
-    if (work->counts && plan->threads > IGNIS__LOSS_THREADS)
-        plan->threads = IGNIS__LOSS_THREADS;
+    if (work->counts) {
+        plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
+        plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
+    }
     work->builtin = work->counts && plan->warp          ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP
                     : work->counts                      ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_BLOCK
                     : plan->warp                        ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP
@@ -12342,16 +12419,14 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
     if (op.ok)
         ignis__cross_entropy_plan(&op, &entropy, &work, dtype);
     if (op.ok) {
-        losses = ignis__op_new_row(&op, 2 * work.plan.blocks, wide);                          /* or losses and counts */
-        count = ignis__op_new_row(&op, work.counts ? 1 : IGNIS__COUNT_BLOCKS + 1, IGNIS_I64); /* what blocks are done, at least */
+        losses = ignis__op_new_row(&op, 2 * work.plan.blocks, wide); /* or losses and counts */
+        count = work.counts ? NULL : ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64);
     }
-    if (op.ok && work.counts)
-        ignis__op_zero(&op, count);
     work.loss = ignis__op_write(&op, loss);
     work.scale = ignis__op_write(&op, scale);
     work.log_sums = ignis__op_write(&op, log_sums);
     work.losses = ignis__op_write(&op, losses);
-    work.count = ignis__op_write(&op, count);
+    work.count = work.counts ? ignis__op_zeroed(&op) : ignis__op_write(&op, count);
     if (op.ok)
         ignis__cross_entropy_launch(&op, &entropy, &work, dtype);
     ignis__op_save(&op, fused ? made : op.in[0]);

@@ -103,6 +103,14 @@ __device__ inline uint4 ignis_ptx_ld_no_allocate(const uint4 *from)
     return value;
 }
 
+/*  Adds at once what this thread wrote before is there for the others, and what they wrote before they added is there for this one. */
+__device__ inline uint32_t ignis_ptx_atom_add_acq_rel(uint32_t *to, uint32_t x)
+{
+    uint32_t before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(x) : "memory");
+    return before;
+}
+
 template <typename To, typename From> __device__ inline To ignis_convert(From x);
 
 /*  Half precision. Used as a number it is a float; ignis_f16(x) rounds any number, once. */

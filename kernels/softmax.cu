@@ -22,10 +22,10 @@ typedef ignis_wide<T> Wide;
 
 /* Registers for so many blocks on a multiprocessor; wider types need more. */
 #define WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
-#define ENTROPY_BLOCKS (sizeof(T) > 2 ? WARP_BLOCKS : __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000 ? 10 : 8)
-#define ROUND_BLOCKS (sizeof(T) == 8 ? 4 : __CUDA_ARCH__ < 800 ? 8 : IGNIS_T == 2 ? 10 : 9)
-#define LOSS_BLOCKS (sizeof(T) > 2 || __CUDA_ARCH__ < 800 ? 4 : 10) /* of 128 threads */
-#define LOSS_THREADS 256                                           /* at most; the host knows it, too */
+#define ROUND_BLOCKS (sizeof(T) == 8 ? 4 : 8)
+#define LOSS_RESIDENT (sizeof(T) > 2 || __CUDA_ARCH__ < 800 ? 640 : __CUDA_ARCH__ < 1000 ? 1280 : 960) /* threads on a multiprocessor, */
+#define LOSS_WARP_THREADS 640 /* in blocks of so many for rows that a warp has: few have something to hand over; the host knows it, too */
+#define LOSS_THREADS 256      /* and for those that a block has; the host knows it, too */
 #define VOCABULARY_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000 ? 2 : 1) /* for rows that need all threads */
 
 /* >>sums -------------------------------------------------------------------------------------------------------- */
@@ -47,14 +47,15 @@ __device__ inline exponentials of_warp(exponentials mine)
     return all;
 }
 
-/*  Of a row, for all threads of its team. Leaves the batch with the row's round last. */
+/*  Of a row, for all threads of its team. The batch has the row's round 0, and is left with its round last. */
 template <typename Team, int N, bool exact>
 __device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact> &row, ignis_batch<T, N> &xs, const T *from, int &last)
 {
     Wide max = -ignis_infinity<Wide>(), sum = 0;
     last = 0;
     for (int round = 0; row.has(round); round++) {
-        row.load(xs, from, round);
+        if (round)
+            row.load(xs, from, round);
         row.keep(xs, round);
         Wide now = max;
         row.each(
@@ -99,6 +100,7 @@ template <typename Team, int N> __device__ void forward(T *y, const T *x, long l
         const ignis_row<T, Team, N> row(from, n, kept);
         ignis_batch<T, N> xs;
         int last;
+        row.load(xs, from, 0);
         const exponentials all = sum_up(row, xs, from, last);
         const Wide scale = all.sum == 0 ? Wide(0) : Wide(1) / all.sum;
         const ignis_exp_less<T> exp_of(all.shift);
@@ -237,33 +239,50 @@ struct tally {
 template <typename Team, int N, bool exact = false>
 __device__ void cross_entropy(tally &mine, Wide *log_sums, T *gradient, const logit_rows &all, int kept)
 {
+    typedef ignis_row<T, Team, N, exact> Row;
+    constexpr bool ahead = exact && Team::one_round; /* a team asks for its next row before it stores the gradient of this one */
     const auto row_of = [&](long long turn) { return all.rows - 1 - turn; }; /* the last rows are likely to be in the cache still */
-    int next = 0;
-    if (!Team::is_block && Team::first() < all.rows)
-        next = all.class_of(row_of(Team::first()));
+    const auto class_at = [&](long long turn) { return turn < all.rows ? all.class_of(row_of(turn)) : -2; };
+    ignis_words<T, N> words;
+    const auto load_ahead = [&](long long turn) {
+        const T *const from = all.logits + row_of(turn) * all.stride;
+        if constexpr (ahead)
+            Row(from, all.n).load(words, from);
+    };
+    if (Team::first() < all.rows)
+        load_ahead(Team::first());
+    int next = Team::one_round ? class_at(Team::first()) : -2;
     for (long long turn = Team::first(); turn < all.rows; turn += Team::count()) {
         const long long r = row_of(turn);
         const T *from = all.logits + r * all.stride;
         T *to = gradient + r * all.stride;
-        const int target = Team::is_block ? all.class_of(r) : next;
-        if (!Team::is_block && turn + Team::count() < all.rows) /* asked for a row ahead, as nothing of a row starts without its target */
-            next = all.class_of(row_of(turn + Team::count()));
+        const int target = Team::one_round ? next : all.class_of(r);
+        const Row row(from, all.n, kept);
+        ignis_batch<T, N> xs;
+        int last;
+        if constexpr (ahead)
+            row.open(xs, words);
+        else if (target != -2)
+            row.load(xs, from, 0);
+        const auto at_target = [&] { return target >= 0 ? Wide(from[target]) : not_a_number(); };
+        const Wide early = Team::one_round ? at_target() : Wide(0);
+        if (Team::one_round)
+            next = class_at(turn + Team::count()); /* behind the row, as its comparison waits for it */
         if (target == -2) {
+            if (next != -2)
+                load_ahead(turn + Team::count());
             if (Team::thread() == 0)
                 log_sums[r] = 0;
             if (gradient)
                 clear<Team>(to, 0, all.stride);
             continue;
         }
-        const auto at_target = [&] { return target >= 0 ? Wide(from[target]) : not_a_number(); };
-        const Wide early = Team::is_block ? Wide(0) : at_target();
-        const ignis_row<T, Team, N, exact> row(from, all.n, kept);
-        ignis_batch<T, N> xs;
-        int last;
         const exponentials sums = sum_up(row, xs, from, last);
+        if (next != -2)
+            load_ahead(turn + Team::count());
         if (Team::thread() == 0) {
             const Wide log_sum = sums.shift + ignis_log<T>(sums.sum);
-            mine.loss += log_sum - (Team::is_block ? at_target() : early);
+            mine.loss += log_sum - (Team::one_round ? early : at_target());
             log_sums[r] = log_sum;
         }
         if (!gradient)
@@ -357,17 +376,17 @@ extern "C" __global__ void __launch_bounds__(256)
         count->done = 0;
 }
 
-/*  With all threads of a block whose first one has written what the block has: whether all blocks have. */
+/*  With all threads of a block whose first one has written what the block has: whether all blocks have. Then done is 0 again, for the next
+    kernel. */
 __device__ inline bool is_last_block(unsigned *done)
 {
     __shared__ bool is_last;
     if (threadIdx.x == 0) {
-        __threadfence();
-        is_last = atomicAdd(done, 1u) == gridDim.x - 1;
+        is_last = ignis_ptx_atom_add_acq_rel(done, 1) == gridDim.x - 1;
+        if (is_last)
+            *done = 0;
     }
     __syncthreads();
-    if (is_last)
-        __threadfence();
     return is_last;
 }
 
@@ -388,7 +407,7 @@ __device__ inline void hand_over(Wide *loss, Wide *scale, Wide *losses, ignis_co
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128, ENTROPY_BLOCKS)
+extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     ignis_cross_entropy_warp(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets, int target_bytes,
                              long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
                              ignis_count *count, int packed)
@@ -502,10 +521,9 @@ struct ignis_losses {
 /*  Of exact rows. A warp reads them in pieces, as much as it has in registers at a time: for the team that is a warp, a row is one piece, and the warps
     of a block take turns at the pieces of its rows. A piece is read once, so its registers take the next one while the warp puts together what
     its lanes have. What else a row needs is done for 32 rows at a time, by a lane for each, and only then do the warps of a block put together
-    what they have. */
+    what they have. The first pieces of 32 rows do not wait for the targets, so their rows are read even if they are ignored. */
 template <typename Team> __device__ ignis_losses losses_of(Wide *log_sums, const logit_rows &all)
 {
-    typedef ignis_row<T, ignis_warp_team, PACK, true> Piece;
     constexpr int size = 32 * PACK * IGNIS_ROW_PACKS;
     const int lane = threadIdx.x % 32, warp = Team::is_block ? threadIdx.x / 32 : 0, warps = Team::is_block ? blockDim.x / 32 : 1;
     const int n = (int)all.n, end = (n + size - 1) / size * size;
@@ -524,23 +542,29 @@ template <typename Team> __device__ ignis_losses losses_of(Wide *log_sums, const
     for (long long turn = Team::first(); turn < all.rows; turn += 32 * Team::count()) {
         const long long r = all.rows - 1 - (turn + lane * Team::count()); /* this lane's row */
         const long long begin = r * all.stride;
-        const int target = r < 0 ? -2 : all.class_of(r);
-        const Wide at_target = target < 0 ? not_a_number() : Wide(all.logits[begin + target]);
         const exponentials none = {-ignis_infinity<Wide>(), 0};
         exponentials sums = none, some = none; /* of this lane's row, and of what this thread has of the row at hand */
-        uint32_t left = __ballot_sync(0xffffffff, target != -2);
+        uint32_t left = __ballot_sync(0xffffffff, r >= 0);
         int column = warp * size; /* of the piece */
         const auto load = [&] {
             for (; Team::is_block && column >= end && left; column -= end)
                 left &= left - 1;
             if (!left)
                 return;
-            const T *const from = all.logits + __shfl_sync(0xffffffff, begin, __ffs(left) - 1) + column;
+            const int at = column + lane * PACK;
+            const T *const from = all.logits + __shfl_sync(0xffffffff, begin, __ffs(left) - 1) + at;
             if (Team::is_block && n - column < size)
                 clear();
-            Piece(from, n - column).load(words, from);
+#pragma unroll
+            for (int p = 0; p < IGNIS_ROW_PACKS; p++)
+                if (at + p * 32 * PACK < n)
+                    words.at[p] = ignis_word(ignis_load_once(from + p * 32 * PACK));
         };
         load();
+        const uint32_t started = (2u << (warps * size - 1) / end) - 1; /* rows with a first piece of any warp */
+        const int target = r < 0 ? -2 : all.class_of(r);
+        const Wide at_target = target < 0 ? not_a_number() : Wide(all.logits[begin + target]);
+        left &= __ballot_sync(0xffffffff, target != -2) | started;
         while (left) {
             const uint32_t now = left;
             ignis_pack<T, PACK> xs[IGNIS_ROW_PACKS];
@@ -615,7 +639,7 @@ __device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, Wide *log_sum
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128, LOSS_BLOCKS)
+extern "C" __global__ void __launch_bounds__(LOSS_WARP_THREADS, LOSS_RESIDENT / LOSS_WARP_THREADS)
     ignis_cross_entropy_loss_warp(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets, int target_bytes,
                                   long long rows, long long n, long long stride, long long ignore_index, int mean, ignis_losses *losses,
                                   unsigned *done, int, int)
@@ -623,7 +647,7 @@ extern "C" __global__ void __launch_bounds__(128, LOSS_BLOCKS)
     cross_entropy_loss<ignis_warp_team>(loss, scale, log_sums, {logits, targets, target_bytes, rows, n, stride, ignore_index}, mean, losses, done);
 }
 
-extern "C" __global__ void __launch_bounds__(LOSS_THREADS, LOSS_BLOCKS * 128 / LOSS_THREADS)
+extern "C" __global__ void __launch_bounds__(LOSS_THREADS, LOSS_RESIDENT / LOSS_THREADS)
     ignis_cross_entropy_loss_block(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets, int target_bytes,
                                    long long rows, long long n, long long stride, long long ignore_index, int mean, ignis_losses *losses,
                                    unsigned *done, int, int)

@@ -652,6 +652,66 @@ TEST(memory_of_a_graph_is_its_own)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  The loss of all rows by many blocks, of which the last adds up. */
+static double loss_by_blocks(ignis_tensor logits, ignis_tensor targets)
+{
+    ignis_tensor loss = ignis_cross_entropy(logits, targets, NULL);
+    double value = ignis_item(loss);
+    let_go(loss);
+    return value;
+}
+
+/*  What blocks count themselves by is zeroed for the first kernel of a stream, or of a graph, and left 0 by each. */
+TEST(blocks_count_themselves_anew_in_each_kernel)
+{
+    static double classes[150];
+    ignis_tensor logits, targets, losses[2];
+    ignis_graph graph;
+    void *stream = NULL;
+    double expected;
+    int i;
+    SETUP(NULL);
+    logits = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_F32, 1, false);
+    for (i = 0; i < 150; i++)
+        classes[i] = i % 64;
+    targets = tensor_of(classes, IGNIS_SHAPE(150), IGNIS_I32, false);
+    expected = loss_by_blocks(logits, targets);
+    fault_reset_counts();
+    for (i = 0; i < 3; i++)
+        CHECK_NUMBER(loss_by_blocks(logits, targets), expected);
+    CHECK_INT(fault_count("cuMemsetD8Async"), ignis__memory_bypass ? 3 : 0);
+    CHECK(ignis_memory_trim(0) >= 0);
+    CHECK_NUMBER(loss_by_blocks(logits, targets), expected);
+
+    CHECK_OK(ignis_graph_begin());
+    fault_reset_counts();
+    for (i = 0; i < 2; i++)
+        losses[i] = ignis_cross_entropy(logits, targets, NULL);
+    CHECK_INT(fault_count("cuMemsetD8Async"), ignis__memory_bypass ? 2 : 1);
+    graph = ignis_graph_end();
+    for (i = 0; i < 3; i++) {
+        CHECK_OK(ignis_graph_launch(graph));
+        CHECK_NUMBER(loss_by_blocks(logits, targets), expected);
+        CHECK_NUMBER(value_at(losses[0], 0), expected);
+        CHECK_NUMBER(value_at(losses[1], 0), expected);
+    }
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_NUMBER(loss_by_blocks(logits, targets), expected);
+
+    CHECK_INT(ignis__cuda.cuStreamCreate(&stream, 1), 0);
+    CHECK_OK(ignis_stream_use(stream));
+    for (i = 0; i < 2; i++)
+        CHECK_NUMBER(loss_by_blocks(logits, targets), expected);
+    CHECK_OK(ignis_stream_use(NULL));
+    CHECK_OK(ignis_stream_forget(stream));
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
+    CHECK_NUMBER(loss_by_blocks(logits, targets), expected);
+    let_go(losses[0]), let_go(losses[1]), let_go(logits), let_go(targets);
+    CHECK_INT(memory().live_blocks, 0);
+    CHECK(ignis_memory_trim(0) >= 0);
+    CHECK_INT(memory().reserved_bytes, 0);
+}
+
 TEST(many_graphs_come_and_go)
 {
     ignis_memory_info first, last;

@@ -501,7 +501,7 @@ static void check_cross_entropy(const entropy_case *e)
     int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(e->rows + 1)), r, i, used = 0;
     double *xs = tensor_values(logits), *expected = numbers(e->rows * e->columns), *got, sum = 0, scale;
     for (r = 0; r < e->rows; r++) {
-        indices[r] = r % 4 == 1 ? e->ignore : (int64_t)((noise(20, r) + 1) / 2 * (double)e->classes);
+        indices[r] = r % 5 == 1 ? e->ignore : (int64_t)((noise(20, r) + 1) / 2 * (double)e->classes);
         used += indices[r] != e->ignore;
     }
     targets = indices_of(indices, IGNIS_SHAPE(e->rows), e->target_dtype);
@@ -609,6 +609,25 @@ TEST(cross_entropy_of_a_vocabulary)
     }
 }
 
+/*  More rows than a GPU has in flight: a team loads its next one early. */
+TEST(cross_entropy_of_rows_that_take_turns)
+{
+    static const int64_t sizes[][2] = {{20000, 8}, {4000, 1032}};
+    entropy_case e;
+    int i;
+    SETUP(NULL);
+    memset(&e, 0, sizeof e);
+    e.dtype = IGNIS_BF16;
+    e.target_dtype = IGNIS_I32;
+    e.ignore = -100;
+    e.upstream = 1;
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        e.rows = sizes[i][0];
+        e.columns = e.classes = sizes[i][1];
+        check_cross_entropy(&e);
+    }
+}
+
 /*  A target that is no class is seen, and nothing is read out of bounds for it. */
 TEST(cross_entropy_of_wrong_targets)
 {
@@ -687,6 +706,9 @@ TEST(cross_entropy_alone)
     e.dtype = IGNIS_BF16;
     e.rows = 280000; /* more than 32 for each warp that a GPU holds at a time */
     e.columns = e.classes = 8;
+    check_cross_entropy(&e);
+    e.rows = 4000; /* and several for each block, of which some are ignored */
+    e.columns = e.classes = 1032;
     check_cross_entropy(&e);
 }
 
