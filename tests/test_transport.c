@@ -714,6 +714,7 @@ TEST(every_driver_call_may_fail)
 {
     static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     int k, at;
+    NEEDS_NO_MEMCHECK();
     SETUP(NULL);
     for (k = 0; k < 4; k++) {
         ignis_transport transport;

@@ -559,6 +559,7 @@ TEST(every_step_unwinds)
 {
     size_t memory[2] = {0, 0}, total;
     int k, fds, kept = 0;
+    NEEDS_NO_MEMCHECK();
     VMM_SETUP();
     CHECK(use_everything());
     fds = process_descriptors();
