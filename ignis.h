@@ -4460,7 +4460,7 @@ static void ignis__memory_give(const char *call, ignis__device *device, ignis__b
 
 /*  A word of 8 bytes that is 0 when the stream gets to it. Null on failure. The device is entered.
     Kernels leave it 0, so one that was given back needs no zeroing for its next use on the stream. In a graph, the first use zeroes it. */
-static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device, void *stream)
+IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__capture *capture = ignis__capture_on(device);
@@ -4486,7 +4486,7 @@ static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *
 }
 
 /*  Gives the word back after its kernels were queued. One that may not be 0 is for ignis__memory_give. */
-static void ignis__memory_give_zeroed(const char *call, ignis__device *device, ignis__block *block)
+IGNIS__MAYBE_UNUSED static void ignis__memory_give_zeroed(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     if (ignis__memory_bypass) {
