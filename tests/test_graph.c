@@ -939,7 +939,7 @@ TEST(other_threads_work_during_a_capture)
     ignis_graph graph;
     pthread_t thread;
     if (test_is_memcheck())
-        SKIP("under compute-sanitizer the other thread's launches end the capture");
+        SKIP("under compute-sanitizer the capture ends as invalidated");
     SETUP(NULL);
     warm_up();
     x = vector4(1, false);
