@@ -3677,13 +3677,19 @@ static ignis__thread *ignis__thread_now(void)
     return thread;
 }
 
+/*  A storage, or a kernel of the caller, that a capture has found, and that its graph needs as long as it lives. */
+typedef struct ignis__held {
+    void *item;
+    bool is_kernel;
+    struct ignis__held *next;
+} ignis__held;
+
 /*  Work that a thread captures. Memory that it takes meanwhile belongs to a part of the cache of its own, whose key is the capture; storage
     that was there before is kept alive, and so are kernels of the caller. */
 typedef struct ignis__capture {
     ignis__device *device;
     void *stream;
-    struct ignis__held_storage *held;
-    struct ignis__held_kernel *kernels;
+    ignis__held *held;
     struct ignis__array *launches; /* counted by the graph itself, for random numbers; claimed, null where there are none */
 } ignis__capture;
 
@@ -3720,6 +3726,26 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__c
     bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
     ignis__thread_now()->capture = capture;
     return ok;
+}
+
+/*  Keeps a storage or a kernel, whose count of users is given, for the graph of a capture. */
+static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, bool is_kernel, uint64_t *users)
+{
+    ignis__held *held;
+    for (held = capture->held; held; held = held->next)
+        if (held->item == item)
+            return true;
+    held = (ignis__held *)ignis__alloc(sizeof *held);
+    if (!held) {
+        ignis__fail_host_memory(call, sizeof *held);
+        return false;
+    }
+    ignis__atomic_add(users, 1);
+    held->item = item;
+    held->is_kernel = is_kernel;
+    held->next = capture->held;
+    capture->held = held;
+    return true;
 }
 
 /*  For calls that have to wait, or that read host memory when they run. True: the thread captures, and the call has failed. */
@@ -4965,33 +4991,6 @@ typedef struct ignis__storage {
     int used_on_count;
 } ignis__storage;
 
-/*  A storage that a capture has found, and that its graph needs as long as it lives. */
-typedef struct ignis__held_storage {
-    ignis__storage *storage;
-    struct ignis__held_storage *next;
-} ignis__held_storage;
-
-/*  Keeps a storage for the graph of a capture, unless its memory is the capture's own. */
-static bool ignis__capture_hold(const char *call, ignis__capture *capture, ignis__storage *storage)
-{
-    ignis__held_storage *held;
-    if (storage->block && storage->block->part->stream == (void *)capture)
-        return true;
-    for (held = capture->held; held; held = held->next)
-        if (held->storage == storage)
-            return true;
-    held = (ignis__held_storage *)ignis__alloc(sizeof *held);
-    if (!held) {
-        ignis__fail_host_memory(call, sizeof *held);
-        return false;
-    }
-    ignis__atomic_add(&storage->users, 1);
-    held->storage = storage;
-    held->next = capture->held;
-    capture->held = held;
-    return true;
-}
-
 /*  Notes that work on `stream` is about to use the memory, and orders it behind the stream that the memory came from: that one
     may not be done with the block's last user. */
 static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ignis__device *device, void *stream)
@@ -5040,7 +5039,8 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         }
     }
     if (ok && capture && capture->device == device) /* all streams were idle when it began: no order is missing */
-        ok = ignis__capture_hold(call, capture, storage);
+        ok = (storage->block && storage->block->part->stream == (void *)capture) /* the capture's own */ ||
+             ignis__capture_hold(call, capture, storage, false, &storage->users);
     else
         ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
     *address = ignis__atomic_load(&storage->address);
@@ -7094,31 +7094,6 @@ static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
         ignis__kernel_destroy(call, kernel);
 }
 
-/*  A kernel that a capture has found, and that its graph runs as long as it lives. */
-typedef struct ignis__held_kernel {
-    ignis__kernel *kernel;
-    struct ignis__held_kernel *next;
-} ignis__held_kernel;
-
-static bool ignis__capture_hold_kernel(const char *call, ignis__capture *capture, ignis__kernel *kernel)
-{
-    ignis__held_kernel *held = capture->kernels;
-    while (held && held->kernel != kernel)
-        held = held->next;
-    if (held)
-        return true;
-    held = (ignis__held_kernel *)ignis__alloc(sizeof *held);
-    if (!held) {
-        ignis__fail_host_memory(call, sizeof *held);
-        return false;
-    }
-    ignis__atomic_add(&kernel->slot.state, 1);
-    held->kernel = kernel;
-    held->next = capture->kernels;
-    capture->kernels = held;
-    return true;
-}
-
 static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
 {
     size_t offset;
@@ -7477,7 +7452,7 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
     if (ok) {
         ok = ignis__args_gather(&work, kernel, code, args, count, &gathered) &&
              ignis__launch_check(&work, kernel, code, launch, grid, block) &&
-             (!capture || ignis__capture_hold_kernel(call, capture, kernel)) &&
+             (!capture || ignis__capture_hold(call, capture, kernel, true, &kernel->slot.state)) &&
              (grid[0] == 0 || ignis__launch(&work, code->function, grid, block, (unsigned)launch->shared_bytes, gathered.params));
         ignis__array_drop_all(call, gathered.array_count, gathered.arrays);
     }
@@ -13510,16 +13485,13 @@ static void ignis__capture_end(const char *call, ignis__capture *capture)
     if (capture->launches)
         ignis__array_unclaim(call, capture->launches);
     while (capture->held) {
-        ignis__held_storage *held = capture->held;
+        ignis__held *held = capture->held;
         capture->held = held->next;
-        ignis__storage_drop(call, held->storage);
+        if (held->is_kernel)
+            ignis__kernel_drop(call, (ignis__kernel *)held->item);
+        else
+            ignis__storage_drop(call, (ignis__storage *)held->item);
         ignis__free(held);
-    }
-    while (capture->kernels) {
-        ignis__held_kernel *kernels = capture->kernels;
-        capture->kernels = kernels->next;
-        ignis__kernel_drop(call, kernels->kernel);
-        ignis__free(kernels);
     }
     ignis__free(capture);
 }

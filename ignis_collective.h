@@ -9980,7 +9980,7 @@ static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
 {
     ignis__capture *capture = ignis__capturing();
     if (capture && capture->device == work->device) /* the device was idle when it began */
-        return ignis__capture_hold(work->call, capture, comm->storage);
+        return ignis__capture_hold(work->call, capture, comm->storage, false, &comm->storage->users);
     if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
         !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
         return false;
