@@ -9216,7 +9216,7 @@ typedef struct ignis__comm_memory {
     ignis__comm_record *record; /* pinned */
     ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
     ignis__comm_group *group;
-    void *nccl; /* at the end, an ignis__nccl_comm */
+    ignis__nccl_comm *nccl; /* at the end */
 } ignis__comm_memory;
 
 /*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first operation that NCCL does faster. */
@@ -9233,10 +9233,10 @@ typedef struct ignis__comm {
     bool staged;
     int64_t timeout_ns;
     char reason[256];
-    void *nccl;                        /* an ignis__nccl_comm, set before nccl_there; it stays until the end, also when it is of no use */
-    uint64_t nccl_there;               /* other threads may use nccl */
-    ignis__comm_nccl_state nccl_state; /* of a communicator that has kernels of its own, too */
-    void (*tell)(struct ignis__comm *comm);                        /* tells the other ranks that it is broken */
+    ignis__nccl_comm *nccl;                 /* set before nccl_there; it stays until the end, also when it is of no use */
+    uint64_t nccl_there;                    /* other threads may use nccl */
+    ignis__comm_nccl_state nccl_state;      /* of a communicator that has kernels of its own, too */
+    void (*tell)(struct ignis__comm *comm); /* tells the other ranks that it is broken */
     bool (*nccl_join)(const char *call, struct ignis__comm *comm); /* sets nccl_state; false: the operation fails */
     struct ignis__comm_tie *tie;                                   /* to ranks of other processes; null: of ignis_comm_init_all */
     void (*ending)(struct ignis__comm *comm);                  /* null, or called when nobody holds it any more: no break comes after it */
@@ -9464,7 +9464,7 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     ignis__binding binding;
     int i;
     (void)ptr;
-    ignis__nccl_leave(call, (ignis__nccl_comm *)memory->nccl);
+    ignis__nccl_leave(call, memory->nccl);
     if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, memory->device, &binding)) {
         ignis__memory_give(call, memory->device, memory->state);
         ignis__device_leave(&binding);
@@ -9595,14 +9595,14 @@ static void ignis__comm_stop(const char *call, ignis__comm *comm)
                 call, comm->device, cuMemsetD8Async,
                 (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
             if (comm->nccl)
-                ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
+                ignis__nccl_abort(comm->nccl);
         }
         ignis__device_leave(&binding);
     }
     if (memory)
         memory->nccl = comm->nccl;
     else
-        ignis__nccl_leave(call, (ignis__nccl_comm *)comm->nccl);
+        ignis__nccl_leave(call, comm->nccl);
     comm->nccl = NULL;
     if (comm->storage)
         ignis__storage_drop(call, comm->storage);
@@ -9692,7 +9692,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 /*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait for. Any thread may call it. */
 static void ignis__comm_nccl_check(ignis__comm *comm)
 {
-    ignis__nccl_comm *nccl = ignis__atomic_load(&comm->nccl_there) ? (ignis__nccl_comm *)comm->nccl : NULL;
+    ignis__nccl_comm *nccl = ignis__atomic_load(&comm->nccl_there) ? comm->nccl : NULL;
     int error = nccl ? ignis__nccl_error(nccl) : 0;
     if (!error)
         return;
@@ -10065,7 +10065,7 @@ static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, co
     }
     if (!ignis__comm_mark(work, comm, true))
         return false;
-    ok = ignis__nccl_run(work->call, (ignis__nccl_comm *)comm->nccl, to, count, comm->size, work->stream);
+    ok = ignis__nccl_run(work->call, comm->nccl, to, count, comm->size, work->stream);
     return ignis__comm_nccl_ended(comm, ok) && ignis__comm_mark(work, comm, false);
 }
 
@@ -11105,7 +11105,7 @@ static void ignis__comm_ended(const char *call, ignis__comm *comm)
 static void ignis__comm_nccl_abort(ignis__comm *comm)
 {
     if (ignis__atomic_load(&comm->nccl_there))
-        ignis__nccl_abort((ignis__nccl_comm *)comm->nccl);
+        ignis__nccl_abort(comm->nccl);
 }
 
 /*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has failed. On the watcher's thread. */
@@ -11230,9 +11230,9 @@ static bool ignis__comm_join(ignis__making *making)
     comm->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->deadline - ignis__monotonic_ns());
     if (comm->nccl) {
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
-        (void)ignis__nccl_joined(making->call, (ignis__nccl_comm *)comm->nccl);
-        ((ignis__nccl_comm *)comm->nccl)->patience_ns = comm->timeout_ns;
-        ((ignis__nccl_comm *)comm->nccl)->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
+        (void)ignis__nccl_joined(making->call, comm->nccl);
+        comm->nccl->patience_ns = comm->timeout_ns;
+        comm->nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
     making->deadline += comm->timeout_ns; /* one that has waited in vain comes later */
     return ignis__step_end(making, -1, NULL);

@@ -1039,6 +1039,18 @@ TEST(two_streams_are_put_in_order)
 
 static arrays shared_arrays;
 
+/*  shared_arrays of a number each, summed once: what the sum needs is loaded then. */
+static void share_one_number(void)
+{
+    int r;
+    shared_arrays = make_all(IGNIS_F32, 1, 0);
+    for (r = 0; r < size; r++)
+        fill(shared_arrays.at[r], IGNIS_OP_SUM, IGNIS_F32, r, 1);
+    for (r = 0; r < size; r++)
+        CHECK_OK(ignis_comm_all_reduce(comms[r], shared_arrays.at[r], shared_arrays.at[r], IGNIS_OP_SUM));
+    settle();
+}
+
 static void *rank_thread(void *context)
 {
     int r = (int)(intptr_t)context, i;
@@ -1096,12 +1108,7 @@ TEST(a_thread_that_loads_holds_up_no_other)
     REQUIRE(begin_for(2, SMALL, 5));
     CHECK_OK(ignis_device_use(2)); /* where it is loaded now */
     loading_kernel = test_compile("extern \"C\" __global__ void tenfold(float *x) { x[0] *= 10.f; }", "tenfold", NULL);
-    shared_arrays = make_all(IGNIS_F32, 1, 0);
-    for (r = 0; r < 2; r++)
-        fill(shared_arrays.at[r], IGNIS_OP_SUM, IGNIS_F32, r, 1);
-    for (r = 0; r < 2; r++)
-        CHECK_OK(ignis_comm_all_reduce(comms[r], shared_arrays.at[r], shared_arrays.at[r], IGNIS_OP_SUM));
-    settle();
+    share_one_number();
     for (r = 0; r < 2; r++)
         REQUIRE(pthread_create(&threads[r], NULL, loading_thread, (void *)(intptr_t)r) == 0);
     for (r = 0; r < 2; r++)
@@ -1431,12 +1438,7 @@ TEST(a_thread_that_waits_holds_up_no_other)
     for (waiting_for = 0; waiting_for < WAITS; waiting_for++) {
         ignis_array large;
         REQUIRE(begin_for(2, SMALL, 3));
-        shared_arrays = make_all(IGNIS_F32, 1, 0);
-        for (r = 0; r < 2; r++)
-            fill(shared_arrays.at[r], IGNIS_OP_SUM, IGNIS_F32, r, 1);
-        for (r = 0; r < 2; r++)
-            CHECK_OK(ignis_comm_all_reduce(comms[r], shared_arrays.at[r], shared_arrays.at[r], IGNIS_OP_SUM));
-        settle();
+        share_one_number();
         large = make_on(0, IGNIS_U8, 40 << 20); /* a segment that can be given back */
         CHECK_OK(ignis_array_zero(large));
         CHECK_OK(ignis_array_free(large));
