@@ -5359,6 +5359,17 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
     return ignis__array_create(call, desc);
 }
 
+/*  Who owns an array now; another thread may be about to transfer it. */
+static ignis_owner ignis__array_owner(const ignis__array *array)
+{
+    ignis__mutex *lock = (ignis__mutex *)(uintptr_t)&array->slot.lock;
+    ignis_owner owner;
+    ignis__mutex_lock(lock);
+    owner = array->owner;
+    ignis__mutex_unlock(lock);
+    return owner;
+}
+
 /*  An array like another one, of another dtype perhaps, with memory of its own. */
 static ignis_array ignis__array_create_like(const char *call, const ignis__array *like, ignis_dtype dtype)
 {
@@ -5368,7 +5379,7 @@ static ignis_array ignis__array_create_like(const char *call, const ignis__array
     desc.shape = like->shape;
     desc.dtype = dtype;
     desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-    desc.owner = like->owner;
+    desc.owner = ignis__array_owner(like);
     desc.tag = like->tag;
     return ignis__array_create(call, &desc);
 }
@@ -5381,7 +5392,7 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
     if (!view)
         return none;
     view->offset = of->offset + offset;
-    view->owner = of->owner;
+    view->owner = ignis__array_owner(of);
     view->view = true;
     view->parent = of->id;
     memcpy(view->tag, of->tag, sizeof view->tag);
