@@ -7278,10 +7278,10 @@ IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, 
     return nccl;
 }
 
-/*  Keeps the first failure. In a group calls do nothing yet; else they may still be under way. */
+/*  Keeps the first failure; without one, whether something is still under way. */
 static void ignis__nccl_note(int *first, int error)
 {
-    if (*first == IGNIS__NCCL_SUCCESS && error != IGNIS__NCCL_IN_PROGRESS)
+    if (*first == IGNIS__NCCL_SUCCESS || (*first == IGNIS__NCCL_IN_PROGRESS && error != IGNIS__NCCL_SUCCESS))
         *first = error;
 }
 
@@ -7341,7 +7341,7 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     if (grouped)
         ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
     ignis__mutex_unlock(&nccl->lock);
-    if (error == IGNIS__NCCL_SUCCESS)
+    if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS ||
            ignis__nccl_give_up(call, nccl, names[count > 1 ? IGNIS__NCCL_ALL_TO_ALL : tasks[0].kind], error);
