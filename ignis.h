@@ -171,7 +171,7 @@
         ignis_save and ignis_load keep named tensors in the safetensors format that other tools read too. Files are written whole or not at
         all, and a damaged or hostile one is an error, never more.
 
-    ON STREAMS AND CUDART
+    ON STREAMS AND CUDART (>>stream)
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
         with ignis_array_desc.ptr, put work into your cudaStream_t with ignis_stream_use, give ignis_array_device_ptr to your own kernels. Call
@@ -735,11 +735,14 @@ IGNIS_API ignis_status ignis_device_use(int device);
     Threads: any; each has its own. */
 IGNIS_API int ignis_device_current(void);
 
+/* >>stream ------------------------------------------------------------------------------------------------------ */
+
 /*  ignis_stream_use - put the calling thread's work on the current device into the caller's cudaStream_t or CUstream
-    null goes back to Ignis' own stream. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD ((void *)1 and 2) are accepted.
-    Ignis' own stream is a blocking one, so it is ordered with the legacy default stream of cudart code.
+    null goes back to Ignis' own stream, which is a blocking one: ordered with the legacy default stream of cudart code. cudaStreamLegacy is
+    accepted. cudaStreamPerThread is not, as it is one handle of as many streams as there are threads; in a program compiled with
+    --default-stream per-thread, which makes that the default one of cudart calls, give each thread that uses Ignis a stream of cudaStreamCreate.
     Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (the stream is of another device), CUDA.
+    Errors: ARGUMENT (the stream is of another device, or the per-thread one), CUDA.
     Ownership: the stream stays the caller's; call ignis_stream_forget before destroying it.
     Threads: any; each has its own current stream per device. */
 IGNIS_API ignis_status ignis_stream_use(void *stream);
@@ -1712,13 +1715,14 @@ typedef struct ignis_graph {
 } ignis_graph;
 
 /*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
-    Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made and optimizer tables filled then. While it captures, calls that would have to
-    wait or to read host memory (to_host, item, from_host, synchronize, freeing a kernel or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it
-    is. Memory taken during the capture stays with the graph.
+    Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made and
+    optimizer tables filled then. While it captures, calls that would have to wait or to read host memory (to_host, item, from_host,
+    synchronize, freeing a kernel, a graph or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it is. Memory taken
+    during the capture stays with the graph.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
     Ownership: nothing to free; end it with ignis_graph_end.
-    Threads: any; each captures for itself. Waits for the device first. */
+    Threads: any; each captures for itself. Waits for the device first, and for threads that wait for it. */
 IGNIS_API ignis_status ignis_graph_begin(void);
 
 /*  ignis_graph_end - end the capture, and make the graph
@@ -1732,6 +1736,7 @@ IGNIS_API ignis_graph ignis_graph_end(void);
 /*  ignis_graph_launch - replay the captured work
     Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
     its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
+    While the thread captures, the launch becomes a part of the new graph, which keeps this one as long as it lives.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, DEVICE (another device is current), CUDA.
     Ownership: unchanged.
@@ -1954,6 +1959,13 @@ static void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
 static void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mutex); }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
 
+typedef SRWLOCK ignis__rwlock;
+static void ignis__rwlock_init(ignis__rwlock *lock) { InitializeSRWLock(lock); }
+static void ignis__rwlock_read(ignis__rwlock *lock) { AcquireSRWLockShared(lock); }
+static void ignis__rwlock_read_end(ignis__rwlock *lock) { ReleaseSRWLockShared(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { AcquireSRWLockExclusive(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { ReleaseSRWLockExclusive(lock); }
+
 typedef HANDLE ignis__thread_handle;
 #define IGNIS__THREAD_RESULT DWORD WINAPI
 static bool ignis__thread_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
@@ -2065,6 +2077,13 @@ typedef pthread_mutex_t ignis__mutex;
 static void ignis__mutex_init(ignis__mutex *mutex) { pthread_mutex_init(mutex, NULL); }
 static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
+
+typedef pthread_rwlock_t ignis__rwlock;
+static void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
+static void ignis__rwlock_read(ignis__rwlock *lock) { pthread_rwlock_rdlock(lock); }
+static void ignis__rwlock_read_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { pthread_rwlock_wrlock(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
 
 typedef pthread_t ignis__thread_handle;
 #define IGNIS__THREAD_RESULT void *
@@ -3233,6 +3252,18 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
    >>pool - handles. A slot counts how often it was used; a handle carries the count it was given.
    =============================================================================================================== */
 
+/*  What private functions that give something up are called, here and in all sections:
+        drop       one hold less (the opposite of hold); the last one of a dead item takes it apart
+        unclaim    one reference less of an array (the opposite of claim), which may be its last
+        give       back to those that are kept for the next who takes one (the opposite of take): slots, blocks, events
+        unuse      of a block of memory that becomes free (the opposite of use)
+        destroy    takes apart what nobody uses any more
+        discard    of what was made by a call that failed then
+        free       of host memory, as in ignis__free; public: of a handle, which is stale from then on (kill)
+        unload     of a library or a module
+        forget     of something that is not Ignis' own and is about to go, such as a stream of the caller
+        close      of all that a section has, at ignis_shutdown */
+
 /*  handle: generation (32 bits) | kind (4 bits) | slot (28 bits). A slot's state: generation (32 bits) | holds (32 bits).
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
     apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
@@ -3427,7 +3458,7 @@ static bool ignis__handle_kill(void *item)
 }
 
 /* ===============================================================================================================
-   >>device - contexts, streams, events, device facts.
+   >>device - contexts, device facts, what a thread uses.
    =============================================================================================================== */
 
 /*  Numbers of the driver's enumerations. */
@@ -3446,6 +3477,8 @@ enum {
     IGNIS__CU_ATTRIBUTE_SHARED_OPTIN = 97,
     IGNIS__CU_STREAM_DEFAULT = 0, /* a blocking stream: ordered with the legacy default stream */
     IGNIS__CU_STREAM_NON_BLOCKING = 1,
+    IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
+    IGNIS__CU_STREAM_PER_THREAD = 2,
     IGNIS__CU_EVENT_DISABLE_TIMING = 2,
     IGNIS__CU_POINTER_MEMORY_TYPE = 2,
     IGNIS__CU_POINTER_ORDINAL = 9,
@@ -3473,7 +3506,8 @@ typedef struct ignis__spare_event {
 
 typedef struct ignis__device {
     uint64_t opened;
-    uint64_t captures; /* that threads have open: until they end, nothing may wait for the device */
+    uint64_t captures;     /* that threads have open: until they end, nothing may wait for the context */
+    ignis__rwlock waiting; /* read by threads that wait for the context, written by one that begins to capture */
     ignis__mutex lock;
     ignis__mutex planning; /* matrix products */
     int handle;            /* CUdevice */
@@ -3680,31 +3714,130 @@ static ignis__thread *ignis__thread_now(void)
     return thread;
 }
 
-/*  A storage, or a kernel of the caller, that a capture has found, and that its graph needs as long as it lives. */
+static ignis_status ignis__devices_setup(const char *call, int first)
+{
+    int error, i;
+    error = IGNIS__CUDA(cuInit, (0));
+    if (error == IGNIS__CU_NO_DEVICE)
+        return ignis__fail_because(IGNIS_DIAG_DEVICE_NONE, call, error, ignis__cuda_name(error), NULL, "the driver finds no CUDA device");
+    if (error != 0)
+        return ignis__cuda_fail(call, NULL, "cuInit", error);
+    error = IGNIS__CUDA(cuDeviceGetCount, (&ignis__device_total));
+    if (error != 0)
+        return ignis__cuda_fail(call, NULL, "cuDeviceGetCount", error);
+    if (ignis__device_total > IGNIS_MAX_DEVICES)
+        ignis__device_total = IGNIS_MAX_DEVICES;
+    for (i = 0; i < ignis__device_total; i++) {
+        memset(&ignis__devices[i], 0, sizeof ignis__devices[i]);
+        ignis__rwlock_init(&ignis__devices[i].waiting);
+        ignis__mutex_init(&ignis__devices[i].lock);
+        ignis__mutex_init(&ignis__devices[i].planning);
+    }
+    ignis__atomic_store(&ignis__devices_fault, 0); /* the driver is asked anew */
+    ignis__device_first = first;
+    return ignis__device_get(call, first) ? IGNIS_OK : IGNIS_ERROR_DEVICE;
+}
+
+/*  Waits for the device and lets go of it. Goes on after an error, and reports the first. */
+static void ignis__device_close(const char *call, ignis__device *device)
+{
+    void *current = NULL;
+    bool lost = ignis__devices_lost();
+    (void)IGNIS__CUDA(cuCtxSetCurrent, (device->context));
+    while (device->events) {
+        ignis__spare_event *spare = device->events;
+        device->events = spare->next;
+        (void)IGNIS__CUDA(cuEventDestroy_v2, (spare->event));
+        ignis__free(spare);
+    }
+    while (device->foreign) {
+        ignis__foreign_stream *foreign = device->foreign;
+        device->foreign = foreign->next;
+        ignis__free(foreign);
+    }
+    if (lost)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (device->stream));
+    else
+        (void)IGNIS__CUDA_FAILED(call, device, cuStreamDestroy_v2, (device->stream));
+    if (IGNIS__CUDA(cuCtxGetCurrent, (&current)) == 0 && current == device->context)
+        (void)IGNIS__CUDA(cuCtxSetCurrent, (NULL)); /* the context ends with its last user */
+    (void)IGNIS__CUDA_FAILED(call, NULL, cuDevicePrimaryCtxRelease_v2, (device->handle));
+    ignis__atomic_store(&device->opened, 0);
+}
+
+IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
+
+IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
+{
+    static const char call[] = "ignis_device_query";
+    ignis__device *device;
+    bool ok = true;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!info)
+        return ignis__fail_null(call, "info");
+    device = ignis__device_get(call, ordinal);
+    if (!device)
+        return IGNIS_ERROR_DEVICE;
+    ignis__mutex_lock(&device->lock);
+    if (!device->info.warp_size)
+        ok = ignis__device_read(call, device);
+    *info = device->info;
+    ignis__mutex_unlock(&device->lock);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_device_use(int ordinal)
+{
+    static const char call[] = "ignis_device_use";
+    ignis__device *device;
+    ignis__binding binding;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    device = ignis__device_get(call, ordinal);
+    if (!device || !ignis__device_enter(call, device, &binding))
+        return ignis__failed();
+    ignis__device_leave(&binding);
+    if (IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)))
+        return ignis__failed();
+    ignis__thread_now()->device = ordinal;
+    return IGNIS_OK;
+}
+
+IGNIS_API int ignis_device_current(void) { return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1; }
+
+/*  The calling thread's current device, opened and entered; null on failure. */
+static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
+{
+    ignis__device *device;
+    if (!ignis__enter(call))
+        return NULL;
+    device = ignis__device_get(call, ignis__thread_now()->device);
+    return device && ignis__device_enter(call, device, binding) ? device : NULL;
+}
+
+/* ===============================================================================================================
+   >>capture - a thread's work that becomes a CUDA graph: where it goes meanwhile, what the graph keeps, what is refused.
+   =============================================================================================================== */
+
+/*  Something that a graph needs as long as it lives, and what gives it up. */
 typedef struct ignis__held {
     void *item;
-    bool is_kernel;
+    void (*drop)(const char *call, void *item);
     struct ignis__held *next;
 } ignis__held;
 
-/*  Work that a thread captures. Memory that it takes meanwhile belongs to a part of the cache of its own, whose key is the capture; storage
-    that was there before is kept alive, and so are kernels of the caller. */
+/*  A thread has one between ignis_graph_begin and ignis_graph_end; then it is the graph's. What other sections have to do with it:
+        ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
+        ignis__capture_hold       keeps what the work uses and what was there before: storages, kernels of the caller, graphs
+        ignis__capture_pause      begins work that is to be done once, before any launch, and not by the graph
+        ignis__capture_refuses    makes a call that would have to wait, or to read host memory, fail */
 typedef struct ignis__capture {
     ignis__device *device;
-    void *stream;
+    void *stream; /* made for it alone: other threads go on working on theirs */
     ignis__held *held;
-    struct ignis__array *launches; /* counted by the graph itself, for random numbers; claimed, null where there are none */
+    struct ignis__array *launches; /* counted by the graph itself, for random numbers; held, null where there are none */
 } ignis__capture;
-
-/*  The stream that the calling thread's work goes to on an open device. */
-static void *ignis__stream_now(const ignis__device *device)
-{
-    const ignis__thread *thread = ignis__thread_now();
-    void *stream = thread->stream[device - ignis__devices];
-    if (thread->capture && thread->capture->device == device)
-        return thread->capture->stream;
-    return stream ? stream : device->stream;
-}
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
@@ -3715,8 +3848,52 @@ static ignis__capture *ignis__capture_on(const ignis__device *device)
     return capture && capture->device == device ? capture : NULL;
 }
 
-/*  Leaves the thread's capture for work that a graph needs done once; resume waits for that work, as a capture has no order with other streams.
-    The device is entered. */
+/*  The stream that the calling thread's work goes to on an open device. */
+static void *ignis__stream_now(const ignis__device *device)
+{
+    const ignis__thread *thread = ignis__thread_now();
+    void *stream = thread->stream[device - ignis__devices];
+    if (ignis__capture_on(device))
+        return thread->capture->stream;
+    return stream ? stream : device->stream;
+}
+
+/*  True: the thread captures, and the call has failed. */
+static bool ignis__capture_refuses(const char *call)
+{
+    if (!ignis__capturing())
+        return false;
+    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
+                "this cannot be captured: it waits for the device or reads host memory; call it before ignis_graph_begin or after "
+                "ignis_graph_end");
+    return true;
+}
+
+/*  Keeps an item for the graph: its count of users goes up, once, and `drop` makes it go down. users may be null: then the caller counts as a
+    user already, and `drop` is for that. */
+static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
+                                void (*drop)(const char *call, void *item))
+{
+    ignis__held *held;
+    for (held = capture->held; held; held = held->next)
+        if (held->item == item)
+            return true;
+    held = (ignis__held *)ignis__alloc(sizeof *held);
+    if (!held) {
+        ignis__fail_host_memory(call, sizeof *held);
+        return false;
+    }
+    if (users)
+        ignis__atomic_add(users, 1);
+    held->item = item;
+    held->drop = drop;
+    held->next = capture->held;
+    capture->held = held;
+    return true;
+}
+
+/*  Between the two the thread's work runs, on its own stream. Resume waits for it, as a capture has no order with other streams. The device is
+    entered. */
 IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
 {
     ignis__capture *capture = ignis__capturing();
@@ -3731,36 +3908,61 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__c
     return ok;
 }
 
-/*  Keeps a storage or a kernel, whose count of users is given, for the graph of a capture. */
-static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, bool is_kernel, uint64_t *users)
+/*  Gives up what the capture holds. The device is idle. */
+IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__capture *capture)
 {
-    ignis__held *held;
-    for (held = capture->held; held; held = held->next)
-        if (held->item == item)
-            return true;
-    held = (ignis__held *)ignis__alloc(sizeof *held);
-    if (!held) {
-        ignis__fail_host_memory(call, sizeof *held);
-        return false;
+    while (capture->held) {
+        ignis__held *held = capture->held;
+        capture->held = held->next;
+        held->drop(call, held->item);
+        ignis__free(held);
     }
-    ignis__atomic_add(users, 1);
-    held->item = item;
-    held->is_kernel = is_kernel;
-    held->next = capture->held;
-    capture->held = held;
-    return true;
+    ignis__free(capture);
 }
 
-/*  For calls that have to wait, or that read host memory when they run. True: the thread captures, and the call has failed. */
-static bool ignis__capture_refuses(const char *call)
+/*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
+IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
-    if (!ignis__capturing())
+    ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
+    if (!capture) {
+        ignis__fail_host_memory(call, sizeof *capture);
         return false;
-    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
-                "this cannot be captured: it waits for the device or reads host memory; call it before ignis_graph_begin or after "
-                "ignis_graph_end");
-    return true;
+    }
+    capture->device = device;
+    ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
+    ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
+    ignis__rwlock_write_end(&device->waiting); /* to wait for a context in which a stream is captured spoils the capture */
+    /* Relaxed: the allocator may ask the driver for memory meanwhile. */
+    if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
+        !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
+        ignis__thread_now()->capture = capture;
+        return true;
+    }
+    ignis__atomic_add(&device->captures, (uint64_t)-1);
+    if (capture->stream)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
+    ignis__free(capture);
+    return false;
 }
+
+/*  Ends the thread's capture, in any case, and makes an executable graph of it, which needs what the capture holds. Null on failure. */
+IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
+{
+    ignis__device *device = capture->device;
+    void *captured = NULL, *exec = NULL;
+    bool ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
+              !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
+    ignis__thread_now()->capture = NULL;
+    ignis__atomic_add(&device->captures, (uint64_t)-1);
+    if (captured)
+        (void)IGNIS__CUDA(cuGraphDestroy, (captured));
+    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
+    return ok ? exec : NULL;
+}
+
+/* ===============================================================================================================
+   >>stream - streams of the caller, events between streams, waiting for a device.
+   =============================================================================================================== */
 
 /*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
 static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
@@ -3768,10 +3970,17 @@ static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, voi
     ignis__foreign_stream *foreign;
     uint64_t serial = 0;
     void *context = NULL;
-    bool special = (uintptr_t)stream <= 2; /* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are of the current context */
-    if (!special && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
+    bool legacy = (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY; /* of the current context */
+    if ((uintptr_t)stream == IGNIS__CU_STREAM_PER_THREAD) {
+        ignis__fail(
+            IGNIS_DIAG_STREAM_INVALID, call,
+            "CU_STREAM_PER_THREAD (cudaStreamPerThread) is another stream in each thread, and no thread can wait for that of another: "
+            "memory could not be handed on safely. Make a stream for this thread with cudaStreamCreate");
         return 0;
-    if (!special && context != device->context) {
+    }
+    if (!legacy && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
+        return 0;
+    if (!legacy && context != device->context) {
         ignis__fail(IGNIS_DIAG_STREAM_INVALID, call, "stream %p belongs to another device or context than device %d's primary context",
                     stream, (int)(device - ignis__devices));
         return 0;
@@ -3875,7 +4084,11 @@ static int ignis__device_finish(ignis__device *device)
 {
     uint64_t serial = 0;
     void *stream = device->stream;
-    int first = ignis__atomic_load(&device->captures) ? IGNIS__CU_CAPTURE_UNSUPPORTED : IGNIS__CUDA(cuCtxSynchronize, ());
+    int first = IGNIS__CU_CAPTURE_UNSUPPORTED;
+    ignis__rwlock_read(&device->waiting);
+    if (!ignis__atomic_load(&device->captures))
+        first = IGNIS__CUDA(cuCtxSynchronize, ());
+    ignis__rwlock_read_end(&device->waiting);
     if (first == 0 || ignis__cuda_is_fatal(first))
         return first;
     if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* others may capture, too */
@@ -3893,107 +4106,6 @@ static int ignis__device_finish(ignis__device *device)
 static bool ignis__device_wait(const char *call, ignis__device *device)
 {
     return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
-}
-
-static ignis_status ignis__devices_setup(const char *call, int first)
-{
-    int error, i;
-    error = IGNIS__CUDA(cuInit, (0));
-    if (error == IGNIS__CU_NO_DEVICE)
-        return ignis__fail_because(IGNIS_DIAG_DEVICE_NONE, call, error, ignis__cuda_name(error), NULL, "the driver finds no CUDA device");
-    if (error != 0)
-        return ignis__cuda_fail(call, NULL, "cuInit", error);
-    error = IGNIS__CUDA(cuDeviceGetCount, (&ignis__device_total));
-    if (error != 0)
-        return ignis__cuda_fail(call, NULL, "cuDeviceGetCount", error);
-    if (ignis__device_total > IGNIS_MAX_DEVICES)
-        ignis__device_total = IGNIS_MAX_DEVICES;
-    for (i = 0; i < ignis__device_total; i++) {
-        memset(&ignis__devices[i], 0, sizeof ignis__devices[i]);
-        ignis__mutex_init(&ignis__devices[i].lock);
-        ignis__mutex_init(&ignis__devices[i].planning);
-    }
-    ignis__atomic_store(&ignis__devices_fault, 0); /* the driver is asked anew */
-    ignis__device_first = first;
-    return ignis__device_get(call, first) ? IGNIS_OK : IGNIS_ERROR_DEVICE;
-}
-
-/*  Waits for the device and lets go of it. Goes on after an error, and reports the first. */
-static void ignis__device_close(const char *call, ignis__device *device)
-{
-    void *current = NULL;
-    bool lost = ignis__devices_lost();
-    (void)IGNIS__CUDA(cuCtxSetCurrent, (device->context));
-    while (device->events) {
-        ignis__spare_event *spare = device->events;
-        device->events = spare->next;
-        (void)IGNIS__CUDA(cuEventDestroy_v2, (spare->event));
-        ignis__free(spare);
-    }
-    while (device->foreign) {
-        ignis__foreign_stream *foreign = device->foreign;
-        device->foreign = foreign->next;
-        ignis__free(foreign);
-    }
-    if (lost)
-        (void)IGNIS__CUDA(cuStreamDestroy_v2, (device->stream));
-    else
-        (void)IGNIS__CUDA_FAILED(call, device, cuStreamDestroy_v2, (device->stream));
-    if (IGNIS__CUDA(cuCtxGetCurrent, (&current)) == 0 && current == device->context)
-        (void)IGNIS__CUDA(cuCtxSetCurrent, (NULL)); /* the context ends with its last user */
-    (void)IGNIS__CUDA_FAILED(call, NULL, cuDevicePrimaryCtxRelease_v2, (device->handle));
-    ignis__atomic_store(&device->opened, 0);
-}
-
-IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
-
-IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
-{
-    static const char call[] = "ignis_device_query";
-    ignis__device *device;
-    bool ok = true;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!info)
-        return ignis__fail_null(call, "info");
-    device = ignis__device_get(call, ordinal);
-    if (!device)
-        return IGNIS_ERROR_DEVICE;
-    ignis__mutex_lock(&device->lock);
-    if (!device->info.warp_size)
-        ok = ignis__device_read(call, device);
-    *info = device->info;
-    ignis__mutex_unlock(&device->lock);
-    return ok ? IGNIS_OK : ignis__failed();
-}
-
-IGNIS_API ignis_status ignis_device_use(int ordinal)
-{
-    static const char call[] = "ignis_device_use";
-    ignis__device *device;
-    ignis__binding binding;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    device = ignis__device_get(call, ordinal);
-    if (!device || !ignis__device_enter(call, device, &binding))
-        return ignis__failed();
-    ignis__device_leave(&binding);
-    if (IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)))
-        return ignis__failed();
-    ignis__thread_now()->device = ordinal;
-    return IGNIS_OK;
-}
-
-IGNIS_API int ignis_device_current(void) { return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1; }
-
-/*  The calling thread's current device, opened and entered; null on failure. */
-static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
-{
-    ignis__device *device;
-    if (!ignis__enter(call))
-        return NULL;
-    device = ignis__device_get(call, ignis__thread_now()->device);
-    return device && ignis__device_enter(call, device, binding) ? device : NULL;
 }
 
 IGNIS_API ignis_status ignis_stream_use(void *stream)
@@ -4165,7 +4277,7 @@ static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream
     return part;
 }
 
-static ignis__block *ignis__block_make(ignis__cache *cache, ignis__cache_part *part, ignis__address address, int64_t size)
+static ignis__block *ignis__block_take(ignis__cache *cache, ignis__cache_part *part, ignis__address address, int64_t size)
 {
     ignis__block *block = cache->spare_blocks;
     if (block) {
@@ -4182,7 +4294,7 @@ static ignis__block *ignis__block_make(ignis__cache *cache, ignis__cache_part *p
     return block;
 }
 
-static void ignis__block_drop(ignis__cache *cache, ignis__block *block)
+static void ignis__block_give(ignis__cache *cache, ignis__block *block)
 {
     block->above = cache->spare_blocks;
     cache->spare_blocks = block;
@@ -4196,11 +4308,11 @@ static void ignis__block_join(ignis__cache *cache, ignis__block *block)
     block->above = above->above;
     if (block->above)
         block->above->below = block;
-    ignis__block_drop(cache, above);
+    ignis__block_give(cache, above);
 }
 
 /*  Puts a block that became free into its bin, joined with free neighbours of the same stream. */
-static void ignis__block_settle(ignis__cache *cache, ignis__block *block)
+static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 {
     block->used = false;
     if (block->above && !block->above->used && block->above->part == block->part) {
@@ -4221,7 +4333,7 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
     ignis__bin_remove(block);
     block->used = true;
     if (block->size > size) {
-        ignis__block *rest = ignis__block_make(cache, block->part, block->address + (uint64_t)size, block->size - size);
+        ignis__block *rest = ignis__block_take(cache, block->part, block->address + (uint64_t)size, block->size - size);
         if (rest) {
             rest->below = block;
             rest->above = block->above;
@@ -4258,14 +4370,14 @@ static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part 
         if (wanted < size)
             return NULL;
     }
-    block = ignis__block_make(cache, part, 0, wanted);
+    block = ignis__block_take(cache, part, 0, wanted);
     if (!block) {
         *error = IGNIS__NO_HOST_MEMORY;
         return NULL;
     }
     *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
     if (*error != 0) {
-        ignis__block_drop(cache, block);
+        ignis__block_give(cache, block);
         return NULL;
     }
     block->address = address;
@@ -4287,14 +4399,14 @@ static int64_t ignis__segment_size(int64_t size)
     return size > INT64_MAX - step ? size : (size + step - 1) / step * step;
 }
 
-/*  Makes what a part has zeroed as free as any other block. */
-static void ignis__zeroed_settle(ignis__cache *cache, ignis__cache_part *part)
+/*  Makes what a part has zeroed as free as any other block: of a graph that never ran, the words were not even zeroed. */
+static void ignis__zeroed_unuse(ignis__cache *cache, ignis__cache_part *part)
 {
     while (part->zeroed) {
         ignis__block *block = part->zeroed;
         part->zeroed = block->larger;
         block->larger = NULL;
-        ignis__block_settle(cache, block);
+        ignis__block_unuse(cache, block);
     }
 }
 
@@ -4305,7 +4417,7 @@ static ignis__block *ignis__segments_take(ignis__cache *cache)
     ignis__cache_part *part;
     for (part = cache->parts; part; part = part->next)
         if (!part->captured)
-            ignis__zeroed_settle(cache, part);
+            ignis__zeroed_unuse(cache, part);
     while (*link) {
         ignis__block *first = *link;
         for (block = first; block && !block->used && !block->part->captured; block = block->above)
@@ -4348,7 +4460,7 @@ static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis_
             cache->info.driver_frees++;
             freed += first->size;
             ignis__memory_count(cache, 0, -first->size);
-            ignis__block_drop(cache, first);
+            ignis__block_give(cache, first);
         } else {
             first->next_segment = cache->segments;
             cache->segments = first;
@@ -4481,7 +4593,7 @@ static void ignis__memory_give(const char *call, ignis__device *device, ignis__b
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);
     ignis__memory_count(cache, -block->size, 0);
-    ignis__block_settle(cache, block);
+    ignis__block_unuse(cache, block);
     ignis__mutex_unlock(&cache->lock);
     if (ignis__memory_bypass && !ignis__capturing())
         (void)ignis__cache_trim(call, device, cache);
@@ -4532,7 +4644,7 @@ IGNIS__MAYBE_UNUSED static void ignis__memory_give_zeroed(const char *call, igni
 static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from, ignis__cache_part *into)
 {
     ignis__block *first, *block;
-    ignis__zeroed_settle(cache, from);
+    ignis__zeroed_unuse(cache, from);
     for (first = cache->segments; first; first = first->next_segment) {
         for (block = first; block; block = block->above) {
             if (block->part != from)
@@ -4564,6 +4676,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
             continue;
         }
         if (part->stream == stream) {
+            ignis__zeroed_unuse(cache, part);
             part->stream = device->stream;
             part->captured = false;
         }
@@ -4600,7 +4713,7 @@ static void ignis__memory_close(const char *call, ignis__device *device)
             (void)IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (first->address));
         while (block) {
             ignis__block *above = block->above;
-            ignis__block_drop(cache, block);
+            ignis__block_give(cache, block);
             block = above;
         }
     }
@@ -4992,7 +5105,47 @@ typedef struct ignis__storage {
     void *stream; /* in whose order the memory is taken and given; null: not decided */
     ignis__used_on used_on[4];
     int used_on_count;
+    struct ignis__storage *next, *before; /* in the list of all */
 } ignis__storage;
+
+/*  All of them, whoever uses them: arrays, graphs, communicators. Its lock is taken before a storage's. */
+static struct {
+    ignis__mutex lock;
+    ignis__storage *first;
+} ignis__storages = {IGNIS__MUTEX_INIT, NULL};
+
+/*  A storage with no users yet; null on failure. */
+static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
+{
+    ignis__storage *storage = (ignis__storage *)ignis__alloc(sizeof *storage);
+    if (!storage) {
+        ignis__fail_host_memory(call, sizeof *storage);
+        return NULL;
+    }
+    ignis__mutex_init(&storage->lock);
+    storage->device = device;
+    storage->size = size;
+    ignis__mutex_lock(&ignis__storages.lock);
+    storage->next = ignis__storages.first;
+    if (storage->next)
+        storage->next->before = storage;
+    ignis__storages.first = storage;
+    ignis__mutex_unlock(&ignis__storages.lock);
+    return storage;
+}
+
+static void ignis__storage_destroy(ignis__storage *storage)
+{
+    ignis__mutex_lock(&ignis__storages.lock);
+    if (storage->before)
+        storage->before->next = storage->next;
+    else
+        ignis__storages.first = storage->next;
+    if (storage->next)
+        storage->next->before = storage->before;
+    ignis__mutex_unlock(&ignis__storages.lock);
+    ignis__free(storage);
+}
 
 /*  Notes that work on `stream` is about to use the memory, and orders it behind the stream that the memory came from: that one
     may not be done with the block's last user. */
@@ -5019,40 +5172,6 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
     return true;
 }
 
-/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
-static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
-{
-    ignis__capture *capture = ignis__capturing();
-    ignis__block *block = NULL;
-    void *from;
-    bool ok = true;
-    ignis__mutex_lock(&storage->lock);
-    if (!storage->stream)
-        storage->stream = device == storage->device ? stream : storage->device->stream;
-    if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
-        from = storage->stream;
-        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
-        block = ignis__memory_take(call, storage->device, from, storage->size);
-        ignis__mutex_lock(&storage->lock);
-        ok = block != NULL;
-        if (ok && !ignis__atomic_load(&storage->address)) {
-            storage->block = block;
-            ignis__atomic_store(&storage->address, block->address);
-            block = NULL;
-        }
-    }
-    if (ok && capture && capture->device == device) /* all streams were idle when it began: no order is missing */
-        ok = (storage->block && storage->block->part->stream == (void *)capture) /* the capture's own */ ||
-             ignis__capture_hold(call, capture, storage, false, &storage->users);
-    else
-        ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
-    *address = ignis__atomic_load(&storage->address);
-    ignis__mutex_unlock(&storage->lock);
-    if (block) /* another thread was faster */
-        ignis__memory_give(call, storage->device, block);
-    return ok;
-}
-
 /*  One user less; the last gives the memory back behind all work that used it. Where the device cannot be entered the block stays
     out of use until ignis_shutdown frees its segment. */
 static void ignis__storage_drop(const char *call, ignis__storage *storage)
@@ -5062,6 +5181,7 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     int i;
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
+    ignis__mutex_lock(&storage->lock);             /* whoever forgets a stream waits until it is not needed here any more */
     gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
     entered = gives && !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
     for (i = 0; gives && i < storage->used_on_count; i++) {
@@ -5080,9 +5200,51 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
             (void)ignis__device_finish(storage->device); /* the memory goes to somebody who knows nothing of streams */
         ignis__device_leave(&binding);
     }
+    ignis__mutex_unlock(&storage->lock);
     if (storage->release_fn)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
-    ignis__free(storage);
+    ignis__storage_destroy(storage);
+}
+
+static void ignis__storage_drop_held(const char *call, void *item) { ignis__storage_drop(call, (ignis__storage *)item); }
+
+static bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage)
+{
+    return ignis__capture_hold(call, capture, storage, &storage->users, ignis__storage_drop_held);
+}
+
+/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
+static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
+{
+    ignis__capture *capture = ignis__capture_on(device);
+    ignis__block *block = NULL;
+    void *from;
+    bool ok = true;
+    ignis__mutex_lock(&storage->lock);
+    if (!storage->stream) /* that of a capture ends with it */
+        storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
+    if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
+        from = storage->stream;
+        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
+        block = ignis__memory_take(call, storage->device, from, storage->size);
+        ignis__mutex_lock(&storage->lock);
+        ok = block != NULL;
+        if (ok && !ignis__atomic_load(&storage->address)) {
+            storage->block = block;
+            ignis__atomic_store(&storage->address, block->address);
+            block = NULL;
+        }
+    }
+    if (ok && capture) /* all streams were idle when it began: no order is missing */
+        ok = (storage->block && storage->block->part->stream == (void *)capture) /* the capture's own */ ||
+             ignis__capture_hold_storage(call, capture, storage);
+    else
+        ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
+    *address = ignis__atomic_load(&storage->address);
+    ignis__mutex_unlock(&storage->lock);
+    if (block) /* another thread was faster */
+        ignis__memory_give(call, storage->device, block);
+    return ok;
 }
 
 /* --- arrays ------------------------------------------------------------------------------------------------------ */
@@ -5284,20 +5446,6 @@ static bool ignis__array_wrappable(const char *call, ignis__device *device, void
     return true;
 }
 
-/*  A storage with no users yet; null on failure. */
-static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
-{
-    ignis__storage *storage = (ignis__storage *)ignis__alloc(sizeof *storage);
-    if (!storage) {
-        ignis__fail_host_memory(call, sizeof *storage);
-        return NULL;
-    }
-    ignis__mutex_init(&storage->lock);
-    storage->device = device;
-    storage->size = size;
-    return storage;
-}
-
 /*  The part of ignis_array_create that needs the device: a pointer to check, a stream to write down. */
 static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc)
 {
@@ -5338,7 +5486,7 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
         return handle;
     array = ignis__array_attach(call, device, storage, desc) ? ignis__array_make(call, storage, &desc->shape, dtype, numel) : NULL;
     if (!array) {
-        ignis__free(storage);
+        ignis__storage_destroy(storage);
         return handle;
     }
     array->owner = owner;
@@ -5408,7 +5556,7 @@ static void (*ignis__export_holders)(ignis__text *text, const ignis__array *arra
 /*  Looks which of those are gone by now, before an array is refused; set there, too. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
-static void ignis__array_settle(const char *call, ignis__array *array)
+static void ignis__array_reap_exports(const char *call, ignis__array *array)
 {
     bool exported;
     if (!ignis__exports_reap)
@@ -5438,7 +5586,7 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
     ignis_status status = IGNIS_OK;
     if (!array)
         return ignis__failed();
-    ignis__array_settle(call, array);
+    ignis__array_reap_exports(call, array);
     if (!ignis__owner_valid(call, as)) {
         status = ignis__failed();
     } else if (!ignis__array_lock(call, array)) {
@@ -6166,7 +6314,7 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
     ignis_status status;
     if (!array)
         return ignis__failed();
-    ignis__array_settle(call, array);
+    ignis__array_reap_exports(call, array);
     if (!ignis__owner_valid(call, owner) || !ignis__array_lock(call, array)) {
         status = ignis__failed();
     } else {
@@ -6177,13 +6325,12 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
     return status;
 }
 
-/*  Every array that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
-static void ignis__arrays_forget_stream(ignis__device *device, void *stream)
+/*  Every storage that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
+static void ignis__storages_forget_stream(ignis__device *device, void *stream)
 {
-    ignis__array *array;
-    uint64_t index = 0;
-    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
-        ignis__storage *storage = array->storage;
+    ignis__storage *storage;
+    ignis__mutex_lock(&ignis__storages.lock);
+    for (storage = ignis__storages.first; storage; storage = storage->next) {
         int i;
         ignis__mutex_lock(&storage->lock);
         if (storage->device == device && storage->stream == stream)
@@ -6192,8 +6339,8 @@ static void ignis__arrays_forget_stream(ignis__device *device, void *stream)
             if (storage->used_on[i].stream == stream && storage->used_on[i].device == device)
                 storage->used_on[i--] = storage->used_on[--storage->used_on_count];
         ignis__mutex_unlock(&storage->lock);
-        ignis__array_drop("ignis_stream_forget", array);
     }
+    ignis__mutex_unlock(&ignis__storages.lock);
 }
 
 IGNIS_API ignis_status ignis_stream_forget(void *stream)
@@ -6232,7 +6379,7 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
             (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
             status = ignis__failed();
         }
-        ignis__arrays_forget_stream(device, stream);
+        ignis__storages_forget_stream(device, stream);
         ignis__memory_forget_stream(device, stream);
         ignis__device_leave(&binding);
     }
@@ -6274,7 +6421,7 @@ static ignis__array *ignis__contract_begin(const char *call, ignis_array handle,
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array)
         return NULL;
-    ignis__array_settle(call, array);
+    ignis__array_reap_exports(call, array);
     if (ignis__owner_valid(call, owner) && ignis__array_lock(call, array))
         return array;
     ignis__array_drop(call, array);
@@ -6428,7 +6575,7 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
     audit.min_age_ms = min_age_ms == 0 ? 5000 : min_age_ms;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis_contract_entry entry;
-        ignis__array_settle(call, array);
+        ignis__array_reap_exports(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
             ignis__track_entry(array, &entry);
@@ -7013,7 +7160,7 @@ static void ignis__module_unload(ignis__module *unit)
 
 /*  Unloads a module whose launches may still be queued. It is unloaded also when the device cannot be entered; after a
     fault it ends with the process. */
-static void ignis__module_retire(const char *call, ignis__device *device, ignis__module *unit)
+static void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
 {
     ignis__binding binding;
     bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, device, &binding);
@@ -7052,12 +7199,16 @@ static bool ignis__module_make(const char *call, ignis__device *device, const ig
     return false;
 }
 
-/*  A function of a module. A driver that loads lazily loads it now: at its first launch that might wait for what runs on the device. */
+/*  A function of a module, allowed all the shared memory that a block can have: an allowance that each launch asked for could be lowered by
+    another thread just before the launch. A driver that loads lazily loads the function now: at its first launch that might wait for what runs
+    on the device. */
 static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name, void **function)
 {
-    int registers;
+    int fixed; /* bytes that it declares */
     return !IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) &&
-           !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&registers, IGNIS__CU_FUNC_REGISTERS, *function));
+           !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&fixed, IGNIS__CU_FUNC_SHARED, *function)) &&
+           !IGNIS__CUDA_FAILED(call, device, cuFuncSetAttribute,
+                               (*function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, device->info.shared_per_block - fixed));
 }
 
 /* --- kernels of the caller ------------------------------------------------------------------------------------------ */
@@ -7071,7 +7222,6 @@ typedef struct ignis__kernel_code {
     int params; /* -1: the driver does not tell */
     size_t param_size[IGNIS__MAX_PARAMS];
     int max_threads, static_shared;
-    uint64_t dynamic_shared; /* allowed so far without asking the driver again */
 } ignis__kernel_code;
 
 typedef struct ignis__kernel {
@@ -7094,7 +7244,7 @@ static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
     for (i = 0; i < ignis__device_total; i++) {
         ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(&kernel->code[i]);
         if (code)
-            ignis__module_retire(call, &ignis__devices[i], &code->module);
+            ignis__module_unload_when_idle(call, &ignis__devices[i], &code->module);
         ignis__free(code);
     }
     ignis__free((void *)kernel->program.options);
@@ -7108,6 +7258,8 @@ static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
         ignis__kernel_destroy(call, kernel);
 }
 
+static void ignis__kernel_drop_held(const char *call, void *item) { ignis__kernel_drop(call, (ignis__kernel *)item); }
+
 static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
 {
     size_t offset;
@@ -7116,7 +7268,6 @@ static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__k
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->max_threads, IGNIS__CU_FUNC_MAX_THREADS, code->function)) ||
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->static_shared, IGNIS__CU_FUNC_SHARED, code->function)))
         return false;
-    code->dynamic_shared = (uint64_t)(code->static_shared < 48 * 1024 ? 48 * 1024 - code->static_shared : 0);
     code->params = -1;
     if (ignis__cuda.cuFuncGetParamInfo) {
         code->params = 0;
@@ -7396,7 +7547,7 @@ static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *ker
     return true;
 }
 
-/*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed, and raises the kernel's shared memory. */
+/*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed. */
 static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, ignis__kernel_code *code, const ignis_launch *launch,
                                 unsigned grid[3], unsigned block[3])
 {
@@ -7432,18 +7583,17 @@ static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, 
                     (long long)launch->shared_bytes, (long long)shared_limit, info->device, code->static_shared);
         return false;
     }
-    if ((uint64_t)launch->shared_bytes > ignis__atomic_load(&code->dynamic_shared)) {
-        if (IGNIS__CUDA_FAILED(work->call, work->device, cuFuncSetAttribute,
-                               (code->function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, (int)shared_limit)))
-            return false;
-        ignis__atomic_store(&code->dynamic_shared, (uint64_t)shared_limit);
-    }
     return true;
 }
 
 static bool ignis__launch(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3], unsigned shared,
                           void **params)
 {
+    if ((int64_t)shared > work->device->info.shared_per_block) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %u bytes of shared memory in a block, device %d has %d", shared,
+                    work->device->info.device, work->device->info.shared_per_block);
+        return false;
+    }
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernel,
                                (function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, work->stream, params, NULL));
 }
@@ -7466,7 +7616,7 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
     if (ok) {
         ok = ignis__args_gather(&work, kernel, code, args, count, &gathered) &&
              ignis__launch_check(&work, kernel, code, launch, grid, block) &&
-             (!capture || ignis__capture_hold(call, capture, kernel, true, &kernel->slot.state)) &&
+             (!capture || ignis__capture_hold(call, capture, kernel, &kernel->slot.state, ignis__kernel_drop_held)) &&
              (grid[0] == 0 || ignis__launch(&work, code->function, grid, block, (unsigned)launch->shared_bytes, gathered.params));
         ignis__array_drop_all(call, gathered.array_count, gathered.arrays);
     }
@@ -7734,19 +7884,6 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
     ignis__variants.first[device - ignis__devices] = variant;
     ignis__mutex_unlock(&ignis__variants.lock);
     return variant->function;
-}
-
-/*  Lets a kernel have more than 48 KB of dynamic shared memory. */
-IGNIS__MAYBE_UNUSED static bool ignis__shared_allow(const ignis__work *work, void *function, size_t bytes)
-{
-    if (bytes <= 40 * 1024) /* with room for static shared memory beside it */
-        return true;
-    if (bytes > (size_t)work->device->info.shared_per_block) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %llu bytes of shared memory in a block, device %d has %d",
-                    (unsigned long long)bytes, work->device->info.device, work->device->info.shared_per_block);
-        return false;
-    }
-    return !IGNIS__CUDA_FAILED(work->call, work->device, cuFuncSetAttribute, (function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, (int)bytes));
 }
 
 /* --- warming up --------------------------------------------------------------------------------------------------------- */
@@ -8493,6 +8630,8 @@ typedef struct ignis__random {
     ignis_array launches; /* no handle: none */
 } ignis__random;
 
+static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
+
 /*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
 static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
 {
@@ -8522,7 +8661,11 @@ static bool ignis__capture_count(const ignis__work *work, ignis__capture *captur
     ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
     if (ok) {
         ignis__array_claim(array);
-        capture->launches = array;
+        ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
+        if (ok)
+            capture->launches = array;
+        else
+            ignis__array_unclaim(work->call, array);
     } else {
         ignis__array_discard(work->call, &made);
     }
@@ -10044,7 +10187,7 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
         return NULL;
     array = ignis__array_make(call, storage, shape, dtype, numel);
     if (!array) {
-        ignis__free(storage);
+        ignis__storage_destroy(storage);
         return NULL;
     }
     ignis__array_publish(array);
@@ -10116,8 +10259,7 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
     block[2] = 1;
     function = define ? ignis__builtin_get_variant(op->work.call, op->work.device, builtin, dtype, define)
                       : ignis__builtin_get(op->work.call, op->work.device, builtin, dtype);
-    op->ok = function && ignis__shared_allow(&op->work, function, shared_bytes) &&
-             ignis__launch(&op->work, function, grid, block, (unsigned)shared_bytes, params);
+    op->ok = function && ignis__launch(&op->work, function, grid, block, (unsigned)shared_bytes, params);
 }
 
 /*  A kernel of one row of threads in one row of blocks. */
@@ -12356,9 +12498,8 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     if (ignis__cross_entropy_is_few(entropy, plan))
         return;
     function = ignis__builtin_get(op->work.call, op->work.device, work->builtin, dtype);
-    op->ok = function && ignis__shared_allow(&op->work, function, plan->shared) &&
-             !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-                                 (&resident, function, (int)plan->threads, plan->shared));
+    op->ok = function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                                             (&resident, function, (int)plan->threads, plan->shared));
     if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
         resident = IGNIS__ROUND_BLOCKS;
     plan->blocks = ignis__clamp(plan->blocks, 1, (int64_t)op->work.device->info.multiprocessors * (resident ? resident : 1));
@@ -13486,55 +13627,47 @@ IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int paramete
 
 typedef struct ignis__graph {
     ignis__slot slot;
-    void *exec; /* CUgraphExec */
-    ignis__capture *capture;
+    void *exec;              /* CUgraphExec */
+    ignis__capture *capture; /* what it was made of */
 } ignis__graph;
 
 static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
 
-/*  Gives up what a capture holds: the arrays and kernels it used, and the memory that it took, which goes to Ignis' own stream. The device is idle. */
-static void ignis__capture_end(const char *call, ignis__capture *capture)
+/*  Takes apart what a capture has become; exec may be null. The device is idle, and what the capture took of its memory goes to Ignis' own stream. */
+static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
 {
+    if (exec)
+        (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
     ignis__memory_forget_stream(capture->device, capture);
-    if (capture->launches)
-        ignis__array_unclaim(call, capture->launches);
-    while (capture->held) {
-        ignis__held *held = capture->held;
-        capture->held = held->next;
-        if (held->is_kernel)
-            ignis__kernel_drop(call, (ignis__kernel *)held->item);
-        else
-            ignis__storage_drop(call, (ignis__storage *)held->item);
-        ignis__free(held);
-    }
-    ignis__free(capture);
+    ignis__capture_destroy(call, capture);
 }
 
-/*  Makes a stream for the capture alone, as other threads go on working on theirs, and begins. The device is entered. */
-static bool ignis__capture_begin(const char *call, ignis__capture *capture)
+static ignis__graph *ignis__graph_hold(const char *call, ignis_graph handle)
 {
-    ignis__device *device = capture->device;
-    ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    bool ok = ignis__device_wait(call, device); /* idle streams need no events between them during the capture */
-    if (ok)                                     /* what earlier graphs left behind can become memory of this one */
-        ok = ignis__cache_trim(call, device, cache) >= 0;
-    if (!ok || IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)))
-        return false;
-    /* Relaxed: the allocator may ask the driver for memory meanwhile. */
-    ignis__atomic_add(&device->captures, 1);
-    if (!IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED)))
-        return true;
-    ignis__atomic_add(&device->captures, (uint64_t)-1);
-    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
-    return false;
+    return (ignis__graph *)ignis__handle_hold(call, &ignis__graphs, handle.id);
 }
+
+static void ignis__graph_drop(const char *call, ignis__graph *graph)
+{
+    ignis__device *device = graph->capture->device;
+    ignis__binding binding;
+    if (!ignis__pool_drop(graph))
+        return;
+    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
+        (void)ignis__device_finish(device);
+        ignis__graph_destroy(call, graph->capture, graph->exec);
+        ignis__device_leave(&binding);
+    }
+    ignis__pool_give(&ignis__graphs, graph);
+}
+
+static void ignis__graph_drop_held(const char *call, void *item) { ignis__graph_drop(call, (ignis__graph *)item); }
 
 IGNIS_API ignis_status ignis_graph_begin(void)
 {
     static const char call[] = "ignis_graph_begin";
     ignis__binding binding;
     ignis__device *device;
-    ignis__capture *capture;
     bool ok;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -13543,36 +13676,12 @@ IGNIS_API ignis_status ignis_graph_begin(void)
     device = ignis__device_current_enter(call, &binding);
     if (!device)
         return ignis__failed();
-    capture = (ignis__capture *)ignis__alloc(sizeof *capture);
-    ok = capture != NULL;
-    if (!ok)
-        ignis__fail_host_memory(call, sizeof *capture);
-    if (ok) {
-        capture->device = device;
-        ok = ignis__capture_begin(call, capture);
-    }
-    if (ok)
-        ignis__this_thread.capture = capture;
-    else
-        ignis__free(capture);
+    ok = ignis__device_wait(call, device) &&
+         ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >=
+             0 && /* what earlier graphs left can become memory of this one */
+         ignis__capture_begin(call, device);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
-}
-
-/*  Ends the capture, and makes an executable graph of it. The capture's stream goes. Null on failure. */
-static void *ignis__capture_finish(const char *call, ignis__capture *capture)
-{
-    ignis__device *device = capture->device;
-    void *captured = NULL, *exec = NULL;
-    bool ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
-              !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
-    ignis__atomic_add(&device->captures, (uint64_t)-1);
-    if (captured)
-        (void)IGNIS__CUDA(cuGraphDestroy, (captured));
-    ignis__arrays_forget_stream(device, capture->stream);
-    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
-    capture->stream = NULL;
-    return ok ? exec : NULL;
 }
 
 IGNIS_API ignis_graph ignis_graph_end(void)
@@ -13591,9 +13700,8 @@ IGNIS_API ignis_graph ignis_graph_end(void)
         ignis__fail(IGNIS_DIAG_CAPTURE_STATE, call, "this thread captures nothing; call ignis_graph_begin first");
         return handle;
     }
-    ignis__this_thread.capture = NULL;
     entered = ignis__device_enter(call, capture->device, &binding);
-    exec = ignis__capture_finish(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
+    exec = ignis__capture_end(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
     if (exec && entered)
         graph = (ignis__graph *)ignis__pool_take(call, &ignis__graphs);
     if (graph) {
@@ -13601,50 +13709,32 @@ IGNIS_API ignis_graph ignis_graph_end(void)
         graph->capture = capture;
         handle.id = ignis__pool_publish(&ignis__graphs, graph);
     } else {
-        if (exec)
-            (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
-        ignis__capture_end(call, capture);
+        ignis__graph_destroy(call, capture, exec);
     }
     if (entered)
         ignis__device_leave(&binding);
     return handle;
 }
 
-static ignis__graph *ignis__graph_hold(const char *call, ignis_graph handle)
-{
-    return (ignis__graph *)ignis__handle_hold(call, &ignis__graphs, handle.id);
-}
-
-static void ignis__graph_drop(const char *call, ignis__graph *graph)
-{
-    ignis__device *device = graph->capture->device;
-    ignis__binding binding;
-    if (!ignis__pool_drop(graph))
-        return;
-    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
-        (void)ignis__device_finish(device);
-        (void)IGNIS__CUDA(cuGraphExecDestroy, (graph->exec));
-        ignis__capture_end(call, graph->capture);
-        ignis__device_leave(&binding);
-    }
-    ignis__pool_give(&ignis__graphs, graph);
-}
-
+/*  Inside another capture of the device the graph becomes a part of that one, whose graph keeps it. */
 IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_launch";
     ignis__graph *graph = ignis__graph_hold(call, handle);
+    ignis__capture *capture;
     ignis__work work;
     ignis__device *device;
     bool ok = false;
     if (!graph)
         return ignis__failed();
     device = graph->capture->device;
+    capture = ignis__capture_on(device);
     if (ignis__thread_now()->device != (int)(device - ignis__devices))
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current", (int)(device - ignis__devices),
                     ignis__thread_now()->device);
     else if (ignis__work_begin(call, device, &work)) {
-        ok = !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
+        ok = (!capture || ignis__capture_hold(call, capture, graph, &graph->slot.state, ignis__graph_drop_held)) &&
+             !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
         ignis__work_end(&work);
     }
     ignis__graph_drop(call, graph);
@@ -14950,7 +15040,7 @@ static void ignis__arrays_close(const char *call)
     ignis__leaks = 0;
 }
 
-static void ignis__kernels_close_handles(const char *call)
+static void ignis__kernels_close(const char *call)
 {
     ignis__kernel *kernel;
     uint64_t index = 0;
@@ -14987,7 +15077,7 @@ IGNIS_API ignis_status ignis_shutdown(void)
 #endif
     ignis__tracking_reset(call);
     ignis__arrays_close(call);
-    ignis__kernels_close_handles(call);
+    ignis__kernels_close(call);
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
         if (!ignis__atomic_load(&device->opened))

@@ -2382,7 +2382,7 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     storage->stream = desc->stream;
     array = ignis__array_make(call, storage, &desc->shape, dtype, numel);
     if (!array) {
-        ignis__free(storage);
+        ignis__storage_destroy(storage);
         return result;
     }
     storage->release_fn = release_fn;
@@ -9980,7 +9980,7 @@ static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
 {
     ignis__capture *capture = ignis__capturing();
     if (capture && capture->device == work->device) /* the device was idle when it began */
-        return ignis__capture_hold(work->call, capture, comm->storage, false, &comm->storage->users);
+        return ignis__capture_hold_storage(work->call, capture, comm->storage);
     if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
         !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
         return false;
