@@ -1647,7 +1647,8 @@ IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
 /*  ignis_optimizer_add - let an optimizer change a tensor: a leaf that requires a gradient; decay: whether weight decay is for it
     Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED (this thread captures a graph),
+    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
@@ -1717,8 +1718,8 @@ typedef struct ignis_graph {
 /*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
     Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made and
     optimizer tables filled then. While it captures, calls that would have to wait or to read host memory (to_host, item, from_host,
-    synchronize, freeing a kernel, a graph or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it is. Memory taken
-    during the capture stays with the graph.
+    synchronize, freeing a kernel, a graph or pinned memory, adding to an optimizer) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture
+    as it is. Memory taken during the capture stays with the graph.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
     Ownership: nothing to free; end it with ignis_graph_end.
@@ -3831,13 +3832,22 @@ typedef struct ignis__held {
         ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
         ignis__capture_hold       keeps what the work uses and what was there before: storages, kernels of the caller, graphs
         ignis__capture_pause      begins work that is to be done once, before any launch, and not by the graph
-        ignis__capture_refuses    makes a call that would have to wait, or to read host memory, fail */
+        ignis__capture_refuses    makes a call that would have to wait, or to read host memory, or that begins something, fail */
 typedef struct ignis__capture {
     ignis__device *device;
-    void *stream; /* made for it alone: other threads go on working on theirs */
+    uint64_t number;             /* from 1, in the process */
+    void *stream;                /* made for it alone: other threads go on working on theirs */
+    struct ignis__capture *next; /* of those that threads have open */
     ignis__held *held;
     struct ignis__array *launches; /* counted by the graph itself, for random numbers; held, null where there are none */
 } ignis__capture;
+
+/*  Those that are open, for ignis_shutdown: a thread may have ended without ending its own. */
+static struct {
+    ignis__mutex lock;
+    uint64_t numbers; /* given out so far */
+    ignis__capture *first;
+} ignis__captures = {IGNIS__MUTEX_INIT, 0, NULL};
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
@@ -3863,9 +3873,10 @@ static bool ignis__capture_refuses(const char *call)
 {
     if (!ignis__capturing())
         return false;
-    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
-                "this cannot be captured: it waits for the device or reads host memory; call it before ignis_graph_begin or after "
-                "ignis_graph_end");
+    ignis__fail(
+        IGNIS_DIAG_CAPTURE_REFUSED, call,
+        "this cannot be captured: it waits for the device, reads host memory or is to be done once; call it before ignis_graph_begin or "
+        "after ignis_graph_end");
     return true;
 }
 
@@ -3935,6 +3946,11 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__de
     /* Relaxed: the allocator may ask the driver for memory meanwhile. */
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
         !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
+        ignis__mutex_lock(&ignis__captures.lock);
+        capture->number = ++ignis__captures.numbers;
+        capture->next = ignis__captures.first;
+        ignis__captures.first = capture;
+        ignis__mutex_unlock(&ignis__captures.lock);
         ignis__thread_now()->capture = capture;
         return true;
     }
@@ -3945,14 +3961,21 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__de
     return false;
 }
 
-/*  Ends the thread's capture, in any case, and makes an executable graph of it, which needs what the capture holds. Null on failure. */
+/*  Ends a capture, in any case, and makes an executable graph of it, which needs what the capture holds. Null on failure. */
 IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__device *device = capture->device;
     void *captured = NULL, *exec = NULL;
     bool ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
               !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
-    ignis__thread_now()->capture = NULL;
+    ignis__capture **link = &ignis__captures.first;
+    if (ignis__capturing() == capture)
+        ignis__thread_now()->capture = NULL;
+    ignis__mutex_lock(&ignis__captures.lock);
+    while (*link != capture)
+        link = &(*link)->next;
+    *link = capture->next;
+    ignis__mutex_unlock(&ignis__captures.lock);
     ignis__atomic_add(&device->captures, (uint64_t)-1);
     if (captured)
         (void)IGNIS__CUDA(cuGraphDestroy, (captured));
@@ -4190,7 +4213,8 @@ typedef struct ignis__cache_part {
 } ignis__cache_part;
 
 typedef struct ignis__cache {
-    ignis__mutex lock, trimming; /* trimming is taken before lock, which nobody holds while he waits for the device */
+    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
+    ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
     ignis__cache_part *parts;
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
@@ -4359,33 +4383,43 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
         info->reserved_peak = info->reserved_bytes;
 }
 
-/*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. */
-static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part *part, int64_t size, int64_t wanted, int *error)
+/*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
+    may wait for the device. Only who asks it too waits for this, and may then find that there is memory already. The part is found anew each
+    time, as another thread may have forgotten its stream; null: out of host memory. */
+static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted, int *error)
 {
+    void *stream = (*part)->stream;
+    bool captured = (*part)->captured, small = (*part)->small;
     ignis__address address = 0;
-    ignis__block *block;
-    int64_t limit = cache->info.limit;
-    if (limit && wanted > limit - cache->info.reserved_bytes) {
-        wanted = (limit - cache->info.reserved_bytes) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
-        if (wanted < size)
-            return NULL;
+    ignis__block *block = NULL;
+    int64_t room;
+    ignis__mutex_unlock(&cache->lock);
+    ignis__mutex_lock(&cache->asking);
+    ignis__mutex_lock(&cache->lock);
+    *part = ignis__cache_part_of(cache, stream, captured, small);
+    if (*part && !ignis__memory_bypass)
+        block = ignis__bin_best(*part, size);
+    room = cache->info.limit - cache->info.reserved_bytes;
+    if (cache->info.limit && wanted > room)
+        wanted = room / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
+    if (*part && !block && wanted >= size) {
+        ignis__mutex_unlock(&cache->lock);
+        *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
+        ignis__mutex_lock(&cache->lock);
+        *part = ignis__cache_part_of(cache, stream, captured, small);
+        block = *part && *error == 0 ? ignis__block_take(cache, *part, address, wanted) : NULL;
+        if (block) {
+            block->next_segment = cache->segments;
+            cache->segments = block;
+            cache->info.driver_allocations++;
+            ignis__memory_count(cache, 0, wanted);
+            ignis__bin_insert(block);
+        } else if (*error == 0) {
+            (void)IGNIS__CUDA(cuMemFree_v2, (address));
+            *error = IGNIS__NO_HOST_MEMORY;
+        }
     }
-    block = ignis__block_take(cache, part, 0, wanted);
-    if (!block) {
-        *error = IGNIS__NO_HOST_MEMORY;
-        return NULL;
-    }
-    *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
-    if (*error != 0) {
-        ignis__block_give(cache, block);
-        return NULL;
-    }
-    block->address = address;
-    block->next_segment = cache->segments;
-    cache->segments = block;
-    cache->info.driver_allocations++;
-    ignis__memory_count(cache, 0, wanted);
-    ignis__bin_insert(block);
+    ignis__mutex_unlock(&cache->asking);
     return block;
 }
 
@@ -4502,13 +4536,12 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
         cache->info.cache_hits++;
         return block;
     }
-    block = ignis__segment_make(cache, part, size, ignis__segment_size(size), error);
-    if (!block)
-        block = ignis__segment_make(cache, part, size, size, error);
-    if (part->captured || ignis__capturing()) /* the rest needs events or waits */
+    block = ignis__segment_make(cache, &part, size, ignis__segment_size(size), error);
+    if (!block && part)
+        block = ignis__segment_make(cache, &part, size, size, error);
+    if (block || !part || part->captured || ignis__capturing()) /* the rest needs events or waits */
         return block;
-    if (!block)
-        block = ignis__block_steal(call, device, cache, part, size);
+    block = ignis__block_steal(call, device, cache, part, size);
     if (block)
         return block;
     ignis__mutex_unlock(&cache->lock);
@@ -4516,7 +4549,7 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
     ignis__mutex_lock(&cache->lock);
     part = trimmed ? ignis__cache_part_of(cache, stream, false, small) : NULL;
     block = part ? ignis__bin_best(part, size) : NULL;
-    return block || !part ? block : ignis__segment_make(cache, part, size, size, error);
+    return block || !part ? block : ignis__segment_make(cache, &part, size, size, error);
 }
 
 static int64_t ignis__cache_largest_free(const ignis__cache *cache)
@@ -4572,7 +4605,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     if (!part)
         error = IGNIS__NO_HOST_MEMORY;
     if (part && ignis__memory_bypass) /* exact sizes, so that a memory checker sees every byte beyond them */
-        block = ignis__segment_make(cache, part, size, size, &error);
+        block = ignis__segment_make(cache, &part, size, size, &error);
     else if (part)
         block = ignis__memory_find(call, device, cache, part, rounded, &error);
     if (block) {
@@ -4694,6 +4727,7 @@ static void ignis__memory_setup(int64_t limit, bool bypass)
     for (i = 0; i < ignis__device_total; i++) {
         memset(&ignis__caches[i], 0, sizeof ignis__caches[i]);
         ignis__mutex_init(&ignis__caches[i].lock);
+        ignis__mutex_init(&ignis__caches[i].asking);
         ignis__mutex_init(&ignis__caches[i].trimming);
         ignis__caches[i].info.limit = limit;
     }
@@ -5102,7 +5136,8 @@ typedef struct ignis__storage {
     bool wrapped;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
-    void *stream; /* in whose order the memory is taken and given; null: not decided */
+    void *stream;     /* in whose order the memory is taken and given; null: not decided */
+    uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
     ignis__used_on used_on[4];
     int used_on_count;
     struct ignis__storage *next, *before; /* in the list of all */
@@ -5216,7 +5251,7 @@ static bool ignis__capture_hold_storage(const char *call, ignis__capture *captur
 /*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
 static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
 {
-    ignis__capture *capture = ignis__capture_on(device);
+    ignis__capture *capture = ignis__capture_on(device), *own = ignis__capture_on(storage->device);
     ignis__block *block = NULL;
     void *from;
     bool ok = true;
@@ -5231,13 +5266,13 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
         ok = block != NULL;
         if (ok && !ignis__atomic_load(&storage->address)) {
             storage->block = block;
+            storage->capture = own ? own->number : 0;
             ignis__atomic_store(&storage->address, block->address);
             block = NULL;
         }
     }
     if (ok && capture) /* all streams were idle when it began: no order is missing */
-        ok = (storage->block && storage->block->part->stream == (void *)capture) /* the capture's own */ ||
-             ignis__capture_hold_storage(call, capture, storage);
+        ok = storage->capture == capture->number || ignis__capture_hold_storage(call, capture, storage);
     else
         ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
     *address = ignis__atomic_load(&storage->address);
@@ -6212,22 +6247,38 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
     return ok ? IGNIS_OK : ignis__failed();
 }
 
+/*  Gives the array its pinned memory; null: asks whether it may have some. */
+static bool ignis__array_set_pinned(const char *call, ignis__array *array, void *memory)
+{
+    bool ok = ignis__array_lock(call, array);
+    if (!ok)
+        return false;
+    ok = !array->pinned;
+    if (ok)
+        array->pinned = memory;
+    else
+        ignis__fail(IGNIS_DIAG_PIN_TWICE, call, "array #%llu has pinned host memory already", (unsigned long long)array->id);
+    ignis__array_unlock(array);
+    return ok;
+}
+
 IGNIS_API void *ignis_array_pin(ignis_array handle)
 {
     static const char call[] = "ignis_array_pin";
     ignis__array *array = ignis__array_hold(call, handle);
+    ignis__device *device;
     ignis__binding binding;
     void *pinned = NULL;
     if (!array)
         return NULL;
-    if (ignis__array_lock(call, array)) {
-        if (array->pinned) {
-            ignis__fail(IGNIS_DIAG_PIN_TWICE, call, "array #%llu has pinned host memory already", (unsigned long long)array->id);
-        } else if (array->numel > 0 && ignis__device_enter(call, array->storage->device, &binding)) {
-            pinned = array->pinned = ignis__pinned_take(call, array->storage->device, ignis__array_bytes(array));
-            ignis__device_leave(&binding);
+    device = array->storage->device;
+    if (ignis__array_set_pinned(call, array, NULL) && array->numel > 0 && ignis__device_enter(call, device, &binding)) {
+        pinned = ignis__pinned_take(call, device, ignis__array_bytes(array)); /* which may wait for the device: without the lock */
+        if (pinned && !ignis__array_set_pinned(call, array, pinned)) {
+            (void)ignis__pinned_give(call, device, pinned, ignis__array_bytes(array));
+            pinned = NULL;
         }
-        ignis__array_unlock(array);
+        ignis__device_leave(&binding);
     }
     ignis__array_drop(call, array);
     return pinned;
@@ -13254,7 +13305,7 @@ IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor 
     bool ok;
     if (!optimizer)
         return ignis__failed();
-    held = ignis__tensor_hold(call, tensor);
+    held = ignis__capture_refuses(call) ? NULL : ignis__tensor_hold(call, tensor);
     if (!held) {
         ignis__optimizer_drop(call, optimizer);
         return ignis__failed();
@@ -13759,11 +13810,14 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 static void ignis__graphs_close(const char *call)
 {
     ignis__graph *graph;
+    ignis__binding binding;
     uint64_t index = 0;
-    if (ignis__capturing()) { /* left open: end it, so that the stream can be used and the memory goes */
-        ignis_graph open = ignis_graph_end();
-        if (open.id)
-            ignis_graph_free(open);
+    while (ignis__captures.first) {
+        ignis__capture *open = ignis__captures.first;
+        bool entered = ignis__device_enter(call, open->device, &binding);
+        ignis__graph_destroy(call, open, ignis__capture_end(call, open));
+        if (entered)
+            ignis__device_leave(&binding);
     }
     while ((graph = (ignis__graph *)ignis__pool_next(&ignis__graphs, &index)) != NULL) {
         ignis__handle_kill(graph);

@@ -878,13 +878,16 @@ TEST(what_waits_is_refused_and_the_capture_goes_on)
 {
     static const char source[] = "extern \"C\" __global__ void nothing(int n) {}";
     ignis_tensor x, y, one;
+    ignis_tensor_desc with_gradient = tensor_desc(IGNIS_F32, true);
+    ignis_optimizer optimizer;
     ignis_kernel kernel;
     ignis_graph graph, other;
     float values[4] = {0, 0, 0, 0};
     SETUP(NULL);
     warm_up();
     x = vector4(1, false);
-    one = ignis_tensor_ones(IGNIS_SHAPE(1), NULL);
+    one = ignis_tensor_ones(IGNIS_SHAPE(1), &with_gradient);
+    optimizer = ignis_adamw(NULL);
     kernel = test_compile(source, "nothing", NULL);
     CHECK_OK(ignis_graph_begin());
     other = ignis_graph_end();
@@ -900,6 +903,7 @@ TEST(what_waits_is_refused_and_the_capture_goes_on)
     CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_kernel_free(kernel), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_graph_free(other), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_optimizer_add(optimizer, one, true), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_graph_begin(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
     CHECK_FAILS(ignis_reshape(x, IGNIS_SHAPE(3)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS); /* a failure of another kind */
     {
@@ -916,6 +920,7 @@ TEST(what_waits_is_refused_and_the_capture_goes_on)
     CHECK_OK(ignis_graph_free(graph));
     CHECK_OK(ignis_graph_free(other));
     CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_OK(ignis_optimizer_free(optimizer));
     let_go(x), let_go(y), let_go(one);
     CHECK_INT(memory().live_blocks, 0);
 }
@@ -995,6 +1000,34 @@ TEST(shutdown_ends_graphs_and_captures)
     CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
 }
 
+static void *thread_that_ends_in_a_capture(void *arg)
+{
+    CHECK_OK(ignis_graph_begin());
+    (void)ignis_scale(*(ignis_tensor *)arg, 2);
+    return NULL;
+}
+
+TEST(shutdown_ends_the_capture_of_a_thread_that_is_gone)
+{
+    static host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    ignis_tensor x;
+    pthread_t thread;
+    SETUP(&desc);
+    warm_up();
+    test_leaks_expected = true;
+    x = vector4(1, false);
+    REQUIRE(pthread_create(&thread, NULL, thread_that_ends_in_a_capture, &x) == 0);
+    pthread_join(thread, NULL);
+    CHECK_NUMBER(value_at(x, 3), 4);
+    CHECK_OK(ignis_synchronize());
+    fault_reset_counts();
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(fault_count("cuStreamEndCapture"), 1);
+    CHECK_INT(fault_count("cuStreamDestroy_v2"), 2); /* Ignis' own is the other */
+    CHECK_INT(counter.blocks, 0);
+}
+
 TEST(graphs_need_a_setup)
 {
     ignis_graph none = {0};
@@ -1063,15 +1096,18 @@ TEST(other_threads_work_during_a_capture)
 /*  Another thread begins to capture just when this one is about to wait for the whole context. */
 static int (*context_synchronize)(void);
 static pthread_barrier_t about_to_wait;
-static uint64_t capture_begun;
+static uint64_t capture_begun, wait_over;
 
 static void *thread_that_captures_meanwhile(void *arg)
 {
     ignis_tensor y;
     ignis_graph graph;
+    int i;
     pthread_barrier_wait(&about_to_wait);
     CHECK_OK(ignis_graph_begin());
     ignis__atomic_store(&capture_begun, 1);
+    for (i = 0; i < 500 && !ignis__atomic_load(&wait_over); i++)
+        test_sleep_ms(2);
     y = ignis_scale(*(ignis_tensor *)arg, 2);
     graph = ignis_graph_end();
     CHECK(graph.id != 0);
@@ -1084,15 +1120,14 @@ static void *thread_that_captures_meanwhile(void *arg)
 
 static int wait_after_a_while(void)
 {
-    int i;
-    if (context_synchronize) {
-        ignis__cuda.cuCtxSynchronize = context_synchronize; /* the other thread's goes through at once */
-        context_synchronize = NULL;
-        pthread_barrier_wait(&about_to_wait);
-        for (i = 0; i < 100 && !ignis__atomic_load(&capture_begun); i++)
-            test_sleep_ms(2);
-    }
-    return ignis__cuda.cuCtxSynchronize();
+    int i, error;
+    ignis__cuda.cuCtxSynchronize = context_synchronize; /* the other thread's goes through at once */
+    pthread_barrier_wait(&about_to_wait);
+    for (i = 0; i < 100 && !ignis__atomic_load(&capture_begun); i++)
+        test_sleep_ms(2);
+    error = context_synchronize();
+    ignis__atomic_store(&wait_over, 1);
+    return error;
 }
 
 TEST(a_capture_that_begins_while_another_thread_waits)
@@ -1105,7 +1140,7 @@ TEST(a_capture_that_begins_while_another_thread_waits)
     CHECK_OK(ignis_synchronize());
     pthread_barrier_init(&about_to_wait, NULL, 2);
     REQUIRE(pthread_create(&thread, NULL, thread_that_captures_meanwhile, &x) == 0);
-    capture_begun = 0;
+    capture_begun = wait_over = 0;
     context_synchronize = ignis__cuda.cuCtxSynchronize;
     ignis__cuda.cuCtxSynchronize = wait_after_a_while;
     CHECK_OK(ignis_synchronize());
