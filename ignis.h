@@ -231,7 +231,12 @@ extern "C" {
 #endif
 
 /* ---------------------------------------------------------------------------------------------------------------
-   Types and option structs. Every option struct may be zero-initialised: 0 means the default named beside the field. */
+   Declarations, a section for each tag: types, then functions. Every option struct may be zero-initialised: 0 means the
+   default named beside the field. Each function is documented in one form: what it does, then Returns, Errors,
+   Ownership, Threads. "any" after Threads: callable from any thread at any time, also on one handle from several.
+   Streams are named only where work is put on one: that is always the calling thread's current stream of the array's
+   device, and the call does not wait unless it says so. Every function but ignis_setup, ignis_version_string and the
+   status functions fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in a forked child. */
 
 /*  Handles. 0 is no handle. A handle names a slot and its generation, so one that was freed is recognised for ever. */
 typedef struct ignis_array {
@@ -405,6 +410,57 @@ typedef struct ignis_logger {
     void *user_data;
 } ignis_logger;
 
+/*  ignis_status_last - the first failure of this thread since ignis_status_clear
+    Returns: its status, IGNIS_OK for none.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any; each has its own. */
+IGNIS_API ignis_status ignis_status_last(void);
+
+/*  ignis_status_message - the sentence of that failure, such as "ignis_array_slice: dim 3 is outside [2, 3]"
+    Returns: the text, "" for no failure.
+    Errors: none.
+    Ownership: lives until this thread's ignis_status_clear.
+    Threads: any; each has its own. */
+IGNIS_API const char *ignis_status_message(void);
+
+/*  ignis_status_query - everything that is known of that failure
+    Returns: its status.
+    Errors: none; a null info is allowed.
+    Ownership: the strings live until this thread's ignis_status_clear.
+    Threads: any; each has its own. */
+IGNIS_API ignis_status ignis_status_query(ignis_status_info *info);
+
+/*  ignis_status_clear - forget the failure, so that the next one is kept
+    Returns: nothing.
+    Errors: none.
+    Ownership: frees the texts of the failure.
+    Threads: any; each has its own. */
+IGNIS_API void ignis_status_clear(void);
+
+/*  ignis_status_name - "IGNIS_ERROR_SHAPE" for IGNIS_ERROR_SHAPE
+    Returns: a constant string, "unknown status" for a number that is none.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API const char *ignis_status_name(ignis_status status);
+
+/*  ignis_diagnostic_name - "SLICE_STRIDED" for IGNIS_DIAG_SLICE_STRIDED
+    Returns: a constant string, "unknown diagnostic" for a number that is none.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API const char *ignis_diagnostic_name(ignis_diagnostic diagnostic);
+
+/*  ignis_diagnostic_rule - the rule behind a diagnostic: "only contiguous slices can be views"
+    Returns: a constant string, "" for a number that is none.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API const char *ignis_diagnostic_rule(ignis_diagnostic diagnostic);
+
+/* >>setup ------------------------------------------------------------------------------------------------------- */
+
 /*  Where Ignis' own host memory comes from. Set both functions or none. Called from any thread. */
 typedef struct ignis_allocator {
     void *(*alloc_fn)(size_t size, void *user_data);
@@ -428,6 +484,52 @@ typedef struct ignis_desc {
     ignis_logger logger;        /* writes warnings and errors to stderr */
 } ignis_desc;
 
+typedef enum ignis_library {
+    IGNIS_LIBRARY_CUDA = 1,
+    IGNIS_LIBRARY_NVRTC,
+    IGNIS_LIBRARY_CUBLASLT,
+    IGNIS_LIBRARY_NCCL,
+    IGNIS_LIBRARY_COUNT
+} ignis_library;
+
+typedef struct ignis_library_info {
+    const char *path;    /* the name it was opened by; "linked" with IGNIS_LINK_CUDA, but for NCCL */
+    int version;         /* 1000 * major + 10 * minor */
+    int functions;       /* functions that Ignis knows */
+    int functions_found; /* of which this version has so many */
+} ignis_library_info;
+
+/*  ignis_setup - load the driver and get ready; desc may be null for all defaults
+    Opens no context and uses no device memory yet: a device is opened when it is first used.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (set up already, contradictory desc), LIBRARY (no driver; the message lists every place that was
+    tried), DEVICE (no such device), MEMORY.
+    Ownership: desc and its strings are copied.
+    Threads: one thread, before the others use Ignis. */
+IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
+
+/*  ignis_shutdown - free everything that Ignis holds, after reporting each array that is still alive
+    Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
+    Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
+    Errors: CUDA.
+    Ownership: wrapped memory and streams stay the caller's.
+    Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
+IGNIS_API ignis_status ignis_shutdown(void);
+
+/*  ignis_version_string - "0.1.0"
+    Returns: a constant string.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API const char *ignis_version_string(void);
+
+/*  ignis_library_query - load a library if it is not loaded, and say which file it came from
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, LIBRARY (missing; the message lists every place that was tried).
+    Ownership: info->path lives until ignis_shutdown.
+    Threads: any. */
+IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info);
+
 /* >>device ------------------------------------------------------------------------------------------------------ */
 
 #define IGNIS_MAX_DEVICES 64
@@ -447,20 +549,66 @@ typedef struct ignis_device_info {
     int driver_version;   /* 1000 * major + 10 * minor, such as 13000 */
 } ignis_device_info;
 
-typedef enum ignis_library {
-    IGNIS_LIBRARY_CUDA = 1,
-    IGNIS_LIBRARY_NVRTC,
-    IGNIS_LIBRARY_CUBLASLT,
-    IGNIS_LIBRARY_NCCL,
-    IGNIS_LIBRARY_COUNT
-} ignis_library;
+/*  ignis_device_count - how many CUDA devices this process sees
+    Returns: the count, 0 when there is none or on failure.
+    Errors: NOT_SETUP.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_device_count(void);
 
-typedef struct ignis_library_info {
-    const char *path;    /* the name it was opened by; "linked" with IGNIS_LINK_CUDA, but for NCCL */
-    int version;         /* 1000 * major + 10 * minor */
-    int functions;       /* functions that Ignis knows */
-    int functions_found; /* of which this version has so many */
-} ignis_library_info;
+/*  ignis_device_query - facts about one device; opens no context
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, DEVICE (no such device).
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
+
+/*  ignis_device_use - make a device the calling thread's current one, and open it if need be
+    Afterwards its primary context is current in this thread, so cudart code follows along.
+    Returns: IGNIS_OK, or the reason.
+    Errors: DEVICE (no such device, or all lost to a fault), MEMORY, CUDA.
+    Ownership: Ignis holds the primary context until ignis_shutdown.
+    Threads: any; each has its own current device. */
+IGNIS_API ignis_status ignis_device_use(int device);
+
+/*  ignis_device_current - the calling thread's current device
+    Returns: its ordinal, -1 before ignis_setup.
+    Errors: NOT_SETUP.
+    Ownership: nothing to free.
+    Threads: any; each has its own. */
+IGNIS_API int ignis_device_current(void);
+
+/*  ignis_stream_use - put the calling thread's work on the current device into the caller's cudaStream_t or CUstream
+    null goes back to Ignis' own stream. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD ((void *)1 and 2) are accepted.
+    Ignis' own stream is a blocking one, so it is ordered with the legacy default stream of cudart code.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (the stream is of another device), CUDA.
+    Ownership: the stream stays the caller's; call ignis_stream_forget before destroying it.
+    Threads: any; each has its own current stream per device. */
+IGNIS_API ignis_status ignis_stream_use(void *stream);
+
+/*  ignis_stream_current - the stream that the calling thread's work on the current device goes to
+    Returns: a CUstream (also a cudaStream_t), null on failure.
+    Errors: NOT_SETUP, DEVICE, CUDA.
+    Ownership: stays where it was.
+    Threads: any; each has its own. */
+IGNIS_API void *ignis_stream_current(void);
+
+/*  ignis_stream_forget - before the caller destroys a stream: wait for it, and let go of it
+    Memory of arrays made on it moves to Ignis' own stream; a thread that has it as its current stream goes back to that one
+    at its next call.
+    Returns: IGNIS_OK; also for a stream that Ignis never saw.
+    Errors: ARGUMENT (null), CUDA.
+    Ownership: the stream stays the caller's.
+    Threads: any. Waits for the stream. */
+IGNIS_API ignis_status ignis_stream_forget(void *stream);
+
+/*  ignis_synchronize - wait until all work on the current device is done, and report what failed meanwhile
+    Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
+    Errors: DEVICE (the devices were lost to a fault), CUDA.
+    Ownership: nothing to free.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_synchronize(void);
 
 /* >>memory ------------------------------------------------------------------------------------------------------ */
 
@@ -478,6 +626,20 @@ typedef struct ignis_memory_info {
     int64_t pinned_bytes; /* pinned host memory, of all devices together */
     int64_t vmm_bytes;    /* physical memory of ignis_collective.h, beside what is reserved: see ON VIRTUAL MEMORY there */
 } ignis_memory_info;
+
+/*  ignis_memory_query - what Ignis holds of a device's memory, and what the device has
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, DEVICE, CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_memory_query(int device, ignis_memory_info *info);
+
+/*  ignis_memory_trim - give cached memory that no array uses back to the driver
+    Returns: the number of bytes given back, -1 on failure.
+    Errors: DEVICE, CUDA.
+    Ownership: live arrays are not touched.
+    Threads: any. May wait for the device. */
+IGNIS_API int64_t ignis_memory_trim(int device);
 
 /* >>array ------------------------------------------------------------------------------------------------------- */
 
@@ -546,244 +708,6 @@ typedef struct ignis_array_info {
     uint64_t parent;       /* info.id of the array it is a view of; 0: none */
     char tag[32];
 } ignis_array_info;
-
-/* >>contract ---------------------------------------------------------------------------------------------------- */
-
-typedef struct ignis_contract_entry {
-    uint64_t array_id; /* ignis_array_info.id */
-    ignis_owner owner; /* now, or when it was freed */
-    int64_t age_ms;    /* since it was tracked */
-    ignis_shape shape;
-    ignis_dtype dtype;
-    bool freed;
-    char tag[32];
-    int64_t bytes;
-    int ref_count;
-    int views;   /* other arrays that use the same memory */
-    int exports; /* handles of it that other processes hold, or may still take up */
-} ignis_contract_entry;
-
-/* >>kernel ------------------------------------------------------------------------------------------------------ */
-
-typedef struct ignis_kernel_desc {
-    const char *source;         /* required: CUDA C++ text; #include "ignis.cuh" gives it the types and helpers of Ignis' own kernels */
-    const char *name;           /* the file name that compile errors show ("kernel.cu") */
-    const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>" */
-    const char *const *options; /* NVRTC options such as "-DN=4" (none) */
-    int option_count;
-} ignis_kernel_desc;
-
-typedef struct ignis_launch {
-    int64_t grid[3];      /* blocks; y and z: 0 means 1. x = 0 runs nothing and succeeds, so empty arrays need no special case */
-    int block[3];         /* threads, x required; y and z: 0 means 1 */
-    int64_t shared_bytes; /* dynamic shared memory of a block, above 48 KB too (0) */
-} ignis_launch;
-
-typedef enum ignis_arg_type {
-    IGNIS_ARG_ARRAY = 1,
-    IGNIS_ARG_I32,
-    IGNIS_ARG_I64,
-    IGNIS_ARG_F32,
-    IGNIS_ARG_F64,
-    IGNIS_ARG_PTR,
-    IGNIS_ARG_BYTES
-} ignis_arg_type;
-
-typedef struct ignis_arg {
-    ignis_arg_type type;
-    size_t size; /* of an IGNIS_ARG_BYTES */
-    union {
-        ignis_array array;
-        int32_t i32;
-        int64_t i64;
-        float f32;
-        double f64;
-        void *ptr;
-        const void *bytes;
-    } value;
-} ignis_arg;
-
-typedef struct ignis_kernel_info {
-    const char *entry; /* lives as long as the kernel */
-    int parameters;    /* -1: the driver is older than 12.4 and does not tell */
-    int registers;     /* per thread */
-    int local_bytes;   /* per thread, where registers spill */
-    int shared_bytes;  /* static, per block */
-    int max_threads;   /* per block */
-    bool from_cache;   /* true: no compiler ran for the device that is current */
-} ignis_kernel_info;
-
-/* ---------------------------------------------------------------------------------------------------------------
-   Functions. Each is documented in one form: what it does, then Returns, Errors, Ownership, Threads. "any" after
-   Threads: callable from any thread at any time, also on one handle from several. Streams are named only where work
-   is put on one: that is always the calling thread's current stream of the array's device, and the call does not wait
-   unless it says so. Every function but ignis_setup, ignis_version_string and the status functions fails with
-   IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in a forked child. */
-
-/* >>setup ------------------------------------------------------------------------------------------------------- */
-
-/*  ignis_setup - load the driver and get ready; desc may be null for all defaults
-    Opens no context and uses no device memory yet: a device is opened when it is first used.
-    Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (set up already, contradictory desc), LIBRARY (no driver; the message lists every place that was
-    tried), DEVICE (no such device), MEMORY.
-    Ownership: desc and its strings are copied.
-    Threads: one thread, before the others use Ignis. */
-IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
-
-/*  ignis_shutdown - free everything that Ignis holds, after reporting each array that is still alive
-    Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
-    Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
-    Errors: CUDA.
-    Ownership: wrapped memory and streams stay the caller's.
-    Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
-IGNIS_API ignis_status ignis_shutdown(void);
-
-/*  ignis_version_string - "0.1.0"
-    Returns: a constant string.
-    Errors: none.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API const char *ignis_version_string(void);
-
-/*  ignis_library_query - load a library if it is not loaded, and say which file it came from
-    Returns: IGNIS_OK, and *info filled.
-    Errors: ARGUMENT, LIBRARY (missing; the message lists every place that was tried).
-    Ownership: info->path lives until ignis_shutdown.
-    Threads: any. */
-IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info);
-
-/* >>status ------------------------------------------------------------------------------------------------------ */
-
-/*  ignis_status_last - the first failure of this thread since ignis_status_clear
-    Returns: its status, IGNIS_OK for none.
-    Errors: none.
-    Ownership: nothing to free.
-    Threads: any; each has its own. */
-IGNIS_API ignis_status ignis_status_last(void);
-
-/*  ignis_status_message - the sentence of that failure, such as "ignis_array_slice: dim 3 is outside [2, 3]"
-    Returns: the text, "" for no failure.
-    Errors: none.
-    Ownership: lives until this thread's ignis_status_clear.
-    Threads: any; each has its own. */
-IGNIS_API const char *ignis_status_message(void);
-
-/*  ignis_status_query - everything that is known of that failure
-    Returns: its status.
-    Errors: none; a null info is allowed.
-    Ownership: the strings live until this thread's ignis_status_clear.
-    Threads: any; each has its own. */
-IGNIS_API ignis_status ignis_status_query(ignis_status_info *info);
-
-/*  ignis_status_clear - forget the failure, so that the next one is kept
-    Returns: nothing.
-    Errors: none.
-    Ownership: frees the texts of the failure.
-    Threads: any; each has its own. */
-IGNIS_API void ignis_status_clear(void);
-
-/*  ignis_status_name - "IGNIS_ERROR_SHAPE" for IGNIS_ERROR_SHAPE
-    Returns: a constant string, "unknown status" for a number that is none.
-    Errors: none.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API const char *ignis_status_name(ignis_status status);
-
-/*  ignis_diagnostic_name - "SLICE_STRIDED" for IGNIS_DIAG_SLICE_STRIDED
-    Returns: a constant string, "unknown diagnostic" for a number that is none.
-    Errors: none.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API const char *ignis_diagnostic_name(ignis_diagnostic diagnostic);
-
-/*  ignis_diagnostic_rule - the rule behind a diagnostic: "only contiguous slices can be views"
-    Returns: a constant string, "" for a number that is none.
-    Errors: none.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API const char *ignis_diagnostic_rule(ignis_diagnostic diagnostic);
-
-/* >>device ------------------------------------------------------------------------------------------------------ */
-
-/*  ignis_device_count - how many CUDA devices this process sees
-    Returns: the count, 0 when there is none or on failure.
-    Errors: NOT_SETUP.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API int ignis_device_count(void);
-
-/*  ignis_device_query - facts about one device; opens no context
-    Returns: IGNIS_OK, and *info filled.
-    Errors: ARGUMENT, DEVICE (no such device).
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
-
-/*  ignis_device_use - make a device the calling thread's current one, and open it if need be
-    Afterwards its primary context is current in this thread, so cudart code follows along.
-    Returns: IGNIS_OK, or the reason.
-    Errors: DEVICE (no such device, or all lost to a fault), MEMORY, CUDA.
-    Ownership: Ignis holds the primary context until ignis_shutdown.
-    Threads: any; each has its own current device. */
-IGNIS_API ignis_status ignis_device_use(int device);
-
-/*  ignis_device_current - the calling thread's current device
-    Returns: its ordinal, -1 before ignis_setup.
-    Errors: NOT_SETUP.
-    Ownership: nothing to free.
-    Threads: any; each has its own. */
-IGNIS_API int ignis_device_current(void);
-
-/*  ignis_stream_use - put the calling thread's work on the current device into the caller's cudaStream_t or CUstream
-    null goes back to Ignis' own stream. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD ((void *)1 and 2) are accepted.
-    Ignis' own stream is a blocking one, so it is ordered with the legacy default stream of cudart code.
-    Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (the stream is of another device), CUDA.
-    Ownership: the stream stays the caller's; call ignis_stream_forget before destroying it.
-    Threads: any; each has its own current stream per device. */
-IGNIS_API ignis_status ignis_stream_use(void *stream);
-
-/*  ignis_stream_current - the stream that the calling thread's work on the current device goes to
-    Returns: a CUstream (also a cudaStream_t), null on failure.
-    Errors: NOT_SETUP, DEVICE, CUDA.
-    Ownership: stays where it was.
-    Threads: any; each has its own. */
-IGNIS_API void *ignis_stream_current(void);
-
-/*  ignis_stream_forget - before the caller destroys a stream: wait for it, and let go of it
-    Memory of arrays made on it moves to Ignis' own stream; a thread that has it as its current stream goes back to that one
-    at its next call.
-    Returns: IGNIS_OK; also for a stream that Ignis never saw.
-    Errors: ARGUMENT (null), CUDA.
-    Ownership: the stream stays the caller's.
-    Threads: any. Waits for the stream. */
-IGNIS_API ignis_status ignis_stream_forget(void *stream);
-
-/*  ignis_synchronize - wait until all work on the current device is done, and report what failed meanwhile
-    Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
-    Errors: DEVICE (the devices were lost to a fault), CUDA.
-    Ownership: nothing to free.
-    Threads: any. Waits. */
-IGNIS_API ignis_status ignis_synchronize(void);
-
-/* >>memory ------------------------------------------------------------------------------------------------------ */
-
-/*  ignis_memory_query - what Ignis holds of a device's memory, and what the device has
-    Returns: IGNIS_OK, and *info filled.
-    Errors: ARGUMENT, DEVICE, CUDA.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API ignis_status ignis_memory_query(int device, ignis_memory_info *info);
-
-/*  ignis_memory_trim - give cached memory that no array uses back to the driver
-    Returns: the number of bytes given back, -1 on failure.
-    Errors: DEVICE, CUDA.
-    Ownership: live arrays are not touched.
-    Threads: any. May wait for the device. */
-IGNIS_API int64_t ignis_memory_trim(int device);
-
-/* >>array ------------------------------------------------------------------------------------------------------- */
 
 /*  ignis_array_create - a new array, or one that wraps memory of the caller
     Shape: 1 to 8 dimensions, each 0 or more; numel and bytes must fit 63 bits. No device memory is taken until the
@@ -990,6 +914,20 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 
 /* >>contract ---------------------------------------------------------------------------------------------------- */
 
+typedef struct ignis_contract_entry {
+    uint64_t array_id; /* ignis_array_info.id */
+    ignis_owner owner; /* now, or when it was freed */
+    int64_t age_ms;    /* since it was tracked */
+    ignis_shape shape;
+    ignis_dtype dtype;
+    bool freed;
+    char tag[32];
+    int64_t bytes;
+    int ref_count;
+    int views;   /* other arrays that use the same memory */
+    int exports; /* handles of it that other processes hold, or may still take up */
+} ignis_contract_entry;
+
 /*  ignis_contract_acquire - take the ownership of an array for a layer, before that layer works on it
     The array is tracked from then on.
     Returns: IGNIS_OK, or the reason.
@@ -1045,6 +983,54 @@ IGNIS_API int ignis_contract_tracked_count(void);
 IGNIS_API ignis_status ignis_contract_reset(void);
 
 /* >>kernel ------------------------------------------------------------------------------------------------------ */
+
+typedef struct ignis_kernel_desc {
+    const char *source;         /* required: CUDA C++ text; #include "ignis.cuh" gives it the types and helpers of Ignis' own kernels */
+    const char *name;           /* the file name that compile errors show ("kernel.cu") */
+    const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>" */
+    const char *const *options; /* NVRTC options such as "-DN=4" (none) */
+    int option_count;
+} ignis_kernel_desc;
+
+typedef struct ignis_launch {
+    int64_t grid[3];      /* blocks; y and z: 0 means 1. x = 0 runs nothing and succeeds, so empty arrays need no special case */
+    int block[3];         /* threads, x required; y and z: 0 means 1 */
+    int64_t shared_bytes; /* dynamic shared memory of a block, above 48 KB too (0) */
+} ignis_launch;
+
+typedef enum ignis_arg_type {
+    IGNIS_ARG_ARRAY = 1,
+    IGNIS_ARG_I32,
+    IGNIS_ARG_I64,
+    IGNIS_ARG_F32,
+    IGNIS_ARG_F64,
+    IGNIS_ARG_PTR,
+    IGNIS_ARG_BYTES
+} ignis_arg_type;
+
+typedef struct ignis_arg {
+    ignis_arg_type type;
+    size_t size; /* of an IGNIS_ARG_BYTES */
+    union {
+        ignis_array array;
+        int32_t i32;
+        int64_t i64;
+        float f32;
+        double f64;
+        void *ptr;
+        const void *bytes;
+    } value;
+} ignis_arg;
+
+typedef struct ignis_kernel_info {
+    const char *entry; /* lives as long as the kernel */
+    int parameters;    /* -1: the driver is older than 12.4 and does not tell */
+    int registers;     /* per thread */
+    int local_bytes;   /* per thread, where registers spill */
+    int shared_bytes;  /* static, per block */
+    int max_threads;   /* per block */
+    bool from_cache;   /* true: no compiler ran for the device that is current */
+} ignis_kernel_info;
 
 /*  ignis_kernel_compile - compile CUDA source for the current device, or take it from the cache
     The kernel runs on every device: on one of another architecture it is compiled again at its first launch there.
@@ -1128,42 +1114,6 @@ typedef struct ignis_tensor_info {
     ignis_array grad;      /* no handle until a gradient was computed */
     const char *operation; /* that recorded it on the tape; "" for none */
 } ignis_tensor_info;
-
-/* >>tape -------------------------------------------------------------------------------------------------------- */
-
-/*  What a backward function is given, and what it fills. */
-typedef struct ignis_backward_args {
-    ignis_array grad_output;  /* gradient of the output, in its shape and dtype; not to be written to */
-    const ignis_array *saved; /* ignis_rule.saved, in order; not to be written to */
-    int saved_count;
-    const void *params; /* the copy of ignis_rule.params */
-    int input_count;
-    const bool *needed;       /* for each input, whether its gradient is wanted */
-    ignis_array *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
-                                  over; may be grad_output, a saved array, or one array twice; no handle counts as zero */
-    void *user_data;          /* ignis_rule.user_data */
-} ignis_backward_args;
-
-/*  How the gradient of an operation is computed. */
-typedef struct ignis_rule {
-    const char *name; /* a constant string: messages and graphs show it */
-    ignis_status (*backward_fn)(const ignis_backward_args *args);
-    const ignis_array *saved; /* arrays that backward needs: kept alive, also when their tensors are released */
-    int saved_count;
-    const void *params; /* small values that backward needs, copied (none) */
-    size_t params_size;
-    void *user_data;
-} ignis_rule;
-
-/*  A function of tensors, for ignis_checkpoint and ignis_gradcheck. */
-typedef ignis_tensor (*ignis_tensor_fn)(const ignis_tensor *inputs, int count, void *user_data);
-
-typedef struct ignis_gradcheck_desc {
-    double step;      /* of the finite differences, relative to max(1, |x|) (1e-5) */
-    double tolerance; /* relative error that passes (1e-6) */
-} ignis_gradcheck_desc;
-
-/* >>tensor ------------------------------------------------------------------------------------------------------ */
 
 /*  ignis_tensor_from_host - a new tensor with the values at data
     Shape: as in ignis_array_create. data holds numel elements of desc->host_dtype. desc may be null for all defaults.
@@ -1259,6 +1209,38 @@ IGNIS_API ignis_status ignis_scope_end(ignis_scope scope);
 IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor);
 
 /* >>tape -------------------------------------------------------------------------------------------------------- */
+
+/*  What a backward function is given, and what it fills. */
+typedef struct ignis_backward_args {
+    ignis_array grad_output;  /* gradient of the output, in its shape and dtype; not to be written to */
+    const ignis_array *saved; /* ignis_rule.saved, in order; not to be written to */
+    int saved_count;
+    const void *params; /* the copy of ignis_rule.params */
+    int input_count;
+    const bool *needed;       /* for each input, whether its gradient is wanted */
+    ignis_array *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
+                                  over; may be grad_output, a saved array, or one array twice; no handle counts as zero */
+    void *user_data;          /* ignis_rule.user_data */
+} ignis_backward_args;
+
+/*  How the gradient of an operation is computed. */
+typedef struct ignis_rule {
+    const char *name; /* a constant string: messages and graphs show it */
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    const ignis_array *saved; /* arrays that backward needs: kept alive, also when their tensors are released */
+    int saved_count;
+    const void *params; /* small values that backward needs, copied (none) */
+    size_t params_size;
+    void *user_data;
+} ignis_rule;
+
+/*  A function of tensors, for ignis_checkpoint and ignis_gradcheck. */
+typedef ignis_tensor (*ignis_tensor_fn)(const ignis_tensor *inputs, int count, void *user_data);
+
+typedef struct ignis_gradcheck_desc {
+    double step;      /* of the finite differences, relative to max(1, |x|) (1e-5) */
+    double tolerance; /* relative error that passes (1e-6) */
+} ignis_gradcheck_desc;
 
 /*  ignis_backward - compute the gradient of a tensor with regard to every leaf that requires one
     grad_output is the gradient of the tensor itself; IGNIS_NO_ARRAY means 1, for a tensor of one element. Gradients are added to those that
@@ -1753,8 +1735,6 @@ typedef struct ignis_storage_entry {
     ignis_shape shape; /* [1] for a tensor without dimensions */
     int64_t bytes;
 } ignis_storage_entry;
-
-/* >>storage ----------------------------------------------------------------------------------------------------- */
 
 /*  ignis_save - write tensors and their names to a safetensors file
     Names are UTF-8, different from each other and not "__metadata__"; one tensor may have several. The file has the very bytes that the
