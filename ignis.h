@@ -516,7 +516,7 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
     Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
 IGNIS_API ignis_status ignis_shutdown(void);
 
-/*  ignis_version_string - "0.1.0"
+/*  ignis_version_string - IGNIS_VERSION_MAJOR, _MINOR and _PATCH as text
     Returns: a constant string.
     Errors: none.
     Ownership: nothing to free.
@@ -1327,8 +1327,8 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
 /* >>ops --------------------------------------------------------------------------------------------------------- */
 
 /*  Operations make new tensors, which belong to the current scope; inputs keep their values. All inputs of one call are on one device and,
-    unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is recorded for ignis_backward when an input requires a gradient. f16 and bf16 are
-    computed in f32 and rounded once, at the end. */
+    unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is recorded for ignis_backward when an input requires a gradient.
+    f16 and bf16 are computed in f32 and rounded once, at the end. */
 
 /*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what is left over
     Returns: the tensor, or no handle.
@@ -1511,7 +1511,8 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
 IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
-    Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for all defaults.
+    Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
+    all defaults.
     A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
     The gradient of f32, f64 and bf16 is made along with the loss, and backward only hands it on; it is scaled, and rounded once more, where
     the gradient of the loss is not 1.
@@ -1694,9 +1695,10 @@ typedef struct ignis_graph {
 } ignis_graph;
 
 /*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
-    Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made and optimizer tables filled then. While it captures, calls that would have to
-    wait or to read host memory (to_host, item, from_host, synchronize, freeing a kernel or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it
-    is. Memory taken during the capture stays with the graph.
+    Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made
+    and optimizer tables filled then. While it captures, calls that would have to wait or to read host memory (to_host, item, from_host,
+    synchronize, freeing a kernel or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it is. Memory taken during
+    the capture stays with the graph.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
     Ownership: nothing to free; end it with ignis_graph_end.
