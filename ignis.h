@@ -709,6 +709,22 @@ typedef struct ignis_array_info {
     char tag[32];
 } ignis_array_info;
 
+/*  ignis_dtype_name - "f32" for IGNIS_F32; ignis_owner_name - "nvccl" for IGNIS_OWNER_NVCCL
+    IGNIS_DTYPE_DEFAULT and IGNIS_OWNER_DEFAULT have the names of what they stand for.
+    Returns: a constant string, "unknown dtype" or "unknown owner" for a number that is none.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API const char *ignis_dtype_name(ignis_dtype dtype);
+IGNIS_API const char *ignis_owner_name(ignis_owner owner);
+
+/*  ignis_dtype_size - the bytes of an element of a dtype; IGNIS_DTYPE_DEFAULT is IGNIS_F32
+    Returns: 1, 2, 4 or 8; 0 for a number that is no dtype.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_dtype_size(ignis_dtype dtype);
+
 /*  ignis_array_create - a new array, or one that wraps memory of the caller
     Shape: 1 to 8 dimensions, each 0 or more; numel and bytes must fit 63 bits. No device memory is taken until the
     array is first used; its content is undefined until it is written.
@@ -847,9 +863,10 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
     Threads: any. */
 IGNIS_API void *ignis_array_pin(ignis_array array);
 
-/*  ignis_array_unpin - free the pinned host memory
-    Returns: IGNIS_OK, or the reason.
-    Errors: FREED, CONTRACT (not pinned), CUDA.
+/*  ignis_array_unpin - free the pinned host memory, as IGNIS_OWNER_IGNIS
+    Pinned memory belongs to Ignis whoever owns the array; a layer that owns the array may be staging through it, so it is not freed then.
+    Returns: IGNIS_OK, or why it was left as it is.
+    Errors: FREED, CONTRACT (not pinned, or another layer owns the array), UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: the address of ignis_array_pin is invalid afterwards.
     Threads: any. May wait for copies that still use it. */
 IGNIS_API ignis_status ignis_array_unpin(ignis_array array);
@@ -1102,6 +1119,7 @@ typedef struct ignis_tensor_desc {
     bool requires_grad;     /* whether ignis_backward computes a gradient for it (false) */
     ignis_dtype host_dtype; /* of the data given to ignis_tensor_from_host (dtype, but f32 for f16 and bf16) */
     const char *tag;        /* as in ignis_array_desc */
+    int64_t host_count;     /* elements that the data given to ignis_tensor_from_host has, which must be the shape's (0: not checked) */
 } ignis_tensor_desc;
 
 typedef struct ignis_tensor_info {
@@ -1116,9 +1134,10 @@ typedef struct ignis_tensor_info {
 } ignis_tensor_info;
 
 /*  ignis_tensor_from_host - a new tensor with the values at data
-    Shape: as in ignis_array_create. data holds numel elements of desc->host_dtype. desc may be null for all defaults.
+    Shape: as in ignis_array_create. data holds numel elements of desc->host_dtype; give their count as desc->host_count, so that a buffer
+    which is too short for the shape is an error instead of being read beyond its end. desc may be null for all defaults.
     Returns: the tensor, or no handle.
-    Errors: ARGUMENT, SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, CUDA.
+    Errors: ARGUMENT (null data, host_count is not numel, no such dtype), SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, CUDA.
     Ownership: the current scope's, else the caller's, who releases it with ignis_tensor_release; data may be reused when the call returns.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc);
@@ -1165,6 +1184,22 @@ IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor);
     Threads: any. */
 IGNIS_API ignis_status ignis_tensor_query(ignis_tensor tensor, ignis_tensor_info *info);
 
+/*  ignis_tensor_shape, ignis_tensor_numel - the shape of a tensor, and how many elements it has
+    Returns: the shape (ndim 0 on failure), the number (-1 on failure).
+    Errors: FREED.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_shape ignis_tensor_shape(ignis_tensor tensor);
+IGNIS_API int64_t ignis_tensor_numel(ignis_tensor tensor);
+
+/*  ignis_tensor_to_string - "tensor [2, 3] f32 on device 0, leaf, requires a gradient, 'weights'", or "..., result of matmul"
+    A stale handle gives "tensor handle 0x... (freed)".
+    Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is 0; -1 on failure.
+    Errors: ARGUMENT.
+    Ownership: the text is written to out, cut to capacity - 1 bytes and always ended.
+    Threads: any. */
+IGNIS_API int ignis_tensor_to_string(ignis_tensor tensor, char *out, size_t capacity);
+
 /*  ignis_tensor_to_host - copy all elements to the host, converting to dtype, as ignis_array_to_host
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (null out, count is not numel, no such dtype), MEMORY, CUDA.
@@ -1172,12 +1207,14 @@ IGNIS_API ignis_status ignis_tensor_query(ignis_tensor tensor, ignis_tensor_info
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor tensor, void *out, ignis_dtype dtype, int64_t count);
 
-/*  ignis_item - the value of a tensor of one element
-    Returns: the value, NaN on failure.
-    Errors: FREED, SHAPE (more or fewer elements), CUDA.
+/*  ignis_item - the value of a tensor of one element; ignis_item_i64 - that of one of integers, of all 64 bits
+    Returns: the value; on failure NaN, and INT64_MIN.
+    Errors: FREED, SHAPE (more or fewer elements), DTYPE (ignis_item_i64 of a tensor that is not of integers), ARGUMENT (never written to;
+    ignis_item of an i64 that no double is equal to, which happens beyond 2^53), CUDA.
     Ownership: nothing to free.
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API double ignis_item(ignis_tensor tensor);
+IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor);
 
 /*  ignis_tensor_release - let go of a tensor
     Memory that the tape needs for a gradient stays until ignis_backward or ignis_tape_clear.
@@ -1421,7 +1458,7 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
 
 /*  ignis_sum, ignis_mean - the sum or mean of all elements; ignis_sum_dim, ignis_mean_dim - along one dimension
     Shapes: [1]; along a dimension the shape without it, [1] for a tensor of one dimension. A negative dim counts from the last one on.
-    Summed in f32 (f64 in f64) in a fixed order. No elements sum up to 0.
+    Summed in f32 (f64 in f64) in a fixed order. The sum of no elements is 0, their mean NaN.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension), DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -1456,6 +1493,15 @@ IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int 
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, const int64_t *sizes, ignis_tensor *parts);
 
+/*  ignis_slice - elements [start, start + len) along a dimension; a negative dim counts from the last one on. Any dtype.
+    Along the first dimension, and where only dimensions of 1 are before it, the slice shares the tensor's memory; else it is a copy.
+    Backward puts the gradient into zeros of the tensor's shape: for many slices of one tensor ignis_split takes less.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension, range outside of it), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len);
+
 typedef struct ignis_rope_desc {
     int num_heads;         /* required: a row is num_heads heads of head_dim elements */
     double base;           /* of the inverse frequencies base^(-2i / head_dim) (10000) */
@@ -1483,7 +1529,7 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
 
 /*  ignis_layer_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance over the last dimension
     ignis_rms_norm - x / sqrt(mean of x^2 + eps) * w
-    Shapes: x [..., n]; w and b [n]. eps is usually 1e-5.
+    Shapes: x [..., n]; w and b [n]. eps 0 means 1e-5, as in PyTorch's layer_norm; for next to none give a tiny one, such as 1e-30.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
     Ownership: as ignis_tensor_from_host.
@@ -4706,7 +4752,22 @@ static const struct {
 
 static const char *const ignis__owners[] = {"none", "ignis", "nvccl", "wnais"};
 
-static const char *ignis__owner_name(ignis_owner owner) { return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown"; }
+static const char *ignis__owner_name(ignis_owner owner)
+{
+    return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown owner";
+}
+
+IGNIS_API const char *ignis_dtype_name(ignis_dtype dtype)
+{
+    return (unsigned)dtype < IGNIS_DTYPE_COUNT ? ignis__dtypes[dtype ? dtype : IGNIS_F32].name : "unknown dtype";
+}
+
+IGNIS_API int ignis_dtype_size(ignis_dtype dtype)
+{
+    return (unsigned)dtype < IGNIS_DTYPE_COUNT ? ignis__dtypes[dtype ? dtype : IGNIS_F32].size : 0;
+}
+
+IGNIS_API const char *ignis_owner_name(ignis_owner owner) { return ignis__owner_name(owner ? owner : IGNIS_OWNER_IGNIS); }
 
 static bool ignis__owner_valid(const char *call, ignis_owner owner)
 {
@@ -6075,13 +6136,22 @@ IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
     if (ignis__capture_refuses(call) || !ignis__array_lock(call, array)) {
         status = ignis__failed();
     } else {
-        pinned = array->pinned;
-        array->pinned = NULL;
+        if (array->owner != IGNIS_OWNER_IGNIS)
+            status =
+                ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call,
+                            "array #%llu%s%s%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns "
+                            "the array",
+                            (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
+                            ignis__owner_name(array->owner));
+        else if (!array->pinned && array->numel > 0)
+            status = ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "array #%llu has no pinned host memory", (unsigned long long)array->id);
+        if (status == IGNIS_OK) {
+            pinned = array->pinned;
+            array->pinned = NULL;
+        }
         ignis__array_unlock(array);
         if (pinned)
             status = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array));
-        else if (array->numel > 0)
-            status = ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "array #%llu has no pinned host memory", (unsigned long long)array->id);
     }
     ignis__array_drop(call, array);
     return status;
@@ -8312,6 +8382,14 @@ static ignis_tensor ignis__no_tensor(void)
 
 static bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16 && dtype <= IGNIS_F64; }
 
+static double ignis__nan(void)
+{
+    static const uint64_t bits = 0x7FF8000000000000u;
+    double nan_value;
+    memcpy(&nan_value, &bits, sizeof nan_value);
+    return nan_value;
+}
+
 static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
     return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
@@ -8398,14 +8476,16 @@ IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shap
     ignis_array made;
     ignis__array *array;
     ignis_dtype host;
+    int64_t count;
     if (!ignis__enter(call))
         return none;
     made = ignis__tensor_array_create(call, shape, desc);
     if (!made.id)
         return none;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    count = desc && desc->host_count ? desc->host_count : array->numel;
     host = desc && desc->host_dtype ? desc->host_dtype : array->dtype == IGNIS_F16 || array->dtype == IGNIS_BF16 ? IGNIS_F32 : array->dtype;
-    if (!ignis__dtype_valid(call, host) || !ignis__transfer_check(call, array, data, "data", array->numel, array->numel, "elements") ||
+    if (!ignis__dtype_valid(call, host) || !ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") ||
         ignis__array_from_host(call, array, data, host) != IGNIS_OK)
         ignis__array_discard(call, &made);
     ignis__array_drop(call, array);
@@ -8637,22 +8717,107 @@ static int64_t ignis__tensor_numel(const ignis__tensor *tensor)
     return numel;
 }
 
-IGNIS_API double ignis_item(ignis_tensor handle)
+IGNIS_API ignis_shape ignis_tensor_shape(ignis_tensor handle)
 {
-    static const char call[] = "ignis_item";
-    static const uint64_t nan_bits = 0x7FF8000000000000u;
+    static const char call[] = "ignis_tensor_shape";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
-    double value;
-    memcpy(&value, &nan_bits, sizeof value);
+    ignis_shape shape = IGNIS__ZERO;
     if (!tensor)
-        return value;
+        return shape;
+    shape = tensor->shape;
+    ignis__tensor_drop(call, tensor);
+    return shape;
+}
+
+IGNIS_API int64_t ignis_tensor_numel(ignis_tensor handle)
+{
+    static const char call[] = "ignis_tensor_numel";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    int64_t numel;
+    if (!tensor)
+        return -1;
+    numel = ignis__tensor_numel(tensor);
+    ignis__tensor_drop(call, tensor);
+    return numel;
+}
+
+IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out, size_t capacity)
+{
+    static const char call[] = "ignis_tensor_to_string";
+    ignis__tensor *tensor;
+    ignis__text text;
+    char none[1];
+    if (!ignis__enter(call))
+        return -1;
+    if (!out && capacity) {
+        ignis__fail_null(call, "out");
+        return -1;
+    }
+    ignis__text_begin(&text, out ? out : none, capacity);
+    tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    if (tensor) {
+        ignis__mutex_lock(&tensor->slot.lock);
+        ignis__text_add(&text, "tensor %s %s on device %d", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name,
+                        (int)(tensor->device - ignis__devices));
+        if (tensor->node)
+            ignis__text_add(&text, ", result of %s", tensor->node->name);
+        else
+            ignis__text_add(&text, ", %s", tensor->leaf ? "leaf" : "result of an operation that was released");
+        if (tensor->leaf && tensor->requires_grad)
+            ignis__text_add(&text, ", requires a gradient");
+        if (tensor->data && *tensor->data->tag)
+            ignis__text_add(&text, ", '%s'", tensor->data->tag);
+        ignis__mutex_unlock(&tensor->slot.lock);
+        ignis__tensor_drop(call, tensor);
+    } else {
+        ignis__text_add(&text, "tensor handle 0x%llx (freed)", (unsigned long long)handle.id);
+    }
+    return (int)text.length;
+}
+
+/*  The one element of a tensor, as it is stored; *dtype is its type, IGNIS_DTYPE_DEFAULT on failure. */
+static int64_t ignis__tensor_item(const char *call, ignis_tensor handle, ignis_dtype *dtype)
+{
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    int64_t bits = 0;
+    *dtype = IGNIS_DTYPE_DEFAULT;
+    if (!tensor)
+        return bits;
     if (ignis__tensor_numel(tensor) != 1)
         ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "a tensor of one element is needed, this one is %s",
                     ignis__shape_write(&tensor->shape).text);
-    else if (ignis__tensor_read(call, tensor, &value, IGNIS_F64, 1) != IGNIS_OK)
-        memcpy(&value, &nan_bits, sizeof value);
+    else if (ignis__tensor_read(call, tensor, &bits, ignis__dtype_is_float(tensor->dtype) ? IGNIS_F64 : IGNIS_I64, 1) == IGNIS_OK)
+        *dtype = tensor->dtype;
     ignis__tensor_drop(call, tensor);
-    return value;
+    return bits;
+}
+
+IGNIS_API double ignis_item(ignis_tensor tensor)
+{
+    static const char call[] = "ignis_item";
+    ignis_dtype dtype;
+    int64_t bits = ignis__tensor_item(call, tensor, &dtype);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    if (dtype == IGNIS_DTYPE_DEFAULT)
+        return ignis__nan();
+    if (ignis__dtype_is_float(dtype))
+        return value;
+    if ((double)bits < 9223372036854775808.0 && (int64_t)(double)bits == bits)
+        return (double)bits;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the value is %lld, which no double is equal to; ignis_item_i64 returns it", (long long)bits);
+    return ignis__nan();
+}
+
+IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
+{
+    static const char call[] = "ignis_item_i64";
+    ignis_dtype dtype;
+    int64_t value = ignis__tensor_item(call, tensor, &dtype);
+    if (!ignis__dtype_is_float(dtype))
+        return dtype ? value : INT64_MIN;
+    ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; i32, i64 or u8 is needed", ignis__dtypes[dtype].name);
+    return INT64_MIN;
 }
 
 /*  Makes a held tensor's handle stale, and gives up its data; false when that was done already. */
@@ -10126,6 +10291,13 @@ static void ignis__op_zero(ignis__op *op, ignis__array *array)
                                      (target, 0, (size_t)ignis__array_bytes(array), op->work.stream));
 }
 
+static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
+{
+    ignis_array handle;
+    handle.id = array->slot.handle;
+    op->ok = op->ok && ignis__array_set(op->work.call, handle, value) == IGNIS_OK;
+}
+
 /*  The operation's word of 8 bytes that is 0 for its kernels, and that they leave 0. */
 static ignis__address ignis__op_zeroed(ignis__op *op)
 {
@@ -10882,7 +11054,9 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
             shape.dim[i] = shape.dim[i + 1];
     }
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-    if (out)
+    if (out && mean && p.spread.n == 0)
+        ignis__op_fill(&op, out, ignis__nan());
+    else if (out)
         ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.spread);
     return ignis__op_end_recorded(&op, out, mean ? "mean" : "sum", ignis__sum_backward, &p, sizeof p);
 }
@@ -11467,30 +11641,34 @@ static ignis_status ignis__part_backward(const ignis_backward_args *args)
     return ignis__op_leave(&op);
 }
 
-/*  The part of `size` from `start` on along dim. joint is the gradients' common array, made with the first part. */
+/*  The part of an input of `size` from `start` on along dim: a view where it is in one piece, else a copy. */
+static ignis__array *ignis__op_part(ignis__op *op, int dim, int64_t start, int64_t size, ignis__part_params *p)
+{
+    ignis_shape shape = op->in[0]->shape;
+    int64_t inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
+    ignis__array *out;
+    p->rows = ignis__shape_product(&shape, 0, dim);
+    p->row = shape.dim[dim] * inner;
+    p->offset = start * inner;
+    p->length = size * inner;
+    shape.dim[dim] = size;
+    if (p->rows == 1)
+        return ignis__op_view(op, op->in[0], &shape, p->length, p->offset);
+    out = ignis__op_new(op, &shape, op->in[0]->dtype);
+    if (out)
+        ignis__op_copy_rows(op, out, 0, p->length, op->in[0], p->offset, p->row, p->length, p->rows);
+    return out;
+}
+
+/*  A part of a split. joint is the gradients' common array, made with the first part. */
 static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size, ignis_array *joint)
 {
     ignis__part_params p;
     ignis__op op;
     ignis__array *out, *shared;
-    ignis_shape shape;
-    int64_t inner;
     if (!ignis__op_begin(&op, call, 1, &whole))
         return ignis__no_tensor();
-    shape = op.in[0]->shape;
-    inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
-    p.rows = ignis__shape_product(&shape, 0, dim);
-    p.row = shape.dim[dim] * inner;
-    p.offset = start * inner;
-    p.length = size * inner;
-    shape.dim[dim] = size;
-    if (p.rows == 1) { /* in one piece: no need to copy */
-        out = ignis__op_view(&op, op.in[0], &shape, p.length, p.offset);
-    } else {
-        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        if (out)
-            ignis__op_copy_rows(&op, out, 0, p.length, op.in[0], p.offset, p.row, p.length, p.rows);
-    }
+    out = ignis__op_part(&op, dim, start, size, &p);
     if (op.ok && op.records && !joint->id) {
         shared = ignis__op_new_like(&op, op.in[0]);
         if (shared)
@@ -11556,6 +11734,43 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
         parts[i].id = 0;
     }
     return ignis__failed();
+}
+
+typedef struct ignis__slice_params {
+    ignis__part_params part;
+    ignis_shape shape; /* of the input */
+} ignis__slice_params;
+
+static ignis_status ignis__slice_backward(const ignis_backward_args *args)
+{
+    const ignis__slice_params *p = (const ignis__slice_params *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, "ignis_slice", args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    if (gradient) {
+        ignis__op_zero(&op, gradient);
+        ignis__op_copy_rows(&op, gradient, p->part.offset, p->part.row, op.in[0], 0, p->part.length, p->part.length, p->part.rows);
+    }
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
+{
+    ignis__slice_params p;
+    ignis__op op;
+    ignis__array *out = NULL;
+    memset(&p, 0, sizeof p);
+    if (!ignis__op_begin(&op, "ignis_slice", 1, &tensor))
+        return ignis__no_tensor();
+    p.shape = op.in[0]->shape;
+    if (ignis__op_dim(&op, &dim, "dim") && (start < 0 || len < 0 || start > p.shape.dim[dim] || len > p.shape.dim[dim] - start))
+        ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
+                       (long long)start, (long long)len, dim, ignis__shape_write(&p.shape).text);
+    if (op.ok)
+        out = ignis__op_part(&op, dim, start, len, &p.part);
+    return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }
 
 /* --- linear: x w^T + bias, the bias inside the product where cuBLASLt can ------------------------------------------------------------- */
@@ -11867,7 +12082,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-static bool ignis__norm_check(ignis__op *op, double eps, int64_t n)
+static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
 {
     static const char *const names[] = {"x", "w", "b"};
     int i;
@@ -11879,8 +12094,10 @@ static bool ignis__norm_check(ignis__op *op, double eps, int64_t n)
             ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i], ignis__shape_write(shape).text,
                            ignis__shape_write(&op->in[0]->shape).text, (long long)n);
     }
-    if (!(eps >= 0))
-        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", eps);
+    if (!(*eps >= 0))
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", *eps);
+    if (*eps == 0)
+        *eps = 1e-5;
     return op->ok;
 }
 
@@ -11898,7 +12115,7 @@ static ignis_tensor ignis__norm_forward(const ignis__norm *norm, int count, cons
         return ignis__no_tensor();
     dtype = op.in[0]->dtype;
     ignis__op_rows(&op, op.in[0], &rows, &n);
-    ignis__norm_check(&op, eps, n);
+    ignis__norm_check(&op, &eps, n);
     out = ignis__op_new_like(&op, op.in[0]);
     rstds = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
     ignis__op_save(&op, op.in[0]);
