@@ -103,7 +103,8 @@
         A call that can fail returns ignis_status, or a handle whose id is 0. The first failure of a thread is kept until
         ignis_status_clear: its status, a numbered diagnostic, the call, and a sentence that says what was expected and what came. A call
         that is given handle 0 fails quietly when a failure is recorded already: so a chain of calls is checked once, at its end, and the
-        message is that of the first thing that went wrong. Warnings and errors go to ignis_desc.logger, or to stderr: never nowhere.
+        message is that of the first thing that went wrong; ignis_status_latest_message has that of the last one. What fails in a function
+        of yours that a call runs (a backward function, say) names that call, too. Warnings and errors go to ignis_desc.logger, or to stderr: never nowhere.
         Whatever fails leaves everything else as it was: the library keeps working.
 
             status              who can mend it
@@ -424,6 +425,13 @@ IGNIS_API ignis_status ignis_status_last(void);
     Threads: any; each has its own. */
 IGNIS_API const char *ignis_status_message(void);
 
+/*  ignis_status_latest_message - the sentence of this thread's latest failure since ignis_status_clear, which may be the first
+    Returns: the text, "" for no failure. A call that failed quietly, as it was given handle 0 after a failure, has none.
+    Errors: none.
+    Ownership: lives until this thread's next failure or ignis_status_clear.
+    Threads: any; each has its own. */
+IGNIS_API const char *ignis_status_latest_message(void);
+
 /*  ignis_status_query - everything that is known of that failure
     Returns: its status.
     Errors: none; a null info is allowed.
@@ -434,7 +442,7 @@ IGNIS_API ignis_status ignis_status_query(ignis_status_info *info);
 /*  ignis_status_clear - forget the failure, so that the next one is kept
     Returns: nothing.
     Errors: none.
-    Ownership: frees the texts of the failure.
+    Ownership: frees the texts of the failure, and that of ignis_status_latest_message.
     Threads: any; each has its own. */
 IGNIS_API void ignis_status_clear(void);
 
@@ -2476,12 +2484,21 @@ typedef struct ignis__record {
     const char *log; /* the end of message */
 } ignis__record;
 
+/*  A call that runs functions of the caller: messages of what fails in them name it, too. */
+typedef struct ignis__frame {
+    const char *call;
+    const char *rule; /* the rule whose backward function runs; null: none does */
+    const struct ignis__frame *outer;
+} ignis__frame;
+
 /*  What a thread keeps. The device section uses the last part. */
 typedef struct ignis__thread {
-    ignis__record record; /* the first failure */
-    ignis_status latest;  /* of the last one, recorded or not */
-    char text[256];       /* the message of a failure for which there was no memory */
-    bool quiet;           /* failures are answers to what was tried, and not reported */
+    ignis__record record;      /* the first failure */
+    ignis_status latest;       /* of the last one, recorded or not */
+    char *latest_message;      /* from malloc; null: there was none, or no memory for it */
+    const ignis__frame *frame; /* the innermost one */
+    char text[256];            /* the message of a failure for which there was no memory */
+    bool quiet;                /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
@@ -2570,12 +2587,33 @@ IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ig
     thread->quiet = false;
 }
 
+/*  Keeps a copy of a failure's message as the latest. */
+static void ignis__latest_keep(ignis__thread *thread, const char *message)
+{
+    size_t size = strlen(message) + 1;
+    free(thread->latest_message);
+    thread->latest_message = (char *)malloc(size);
+    if (thread->latest_message)
+        memcpy(thread->latest_message, message, size);
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__frame_enter(ignis__frame *frame, const char *call, const char *rule)
+{
+    frame->call = call;
+    frame->rule = rule;
+    frame->outer = ignis__this_thread.frame;
+    ignis__this_thread.frame = frame;
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__frame_leave(const ignis__frame *frame) { ignis__this_thread.frame = frame->outer; }
+
 /*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
 static ignis_status ignis__record_adopt(ignis__record *record)
 {
     ignis__thread *thread = &ignis__this_thread;
     ignis_status status = record->status;
     thread->latest = status;
+    ignis__latest_keep(thread, record->message);
     if (thread->record.status == IGNIS_OK)
         thread->record = *record;
     else
@@ -2587,8 +2625,27 @@ static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
 {
     ignis__thread *thread = (ignis__thread *)pointer;
     ignis__record_drop(thread);
+    free(thread->latest_message);
+    thread->latest_message = NULL;
     free(thread->attached[0]);
     free(thread->attached[1]);
+}
+
+/*  Names the calls inside which a call has failed, the innermost first. */
+static void ignis__text_add_frames(ignis__text *text, const ignis__frame *frame, const char *call)
+{
+    const char *before = " (inside ";
+    for (; frame; frame = frame->outer) {
+        if (frame->call == call && !frame->rule) /* it has said so itself */
+            continue;
+        if (frame->rule)
+            ignis__text_add(text, "%sthe backward of '%s', %s", before, frame->rule, frame->call);
+        else
+            ignis__text_add(text, "%s%s", before, frame->call);
+        before = ", ";
+    }
+    if (*before == ',')
+        ignis__text_add(text, ")");
 }
 
 IGNIS__PRINTF(2, 0)
@@ -2608,6 +2665,7 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         va_copy(again, args);
         ignis__text_add(&text, "%s: ", cause.call);
         ignis__text_addv(&text, format, again);
+        ignis__text_add_frames(&text, thread->frame, cause.call);
         ignis__text_add(&text, "%s%s", *log ? "\n" : "", log);
         va_end(again);
         if (round == 1 || (cause.message = (char *)malloc(text.length + 1)) == NULL)
@@ -2621,8 +2679,11 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         cause.driver_name = "";
 
     thread->latest = cause.status;
-    if (!thread->quiet)
+    ignis__at_thread_exit(ignis__thread_exit, thread);
+    if (!thread->quiet) {
+        ignis__latest_keep(thread, cause.message);
         ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
+    }
     if (thread->record.status != IGNIS_OK) { /* the first failure is the one worth knowing */
         if (cause.message != local)
             free(cause.message);
@@ -2633,7 +2694,6 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         cause.message = thread->text;
     }
     thread->record = cause;
-    ignis__at_thread_exit(ignis__thread_exit, thread);
     return cause.status;
 }
 
@@ -2705,6 +2765,12 @@ IGNIS_API const char *ignis_status_message(void)
     return record->status == IGNIS_OK ? "" : record->message;
 }
 
+IGNIS_API const char *ignis_status_latest_message(void)
+{
+    const ignis__thread *thread = &ignis__this_thread;
+    return thread->latest_message ? thread->latest_message : ignis_status_message();
+}
+
 IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
 {
     const ignis__record *record = &ignis__this_thread.record;
@@ -2721,7 +2787,12 @@ IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
     return record->status;
 }
 
-IGNIS_API void ignis_status_clear(void) { ignis__record_drop(&ignis__this_thread); }
+IGNIS_API void ignis_status_clear(void)
+{
+    ignis__record_drop(&ignis__this_thread);
+    free(ignis__this_thread.latest_message);
+    ignis__this_thread.latest_message = NULL;
+}
 
 IGNIS_API const char *ignis_status_name(ignis_status status)
 {
@@ -9367,6 +9438,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     ignis_backward_args args;
     ignis_array grads[IGNIS__MAX_INPUTS], saved_few[16], *saved = saved_few;
     bool needed[IGNIS__MAX_INPUTS];
+    ignis__frame frame;
     ignis_status status;
     bool ok;
     int i;
@@ -9389,7 +9461,9 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     args.needed = needed;
     args.grad_inputs = grads;
     args.user_data = node->user_data;
+    ignis__frame_enter(&frame, walk->call, node->name);
     status = node->backward_fn(&args);
+    ignis__frame_leave(&frame);
     ok = status == IGNIS_OK;
     if (!ok && ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
@@ -9679,6 +9753,17 @@ IGNIS_API int64_t ignis_tape_length(void)
     return tape ? tape->length : 0;
 }
 
+/*  Calls a function of the caller for a call. */
+static ignis_tensor ignis__tensor_fn_call(const char *call, ignis_tensor_fn fn, const ignis_tensor *inputs, int count, void *user_data)
+{
+    ignis__frame frame;
+    ignis_tensor output;
+    ignis__frame_enter(&frame, call, NULL);
+    output = fn(inputs, count, user_data);
+    ignis__frame_leave(&frame);
+    return output;
+}
+
 /* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__checkpoint {
@@ -9767,14 +9852,14 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     checkpoint.seed = thread->seed;
     checkpoint.random_used = thread->random_used;
     if (!ignis__recording())
-        return fn(inputs, count, user_data);
+        return ignis__tensor_fn_call(call, fn, inputs, count, user_data);
     for (i = 0; i < count; i++) {
         saved[i] = ignis__tensor_array_handle(call, inputs[i], false);
         if (!saved[i].id)
             return result;
     }
     thread->no_grad++;
-    output = fn(inputs, count, user_data);
+    output = ignis__tensor_fn_call(call, fn, inputs, count, user_data);
     thread->no_grad--;
     if (!output.id)
         return result;
@@ -9934,33 +10019,49 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
     return ok;
 }
 
+/*  The largest relative error of all inputs; NaN on failure. */
+static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, double tolerance)
+{
+    ignis_tensor_info info;
+    double worst = 0;
+    char where[256] = "";
+    bool ok = true;
+    int i;
+    for (i = 0; i < check->count; i++) {
+        if (ignis_tensor_query(check->inputs[i], &info) != IGNIS_OK)
+            return ignis__nan();
+        if (info.dtype != IGNIS_F64 && info.requires_grad) {
+            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, check->call, "input %d is %s; finite differences need f64", i,
+                        ignis__dtypes[info.dtype].name);
+            return ignis__nan();
+        }
+    }
+    ok = ignis__gradcheck_tape(check);
+    for (i = 0; ok && i < check->count; i++)
+        ok = ignis__gradcheck_input(check, i, step, &worst, where, sizeof where);
+    for (i = 0; i < check->count; i++)
+        if (ignis_tensor_query(check->inputs[i], &info) == IGNIS_OK && info.requires_grad)
+            ok = ignis_zero_grad(check->inputs[i]) == IGNIS_OK && ok;
+    if (!ok)
+        return ignis__nan();
+    if (!(worst <= tolerance))
+        ignis__fail(IGNIS_DIAG_GRADIENT_WRONG, check->call, "relative error %.3g is above %.3g at %s", worst, tolerance, where);
+    return worst;
+}
+
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                  const ignis_gradcheck_desc *desc)
 {
     static const char call[] = "ignis_gradcheck";
-    static const uint64_t nan_bits = 0x7FF8000000000000u;
     ignis__gradcheck check;
     ignis__tensor_thread *thread;
-    ignis_tensor_info info;
-    double nan_value, worst = 0, step = desc && desc->step > 0 ? desc->step : 1e-5,
-                      tolerance = desc && desc->tolerance > 0 ? desc->tolerance : 1e-6;
-    char where[256] = "";
-    bool ok = true;
-    int i;
-    memcpy(&nan_value, &nan_bits, sizeof nan_value);
+    ignis__frame frame;
+    double worst;
     if (!ignis__enter(call))
-        return nan_value;
+        return ignis__nan();
     if (!fn || !inputs || count < 1) {
         ignis__fail_null(call, fn ? "inputs" : "fn");
-        return nan_value;
-    }
-    for (i = 0; i < count; i++) {
-        if (ignis_tensor_query(inputs[i], &info) != IGNIS_OK)
-            return nan_value;
-        if (info.dtype != IGNIS_F64 && info.requires_grad) {
-            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "input %d is %s; finite differences need f64", i, ignis__dtypes[info.dtype].name);
-            return nan_value;
-        }
+        return ignis__nan();
     }
     thread = ignis__tensor_thread_now();
     check.call = call;
@@ -9970,16 +10071,9 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     check.count = count;
     check.seed = thread->seed;
     check.random_used = thread->random_used;
-    ok = ignis__gradcheck_tape(&check);
-    for (i = 0; ok && i < count; i++)
-        ok = ignis__gradcheck_input(&check, i, step, &worst, where, sizeof where);
-    for (i = 0; i < count; i++)
-        if (ignis_tensor_query(inputs[i], &info) == IGNIS_OK && info.requires_grad)
-            ok = ignis_zero_grad(inputs[i]) == IGNIS_OK && ok;
-    if (!ok)
-        return nan_value;
-    if (!(worst <= tolerance))
-        ignis__fail(IGNIS_DIAG_GRADIENT_WRONG, call, "relative error %.3g is above %.3g at %s", worst, tolerance, where);
+    ignis__frame_enter(&frame, call, NULL);
+    worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5, desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
+    ignis__frame_leave(&frame);
     return worst;
 }
 
