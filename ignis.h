@@ -3612,7 +3612,10 @@ enum {
 /*  A stream that the caller brought. */
 typedef struct ignis__foreign_stream {
     void *stream;
-    uint64_t serial; /* tells this stream from a later one at the same address */
+    uint64_t serial;   /* tells this stream from a later one at the same address */
+    int holds;         /* its place in the list, and threads that are about to wait for it */
+    ignis__mutex lock; /* held while a thread waits for it */
+    bool forgotten;    /* by its owner, who may have destroyed it */
     struct ignis__foreign_stream *next;
 } ignis__foreign_stream;
 
@@ -4130,7 +4133,9 @@ static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, voi
     if (!foreign) {
         foreign = (ignis__foreign_stream *)ignis__alloc(sizeof *foreign);
         if (foreign) {
+            ignis__mutex_init(&foreign->lock);
             foreign->stream = stream;
+            foreign->holds = 1;
             foreign->serial = ignis__atomic_add(&ignis__stream_serials, 1);
             foreign->next = device->foreign;
             device->foreign = foreign;
@@ -4201,19 +4206,35 @@ static bool ignis__stream_order(const char *call, ignis__device *earlier_device,
     return ok;
 }
 
-/*  The stream of the caller that comes next after `serial`, null: there is none. */
-static void *ignis__stream_after(ignis__device *device, uint64_t *serial)
+/*  The stream of the caller that comes next after `serial`, held; null: there is none. */
+static ignis__foreign_stream *ignis__foreign_next(ignis__device *device, uint64_t serial)
 {
     ignis__foreign_stream *foreign, *next = NULL;
-    void *stream;
     ignis__mutex_lock(&device->lock);
     for (foreign = device->foreign; foreign; foreign = foreign->next)
-        if (foreign->serial > *serial && (!next || foreign->serial < next->serial))
+        if (foreign->serial > serial && (!next || foreign->serial < next->serial))
             next = foreign;
-    stream = next ? next->stream : NULL;
-    *serial = next ? next->serial : *serial;
+    if (next)
+        next->holds++;
     ignis__mutex_unlock(&device->lock);
-    return stream;
+    return next;
+}
+
+static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *foreign)
+{
+    bool last;
+    ignis__mutex_lock(&device->lock);
+    last = --foreign->holds == 0;
+    ignis__mutex_unlock(&device->lock);
+    if (last)
+        ignis__free(foreign);
+}
+
+/*  Waits for a stream, unless a capture has drawn it in. Returns the driver's error. */
+static int ignis__stream_finish(void *stream)
+{
+    int captures = 0, error = IGNIS__CUDA(cuStreamIsCapturing, (stream, &captures));
+    return error == 0 && !captures ? IGNIS__CUDA(cuStreamSynchronize, (stream)) : error;
 }
 
 /*  Waits for the work of a device that is entered. A context cannot be waited for while a thread captures on it, which would spoil that: then, and
@@ -4221,9 +4242,9 @@ static void *ignis__stream_after(ignis__device *device, uint64_t *serial)
     work is through also then, unless the devices are lost. */
 static int ignis__device_finish(ignis__device *device)
 {
+    ignis__foreign_stream *foreign;
     uint64_t serial = 0;
-    void *stream = device->stream;
-    int first = IGNIS__CU_CAPTURE_UNSUPPORTED;
+    int first = IGNIS__CU_CAPTURE_UNSUPPORTED, error;
     ignis__rwlock_read(&device->waiting);
     if (!ignis__atomic_load(&device->captures))
         first = IGNIS__CUDA(cuCtxSynchronize, ());
@@ -4232,11 +4253,15 @@ static int ignis__device_finish(ignis__device *device)
         return first;
     if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* others may capture, too */
         first = 0;
-    for (; stream; stream = ignis__stream_after(device, &serial)) {
-        int captures = 0, error = IGNIS__CUDA(cuStreamIsCapturing, (stream, &captures));
-        if (error == 0 && !captures)
-            error = IGNIS__CUDA(cuStreamSynchronize, (stream));
+    error = ignis__stream_finish(device->stream);
+    first = first ? first : error;
+    while ((foreign = ignis__foreign_next(device, serial)) != NULL) {
+        ignis__mutex_lock(&foreign->lock);
+        error = foreign->forgotten ? 0 : ignis__stream_finish(foreign->stream);
+        ignis__mutex_unlock(&foreign->lock);
         first = first ? first : error;
+        serial = foreign->serial;
+        ignis__foreign_drop(device, foreign);
     }
     return first;
 }
@@ -6549,6 +6574,7 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
         ignis__device *device = &ignis__devices[i];
         ignis__foreign_stream *foreign, **link;
         ignis__binding binding;
+        bool entered, ok;
         if (!ignis__atomic_load(&device->opened))
             continue;
         ignis__mutex_lock(&device->lock);
@@ -6560,19 +6586,22 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
         ignis__mutex_unlock(&device->lock);
         if (!foreign)
             continue;
-        ignis__free(foreign);
         ignis__atomic_add(&ignis__stream_forgets, 1);
-        if (!ignis__device_enter(call, device, &binding)) {
+        entered = ignis__device_enter(call, device, &binding);
+        ok = entered && !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+        ignis__mutex_lock(&foreign->lock); /* the stream is idle: a thread that waits for it does not for long */
+        foreign->forgotten = true;
+        ignis__mutex_unlock(&foreign->lock);
+        ignis__foreign_drop(device, foreign);
+        if (!ok)
             status = ignis__failed();
-            continue;
-        }
-        if (IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream))) {
+        if (entered && !ok)
             (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
-            status = ignis__failed();
+        if (entered) {
+            ignis__storages_forget_stream(device, stream);
+            ignis__memory_forget_stream(device, stream);
+            ignis__device_leave(&binding);
         }
-        ignis__storages_forget_stream(device, stream);
-        ignis__memory_forget_stream(device, stream);
-        ignis__device_leave(&binding);
     }
     return status;
 }
