@@ -4230,6 +4230,20 @@ static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *fo
         ignis__free(foreign);
 }
 
+/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A thread that
+    waits for the stream is waited for, as its wait would spoil the capture. */
+IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
+{
+    ignis__foreign_stream *foreign = ignis__foreign_next(device, serial - 1);
+    bool ok;
+    IGNIS_ASSERT(foreign && foreign->serial == serial);
+    ignis__mutex_lock(&foreign->lock);
+    ok = ignis__stream_order(call, device, from, device, foreign->stream);
+    ignis__mutex_unlock(&foreign->lock);
+    ignis__foreign_drop(device, foreign);
+    return ok;
+}
+
 /*  Waits for a stream, unless a capture has drawn it in. Returns the driver's error. */
 static int ignis__stream_finish(void *stream)
 {

@@ -11966,7 +11966,8 @@ static bool ignis__parallel_launch(const char *call, ignis__parallel_state *para
     void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
     uint64_t own_serial = thread->stream_serial[ordinal];
     ignis_array gradients;
-    bool ok = ignis__stream_order(call, device, main_stream, device, parallel->stream); /* a capture draws it in by this */
+    bool ok = capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
+                      : ignis__stream_order(call, device, main_stream, device, parallel->stream);
     if (!ok)
         return false;
     gradients.id = bucket->memory->slot.handle;

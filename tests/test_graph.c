@@ -1149,6 +1149,70 @@ TEST(a_capture_that_begins_while_another_thread_waits)
     let_go(x);
 }
 
+/*  A capture draws in a stream just when another thread has found that it is not captured, and is about to wait for it. */
+static int (*stream_synchronize)(void *);
+static void *drawn_in;
+static uint64_t is_drawn_in;
+
+static void *thread_that_draws_in(void *arg)
+{
+    ignis__device *device = &ignis__devices[0];
+    ignis_tensor x = *(ignis_tensor *)arg;
+    ignis_graph graph;
+    uint64_t serial;
+    int i;
+    CHECK_OK(ignis_graph_begin());
+    serial = ignis__stream_adopt("adopt", device, drawn_in);
+    pthread_barrier_wait(&about_to_wait);
+    pthread_barrier_wait(&about_to_wait);
+    CHECK(ignis__capture_draw("draw", device, ignis__stream_now(device), serial));
+    ignis__atomic_store(&is_drawn_in, 1);
+    CHECK(ignis__stream_order("join", device, drawn_in, device, ignis__stream_now(device)));
+    for (i = 0; i < 500 && !ignis__atomic_load(&wait_over); i++)
+        test_sleep_ms(2);
+    let_go(ignis_scale(x, 2));
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    CHECK_OK(ignis_graph_free(graph));
+    return NULL;
+}
+
+static int wait_for_stream_after_a_while(void *stream)
+{
+    int i, error;
+    if (stream != drawn_in)
+        return stream_synchronize(stream);
+    pthread_barrier_wait(&about_to_wait);
+    for (i = 0; i < 100 && !ignis__atomic_load(&is_drawn_in); i++)
+        test_sleep_ms(2);
+    error = stream_synchronize(stream);
+    ignis__atomic_store(&wait_over, 1);
+    return error;
+}
+
+TEST(a_stream_that_is_drawn_into_a_capture_while_another_thread_waits)
+{
+    ignis_tensor x;
+    pthread_t thread;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_INT(ignis__cuda.cuStreamCreate(&drawn_in, 1), 0);
+    pthread_barrier_init(&about_to_wait, NULL, 2);
+    is_drawn_in = wait_over = 0;
+    REQUIRE(pthread_create(&thread, NULL, thread_that_draws_in, &x) == 0);
+    pthread_barrier_wait(&about_to_wait);
+    stream_synchronize = ignis__cuda.cuStreamSynchronize;
+    ignis__cuda.cuStreamSynchronize = wait_for_stream_after_a_while;
+    CHECK_OK(ignis_synchronize());
+    ignis__cuda.cuStreamSynchronize = stream_synchronize;
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&about_to_wait);
+    CHECK_OK(ignis_stream_forget(drawn_in));
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(drawn_in), 0);
+    let_go(x);
+}
+
 /*  Another library captures on a stream of its own, which Ignis does not know of. */
 TEST(a_capture_of_others)
 {
