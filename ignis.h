@@ -3022,19 +3022,25 @@ static void ignis__library_bind(ignis_library which, struct ignis__loaded *libra
 /*  One search for a library: where it looked, and why each place was not it. */
 typedef struct ignis__search {
     const ignis__library_spec *spec;
-    const char *below; /* the folder that wheels are looked for in */
+    const char *below; /* the folder of Pythons that is being listed */
     void *library;
     char path[1024];
     ignis__text tried;
 } ignis__search;
 
-static void ignis__search_companion(void *context, const char *name)
+/*  Where the companion of a library is looked for: a folder, and the beginning of its name. */
+typedef struct ignis__companion {
+    char folder[1024];
+    const char *prefix;
+} ignis__companion;
+
+static void ignis__companion_open(void *context, const char *name)
 {
-    ignis__search *search = (ignis__search *)context;
+    const ignis__companion *companion = (const ignis__companion *)context;
     char path[2048], why[512];
-    if (strncmp(name, search->spec->companion, strlen(search->spec->companion)) != 0 || strstr(name, ".alt"))
+    if (strncmp(name, companion->prefix, strlen(companion->prefix)) != 0 || strstr(name, ".alt"))
         return;
-    snprintf(path, sizeof path, "%s/%s", search->below, name);
+    snprintf(path, sizeof path, "%s/%s", companion->folder, name);
     (void)ignis__library_open(path, why, sizeof why); /* without it NVRTC itself says what it misses */
 }
 
@@ -3045,10 +3051,10 @@ static bool ignis__search_try(ignis__search *search, const char *path)
     if (search->library)
         return true;
     if (slash && search->spec->companion) {
-        char folder[1024];
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-        search->below = folder;
-        (void)ignis__folder_list(folder, ignis__search_companion, search);
+        ignis__companion companion;
+        companion.prefix = search->spec->companion;
+        snprintf(companion.folder, sizeof companion.folder, "%.*s", (int)(slash - path), path);
+        (void)ignis__folder_list(companion.folder, ignis__companion_open, &companion);
     }
     search->library = ignis__library_open(path, why, sizeof why);
     if (search->library)
