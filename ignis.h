@@ -320,7 +320,6 @@ typedef enum ignis_status {
     X(DEVICE_LOST, DEVICE, "no device is used after a fault, until the process ends")                                \
     X(COMPILE_FAILED, COMPILE, "the CUDA source compiles")                                                           \
     X(ENTRY_MISSING, COMPILE, "the source has a __global__ function of the entry's name")                            \
-    X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")                                      \
     X(ARG_COUNT, ARGUMENT, "a kernel gets as many arguments as it has parameters")                                   \
     X(ARG_SIZE, ARGUMENT, "an argument is as large as the kernel's parameter")                                       \
     X(LAUNCH_SIZE, ARGUMENT, "a launch stays inside the limits of device and kernel")                                \
@@ -380,7 +379,8 @@ typedef enum ignis_status {
     X(COMM_BROKEN, PEER, "a communicator that has failed is shrunk or destroyed")                                    \
     X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
     X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
-    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")
+    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")                         \
+    X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -2457,15 +2457,15 @@ typedef struct ignis__record {
     const char *call;
     int driver_error;
     const char *driver_name;
-    char *message;   /* from malloc, as it may outlive ignis_shutdown; or ignis__thread.text */
+    char *message;   /* from malloc, as it may outlive ignis_shutdown; null: there was no memory for it */
     const char *log; /* the end of message */
+    char text[256];  /* the beginning of the message */
 } ignis__record;
 
 /*  What a thread keeps. The device section uses the last part. */
 typedef struct ignis__thread {
     ignis__record record; /* the first failure */
     ignis_status latest;  /* of the last one, recorded or not */
-    char text[256];       /* the message of a failure for which there was no memory */
     bool quiet;           /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
@@ -2523,11 +2523,34 @@ static const struct {
 };
 /* clang-format on */
 
+static const char *ignis__record_text(const ignis__record *record) { return record->message ? record->message : record->text; }
+
 static void ignis__record_drop(ignis__thread *thread)
 {
-    if (thread->record.message != thread->text)
-        free(thread->record.message);
+    free(thread->record.message);
     memset(&thread->record, 0, sizeof thread->record);
+}
+
+static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
+{
+    ignis__thread *thread = (ignis__thread *)pointer;
+    ignis__record_drop(thread);
+    free(thread->attached[0]);
+    free(thread->attached[1]);
+}
+
+/*  Makes a record this thread's first failure, if it has none, or frees it: the first failure is the one worth knowing. */
+static ignis_status ignis__record_adopt(const ignis__record *record)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    thread->latest = record->status;
+    if (thread->record.status == IGNIS_OK) {
+        thread->record = *record;
+        ignis__at_thread_exit(ignis__thread_exit, thread);
+    } else {
+        free(record->message);
+    }
+    return record->status;
 }
 
 /*  Between the two, failures of this thread are not reported: what was tried may fail. The first of them is *failure, whose message
@@ -2546,8 +2569,8 @@ IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ig
     ignis__thread *thread = &ignis__this_thread;
     const char *colon;
     *failure = thread->record;
-    colon = failure->status == IGNIS_OK ? NULL : strstr(failure->message, ": ");
-    snprintf(why, why_size, "%s", failure->status == IGNIS_OK ? "" : colon ? colon + 2 : failure->message);
+    colon = strstr(ignis__record_text(failure), ": ");
+    snprintf(why, why_size, "%s", colon ? colon + 2 : ignis__record_text(failure));
     failure->message = NULL;
     failure->log = NULL;
     ignis__record_drop(thread);
@@ -2555,40 +2578,16 @@ IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ig
     thread->quiet = false;
 }
 
-/*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
-static ignis_status ignis__record_adopt(ignis__record *record)
-{
-    ignis__thread *thread = &ignis__this_thread;
-    ignis_status status = record->status;
-    thread->latest = status;
-    if (thread->record.status == IGNIS_OK)
-        thread->record = *record;
-    else
-        free(record->message);
-    return status;
-}
-
-static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
-{
-    ignis__thread *thread = (ignis__thread *)pointer;
-    ignis__record_drop(thread);
-    free(thread->attached[0]);
-    free(thread->attached[1]);
-}
-
 IGNIS__PRINTF(2, 0)
 static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
 {
-    ignis__thread *thread = &ignis__this_thread;
     const char *log = cause.log ? cause.log : "";
     ignis__text text;
-    char local[256];
     int round;
 
     cause.status = ignis__diagnostics[cause.diagnostic].status;
-    cause.message = local;
-    ignis__text_begin(&text, local, sizeof local);
-    for (round = 0; round < 2; round++) { /* the first round measures, where the text is long */
+    ignis__text_begin(&text, cause.text, sizeof cause.text);
+    for (round = 0; round < 2; round++) { /* the first round measures */
         va_list again;
         va_copy(again, args);
         ignis__text_add(&text, "%s: ", cause.call);
@@ -2599,27 +2598,12 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
             break;
         ignis__text_begin(&text, cause.message, text.length + 1);
     }
-    if (!cause.message)
-        cause.message = local;
-    cause.log = cause.message == local ? "" : cause.message + text.length - strlen(log);
+    cause.log = cause.message ? cause.message + text.length - strlen(log) : "";
     if (!cause.driver_name)
         cause.driver_name = "";
-
-    thread->latest = cause.status;
-    if (!thread->quiet)
-        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
-    if (thread->record.status != IGNIS_OK) { /* the first failure is the one worth knowing */
-        if (cause.message != local)
-            free(cause.message);
-        return cause.status;
-    }
-    if (cause.message == local) {
-        memcpy(thread->text, local, sizeof local);
-        cause.message = thread->text;
-    }
-    thread->record = cause;
-    ignis__at_thread_exit(ignis__thread_exit, thread);
-    return cause.status;
+    if (!ignis__this_thread.quiet)
+        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, ignis__record_text(&cause));
+    return ignis__record_adopt(&cause);
 }
 
 IGNIS__PRINTF(3, 4)
@@ -2682,11 +2666,7 @@ static bool ignis__enter(const char *call)
 
 IGNIS_API ignis_status ignis_status_last(void) { return ignis__this_thread.record.status; }
 
-IGNIS_API const char *ignis_status_message(void)
-{
-    const ignis__record *record = &ignis__this_thread.record;
-    return record->status == IGNIS_OK ? "" : record->message;
-}
+IGNIS_API const char *ignis_status_message(void) { return ignis__record_text(&ignis__this_thread.record); }
 
 IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
 {
