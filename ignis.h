@@ -2659,8 +2659,10 @@ static bool ignis__enter(const char *call)
     if (ignis__atomic_load(&ignis__global.forked))
         ignis__fail(IGNIS_DIAG_FORKED, call,
                     "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
-    else
+    else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
+    else /* most likely ignis_setup has failed and said why: one message is enough for all calls after it */
+        ignis__this_thread.latest = IGNIS_ERROR_NOT_SETUP;
     return false;
 }
 
@@ -2944,7 +2946,8 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 #else
     {"the CUDA driver", "IGNIS_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"},
      {"/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"}, {0}, NULL,
-     "install NVIDIA's driver", &ignis__cuda, ignis__cuda_symbols, IGNIS__COUNT(ignis__cuda_symbols)},
+     "install NVIDIA's driver (on a machine without a GPU, `make sim-env` in Ignis' repository tells how to use its simulator)",
+     &ignis__cuda, ignis__cuda_symbols, IGNIS__COUNT(ignis__cuda_symbols)},
     {"NVRTC", "IGNIS_NVRTC_LIBRARY", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"},
      {"/lib64/libnvrtc.so", "/lib/libnvrtc.so", "/lib64/libnvrtc.so.13", "/lib64/libnvrtc.so.12"},
      {"/nvidia/cu13/lib/libnvrtc.so.13", "/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"}, "libnvrtc-builtins.so.",

@@ -373,6 +373,29 @@ static void fail_without_logger(void)
 
 static void fail_before_setup(void) { CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP); }
 
+/*  What a program does that asks for errors once, at its end. */
+static void go_on_after_a_failed_setup(void)
+{
+    ignis_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.device = -2;
+    CHECK_INT(ignis_setup(&desc), IGNIS_ERROR_DEVICE);
+    CHECK_INT(ignis_device_use(0), IGNIS_ERROR_NOT_SETUP);
+    CHECK_INT(ignis_synchronize(), IGNIS_ERROR_NOT_SETUP);
+    CHECK_INT(ignis_status_last(), IGNIS_ERROR_DEVICE);
+    ignis_status_clear();
+    CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+}
+
+TEST(a_failed_setup_is_reported_once)
+{
+    char text[8192];
+    capture_stderr(go_on_after_a_failed_setup, text, sizeof text);
+    CHECK_HAS(text, "ignis_setup: ");
+    CHECK(!strstr(text, "ignis_device_use: "));
+    CHECK_HAS(text, "ignis_synchronize: ");
+}
+
 TEST(without_a_logger_failures_go_to_stderr)
 {
     char text[8192];
