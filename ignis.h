@@ -204,17 +204,25 @@
         handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in operation.
         On Windows it is compiled with MinGW in its tests; other compilers are written for and not tested there.
 */
+/*  What the implementation needs of the system: -std=c99 hides it, unless one of these is defined before the first system header. */
+#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)
+#if defined(__APPLE__) && defined(_POSIX_C_SOURCE) && !defined(_DARWIN_C_SOURCE)
+#define _DARWIN_C_SOURCE /* where _POSIX_C_SOURCE hides more than it brings */
+#elif defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
+    !defined(_XOPEN_SOURCE) && !defined(_WIN32) && !defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#if defined(EOF) || defined(CLOCKS_PER_SEC)
+#define IGNIS__TOO_LATE /* stdio.h or time.h came before */
+#endif
+#endif
+#endif
+
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
 #define IGNIS_VERSION_MAJOR 0
 #define IGNIS_VERSION_MINOR 3
 #define IGNIS_VERSION_PATCH 0
-
-#if defined(IGNIS_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && \
-    !defined(_DEFAULT_SOURCE) && !defined(_XOPEN_SOURCE) && !defined(_WIN32)
-#define _POSIX_C_SOURCE 200809L /* -std=c99 hides the system calls that the platform section needs */
-#endif
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -1854,6 +1862,7 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
    >>platform - threads, atomics, clock, libraries, files, host memory. The only place that knows the system.
    =============================================================================================================== */
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -1872,13 +1881,12 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
 #else
 #include <dirent.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
-#if defined(__GLIBC__) && !defined(__USE_XOPEN2K8)
+#if defined(__GLIBC__) ? !defined(__USE_XOPEN2K8) : defined(IGNIS__TOO_LATE)
 #error "ignis.h: with -std=c99 or c11, put #define _POSIX_C_SOURCE 200809L above the first #include of this file"
 #endif
 #endif
@@ -2141,10 +2149,16 @@ static bool ignis__file_rename(const char *from, const char *to) { return rename
 static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 {
     struct stat info;
+    struct timespec changed;
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
         return false;
     *size = (int64_t)info.st_size;
-    *time = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+#ifdef __APPLE__
+    changed = info.st_mtimespec;
+#else
+    changed = info.st_mtim;
+#endif
+    *time = (int64_t)changed.tv_sec * 1000000000 + changed.tv_nsec;
     return true;
 }
 static void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path, NULL, 0); }
@@ -4069,7 +4083,7 @@ typedef struct ignis__block {
 typedef struct ignis__cache_part {
     void *stream;  /* or the capture whose memory this is */
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
-    bool small;
+    bool is_small;
     struct ignis__cache_part *next;
     ignis__block *zeroed;              /* of what ignis__memory_take_zeroed gives, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
@@ -4149,15 +4163,15 @@ static ignis__block *ignis__bin_best(const ignis__cache_part *part, int64_t size
 }
 
 /*  The stream's part for a size class, made when it is new; null: out of host memory. */
-static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool small)
+static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
 {
     ignis__cache_part *part = cache->parts;
-    while (part && !(part->stream == stream && part->small == small))
+    while (part && !(part->stream == stream && part->is_small == is_small))
         part = part->next;
     if (!part && (part = (ignis__cache_part *)ignis__alloc(sizeof *part)) != NULL) {
         part->stream = stream;
         part->captured = captured;
-        part->small = small;
+        part->is_small = is_small;
         part->next = cache->parts;
         cache->parts = part;
     }
@@ -4384,7 +4398,7 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
 {
     ignis__block *block = ignis__bin_best(part, size);
     void *stream = part->stream;
-    bool small = part->small, trimmed;
+    bool is_small = part->is_small, trimmed;
     if (block) {
         cache->info.cache_hits++;
         return block;
@@ -4401,7 +4415,7 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
     ignis__mutex_unlock(&cache->lock);
     trimmed = ignis__cache_trim(call, device, cache) >= 0;
     ignis__mutex_lock(&cache->lock);
-    part = trimmed ? ignis__cache_part_of(cache, stream, false, small) : NULL;
+    part = trimmed ? ignis__cache_part_of(cache, stream, false, is_small) : NULL;
     block = part ? ignis__bin_best(part, size) : NULL;
     return block || !part ? block : ignis__segment_make(cache, part, size, size, error);
 }
@@ -4554,7 +4568,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
     ignis__mutex_lock(&cache->lock);
     while (*link) {
         ignis__cache_part *part = *link, *own = cache->parts;
-        while (own && !(own->stream == device->stream && !own->captured && own->small == part->small))
+        while (own && !(own->stream == device->stream && !own->captured && own->is_small == part->is_small))
             own = own->next;
         if (part->stream == stream && own) {
             ignis__cache_part_merge(cache, part, own);

@@ -92,6 +92,28 @@ for cxx in g++ clang++; do
     fi
 done
 
+# Names that other headers make macros of. In C++ some of them are in the way of the system's own headers.
+job "gcc -I. -include $src/macros.h -fsyntax-only $src/collective.c $implement"
+
+# Other systems. musl's macros for control messages trip -Wconversion.
+if has aarch64-linux-gnu-gcc; then main_modes aarch64-linux-gnu-gcc -std=c99 $strict -I.; fi
+if has musl-gcc; then
+    job "musl-gcc -std=c99 $strict -I. $src/ignis.c -o %o -DWITH_MAIN $implement && %o"
+    job "musl-gcc -std=c99 -I. -include stdio.h -c $src/ignis.c -o %o.o $implement 2>&1 | grep '#error.*_POSIX_C_SOURCE'"
+    main_modes musl-gcc -std=c99 $strict -Wno-conversion -Wno-sign-conversion -I.
+fi
+# macOS: the Python package ziglang brings its headers. The collective layer needs Linux or Windows.
+if python3 -c 'import ziglang' 2>/dev/null; then
+    export ZIG_GLOBAL_CACHE_DIR=$PWD/$out/zig
+    zig="python3 -m ziglang cc -target aarch64-macos $strict -Wno-unused-command-line-argument -I."
+    job "$zig -std=c99 -c $src/ignis.c -o %o.o $implement"
+    job "$zig -std=c99 $posix -c $src/ignis.c -o %o.o $implement"
+    job "$zig -x c++ -std=c++11 -c $src/ignis.c -o %o.o $implement"
+else
+    echo "skipped: the headers of macOS: the Python package ziglang is not installed"
+    skipped=$((skipped + 1))
+fi
+
 # Without -Wpedantic and -Wundef, which nvcc's generated code and the toolkit's headers trip.
 if has nvcc; then
     nvcc="nvcc -x cu -I. --Werror all-warnings -Xcompiler -Wall,-Wextra,-Wconversion,-Wsign-conversion,-Wshadow,-Werror"
