@@ -188,9 +188,19 @@
         thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
         survive fork. Compiling a kernel holds nobody up but those who want the same one.
 
+    ON SHARED LIBRARIES
+
+        Where two shared libraries of one process have Ignis inside and export its functions, the system's loader gives both the functions
+        of the one that was loaded first: one ignis_setup for both, one state, and chaos when they are of different versions. (Not on
+        Windows, where a DLL has its own functions always.) So build a shared library with IGNIS_HIDDEN, or with -fvisibility=hidden: then it
+        has an Ignis for itself. The price: each has a setup, a cache of device memory and compiled kernels of its own, handles of one mean
+        nothing to the other (give device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the functions in it.
+        A library that offers Ignis to others exports them on purpose, and alone.
+
     OPTIONS, for the file with the implementation; each with its price
 
         #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
+        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that has it, see below: others cannot call it there
         #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
         #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
@@ -234,6 +244,8 @@
 #define IGNIS_API static __attribute__((unused))
 #elif defined(IGNIS_STATIC)
 #define IGNIS_API static
+#elif defined(IGNIS_HIDDEN) && defined(__GNUC__) && !defined(_WIN32)
+#define IGNIS_API extern __attribute__((visibility("hidden")))
 #else
 #define IGNIS_API extern
 #endif
@@ -1867,30 +1879,31 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 #ifdef __cplusplus
 } /* extern "C" */
 
-/*  In C++ option structs can be passed by reference: ignis_array_create({...}). */
-inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
-inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
-inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
-inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
+/*  In C++ option structs can be passed by reference: ignis_array_create({...}). Static, so that each file's call the functions of that file with
+    IGNIS_STATIC. */
+static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
+static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
+static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
+static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
 {
     return ignis_kernel_launch(kernel, &launch, args, arg_count);
 }
 
 #ifndef IGNIS_NO_TENSORS
-inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
+static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
     return ignis_sdpa(q, k, v, &desc);
 }
-inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
-inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
+static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
+static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
 {
     return ignis_cross_entropy(logits, targets, &desc);
 }
-inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
-inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
+static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
+static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
 #endif
 
-template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__dims... dims)
+template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
 {
     static_assert(sizeof...(dims) >= 1 && sizeof...(dims) <= IGNIS_MAX_DIMS, "a shape has 1 to IGNIS_MAX_DIMS dimensions");
     return ignis_shape{int(sizeof...(dims)), {static_cast<int64_t>(dims)...}};

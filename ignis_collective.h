@@ -1127,14 +1127,14 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 #ifdef __cplusplus
 } /* extern "C" */
 
-inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
-inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
+static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
+static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 /*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
-inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
-inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
-inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
-inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
-inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
+static inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
+static inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
+static inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
+static inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
+static inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */

@@ -80,13 +80,23 @@ for cc in gcc clang; do
     job "$cc -O2 $strict -I. -c $src/together.c -o %o.o $implement"
     job "$cc -fvisibility=hidden '-DIGNIS_API=__attribute__((visibility(\"default\")))' $strict -I. -c $src/collective.c -o %o.o $implement"
     linked user.c $cc $strict -I.
+    # Two shared libraries have an Ignis each when it is hidden, and one together when it is not.
+    for hide in -DIGNIS_HIDDEN -fvisibility=hidden; do
+        lib="$cc $strict -I. -shared -fPIC $src/shared.c $hide"
+        job "$lib -o %o.1.so -DLIBRARY=one && $lib -o %o.2.so -DLIBRARY=two && $cc $src/shared.c -o %o ./%o.1.so ./%o.2.so $libs && %o"
+    done
 done
+
+lib="gcc -I. -shared -fPIC $src/shared.c"
+job "$lib -o %o.1.so -DLIBRARY=one && $lib -o %o.2.so -DLIBRARY=two && gcc $src/shared.c -o %o ./%o.1.so ./%o.2.so $libs && ! %o"
 
 for cxx in g++ clang++; do
     has $cxx || continue
     for std in c++11 c++14 c++17 c++20; do every_mode $cxx -x c++ -std=$std $strict -I.; done
     job "$cxx -x c++ -O2 $strict -I. -c $src/collective.c -o %o.o $implement"
     linked user.cpp $cxx -x c++ -std=c++11 $strict -I.
+    two="$cxx -std=c++11 $strict -I. $src/user.cpp $implement -DIGNIS_STATIC -DWITH_COLLECTIVE"
+    job "$two -c -o %o.o -DFIRST_UNIT && $two %o.o -o %o -DWITH_FIRST_UNIT $libs && %o"
     if has gcc; then # a C implementation for a C++ program
         job "gcc $strict -I. -c $src/collective.c -o %o.o $implement && $cxx -std=c++11 $strict -I. $src/user.cpp %o.o -o %o -DWITH_COLLECTIVE $libs && %o"
     fi
