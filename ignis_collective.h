@@ -1127,14 +1127,14 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 #ifdef __cplusplus
 } /* extern "C" */
 
-inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
-inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
+static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
+static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 /*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
-inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
-inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
-inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
-inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
-inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
+static inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
+static inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
+static inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
+static inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
+static inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -6809,26 +6809,26 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
 {
     static const char call[] = "ignis_transport_measure";
     ignis__transport *transport = ignis__transport_hold_ready(call, handle);
-    int64_t large, small = -1;
+    int64_t large_ns, small_ns = -1;
     if (!transport)
         return ignis__failed();
     if (bytes < 0) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld, below 0", (long long)bytes);
-        large = -1;
+        large_ns = -1;
     } else {
         bytes = bytes ? bytes : (int64_t)64 << 20;
-        large = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
-        if (large >= 0)
-            small = ignis__measure_size(call, transport, 4, 20);
+        large_ns = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
+        if (large_ns >= 0)
+            small_ns = ignis__measure_size(call, transport, 4, 20);
     }
-    if (small >= 0) {
+    if (small_ns >= 0) {
         ignis__mutex_lock(&transport->slot.lock);
-        transport->bandwidth_gbs = (double)bytes / (double)(large ? large : 1);
-        transport->latency_us = (double)small * 1e-3;
+        transport->bandwidth_gbs = (double)bytes / (double)(large_ns ? large_ns : 1);
+        transport->latency_us = (double)small_ns * 1e-3;
         ignis__mutex_unlock(&transport->slot.lock);
     }
     ignis__transport_drop(transport);
-    return small >= 0 ? IGNIS_OK : ignis__failed();
+    return small_ns >= 0 ? IGNIS_OK : ignis__failed();
 }
 
 /* ===============================================================================================================
