@@ -9258,7 +9258,7 @@ typedef struct ignis__comm_record {
     uint32_t reporter;
     uint32_t op;
     uint32_t block;
-    uint32_t mine, theirs;
+    uint64_t mine, theirs;
     uint64_t nccl;
 } ignis__comm_record;
 
@@ -9278,7 +9278,7 @@ typedef struct ignis__comm_call {
     ignis__address region[IGNIS_COMM_MAX_RANKS];
     ignis__address state, in, out;
     int64_t count, in_stride, out_stride, timeout_ns;
-    uint32_t fingerprint;
+    uint64_t fingerprint, fingerprint_in;
     int rank, chunk, steps;
     uint32_t push, take, push_two, take_two;
     int root, none, in_aligned, out_aligned, keep;
@@ -10000,26 +10000,26 @@ static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__co
     return plan;
 }
 
-/*  kind (4 bits) | op (3) | dtype (3) | root (4) | what is left of the size and of how it is cut up (18). */
-static uint32_t ignis__comm_fingerprint(const ignis__comm_task *task, const ignis__comm_plan *plan, const ignis__comm_call *to)
+/*  What ranks have to agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root (3) | elements of a part (40) | 8 bits for kernels. How the
+    operation is cut up follows from it, and from what ranks have agreed on when the communicator was made. */
+static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
 {
-    uint64_t hash = (uint64_t)task->count * 0x9E3779B97F4A7C15u;
-    hash = (hash ^ hash >> 29 ^ (uint64_t)plan->kernel << 40 ^ (uint64_t)plan->blocks << 20 ^ (uint64_t)to->chunk) * 0xBF58476D1CE4E5B9u;
-    return (uint32_t)task->kind << 28 | (uint32_t)task->op << 25 | (uint32_t)task->dtype << 22 | (uint32_t)task->root << 18 |
-           (uint32_t)(hash >> 46);
+    return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 | (uint64_t)by_nccl << 51 |
+           (uint64_t)(task->root & 7) << 48 | (uint64_t)(task->count & (((int64_t)1 << 40) - 1)) << 8;
 }
 
-static void ignis__comm_fingerprint_write(ignis__text *text, uint32_t print)
+static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
 {
-    uint32_t kind = print >> 28, op = print >> 25 & 7, dtype = print >> 22 & 7;
+    uint64_t kind = print >> 60, op = print >> 56 & 15, dtype = print >> 52 & 15;
     ignis__text_add(text, "%s", kind < IGNIS__COMM_KIND_COUNT ? ignis__comm_kinds[kind] : "something else");
     if (kind == IGNIS__COMM_ALL_REDUCE || kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_REDUCE_SCATTER)
         ignis__text_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
     if (kind != IGNIS__COMM_BARRIER && dtype < IGNIS_DTYPE_COUNT)
-        ignis__text_add(text, " of %s", ignis__dtypes[dtype].name);
+        ignis__text_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)), ignis__dtypes[dtype].name);
     if (kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_BROADCAST)
-        ignis__text_add(text, ", root %u,", print >> 18 & 15);
-    ignis__text_add(text, " (size hash %05x)", print & 0x3FFFF);
+        ignis__text_add(text, " (root %u)", (unsigned)(print >> 48 & 7));
+    if (print >> 51 & 1)
+        ignis__text_add(text, " by NCCL");
 }
 
 /*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
@@ -10181,11 +10181,10 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
 {
     if (ignis__comm_has_region(comm)) {
         ignis__comm_program *program = ignis__comm_program_for(work->call, comm, -1, -1);
-        ignis__comm_plan plan = {IGNIS__COMM_KERNEL_MARK, 1, 64}; /* the fingerprint says that NCCL does it */
+        ignis__comm_plan plan = {IGNIS__COMM_KERNEL_PACKETS, 1, 64};
         ignis__comm_call to;
         memset(&to, 0, sizeof to);
-        to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
-        plan.kernel = IGNIS__COMM_KERNEL_PACKETS;
+        to.fingerprint = ignis__comm_fingerprint(task, true);
         if (!program || !ignis__comm_launch(work, comm, program, &plan, &to))
             return false;
     }
@@ -10249,7 +10248,7 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     default: break;
     }
     plan = ignis__comm_cut(comm, &way, part, &to);
-    to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
+    to.fingerprint = ignis__comm_fingerprint(task, false);
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
@@ -10262,7 +10261,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     ignis__comm_call to;
     int64_t bytes[2] = {0, 0}, most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
     int i, lanes[2] = {0, 0};
-    uint32_t prints[2] = {0, 0};
+    uint64_t prints[2] = {0, 0};
     task[0] = send;
     task[1] = receive;
     if (!ignis__comm_has_region(comm))
@@ -10281,8 +10280,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
         same.root = 0;
         bytes[i] = task[i]->count * ignis__dtypes[task[i]->dtype].size;
         lanes[i] = (int)ignis__clamp(ignis__ceil_div(bytes[i], IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
-        plan.blocks = (unsigned)lanes[i];
-        prints[i] = ignis__comm_fingerprint(&same, &plan, &to);
+        prints[i] = ignis__comm_fingerprint(&same, false);
     }
     plan.kernel = IGNIS__COMM_KERNEL_PAIR;
     plan.blocks = (unsigned)(lanes[0] + lanes[1]);
@@ -10298,7 +10296,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     to.chunk = lanes[0];
     to.steps = lanes[1];
     to.fingerprint = prints[0];
-    to.root = (int)prints[1];
+    to.fingerprint_in = prints[1];
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
@@ -10898,6 +10896,7 @@ typedef struct ignis__vote {
     int64_t bytes;       /* of its region */
     int32_t most_blocks; /* of its kernels */
     int32_t release;     /* of NCCL */
+    uint64_t tune;       /* hash of IGNIS_COMM_TUNE */
     char why[256];
     ignis__nccl_id nccl;
 } ignis__vote;
@@ -11491,12 +11490,19 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
             memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
         (void)ignis__comm_start(call, comm);
         making.mine.most_blocks = (int32_t)comm->most_blocks;
+        making.mine.tune = ignis__hash(IGNIS__HASH_START, &comm->tune, sizeof comm->tune);
         ignis__job_watch_begin(comm->job, &comm->tie->watch);
         if (comm->nccl)
             ignis__job_watch_tick(comm->job, &comm->tie->watch);
         ok = ignis__step_end(&making, -1, NULL);
-        for (i = 0; ok && i < comm->size; i++) /* all launch as many as the smallest GPU runs */
+        for (i = 0; ok && i < comm->size; i++) { /* all launch as many as the smallest GPU runs */
             comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
+            if (making.all[i].tune == making.all[0].tune)
+                continue;
+            making.mine.failed = IGNIS_DIAG_COMM_ENVIRONMENT;
+            snprintf(making.mine.why, sizeof making.mine.why, "IGNIS_COMM_TUNE is not the same on rank 0 and rank %d", i);
+            ok = false;
+        }
     }
     ignis__mutex_unlock(&comm->tie->joint);
     if (joint) {

@@ -640,6 +640,24 @@ TEST(ranks_that_ask_for_different_transports_are_told)
     folder_end();
 }
 
+TEST(ranks_that_are_tuned_in_different_ways_are_told)
+{
+    process ranks[2];
+    int i;
+    NEEDS(2);
+    for (i = 0; i < 2; i++)
+        ranks[i] = puppet_take(rank_in_folder(i, 2, i, i ? "IGNIS_COMM_TUNE=blocks=4" : "IGNIS_COMM_TUNE=blocks=8"));
+    all_well(ranks, 2);
+    tell_all(ranks, 2, INIT, 0, 0, 0, 0);
+    for (i = 0; i < 2; i++) {
+        outcome result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_ENVIRONMENT);
+        CHECK_HAS(result.message, "IGNIS_COMM_TUNE is not the same on rank 0 and rank 1");
+    }
+    finish(ranks, 2);
+    folder_end();
+}
+
 /* --- split, shrink, abort, death -------------------------------------------------------------------------------------- */
 
 TEST(split_orders_by_key_and_color)
