@@ -121,6 +121,27 @@ TEST(first_failure_is_kept_and_later_ones_are_logged)
     CHECK_OK(ignis_array_free(a));
 }
 
+TEST(the_latest_message_is_known_beside_the_first)
+{
+    ignis_array a;
+    SETUP(NULL);
+    CHECK_TEXT(ignis_status_latest_message(), "");
+    a = test_array(2, 3);
+    CHECK_INT(ignis_device_use(9999), IGNIS_ERROR_DEVICE);
+    CHECK_TEXT(ignis_status_latest_message(), ignis_status_message());
+    CHECK_INT(ignis_array_decrement_ref(a), -1);
+    CHECK_HAS(ignis_status_message(), "ignis_device_use: ");
+    CHECK_HAS(ignis_status_latest_message(), "ignis_array_decrement_ref: ");
+    CHECK_INT(ignis_array_slice(a, 1, 0, 2).id, 0);
+    CHECK_HAS(ignis_status_latest_message(), "ignis_array_slice: ");
+    CHECK_OK(ignis_array_zero(a)); /* a success leaves it alone, and so does a call without a handle */
+    CHECK_INT(ignis_array_zero(IGNIS_NO_ARRAY), IGNIS_ERROR_FREED);
+    CHECK_HAS(ignis_status_latest_message(), "ignis_array_slice: ");
+    test__check_failure(__FILE__, __LINE__, "ignis_device_use(", IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE); /* and clears */
+    CHECK_TEXT(ignis_status_latest_message(), "");
+    CHECK_OK(ignis_array_free(a));
+}
+
 TEST(a_chain_with_no_handle_keeps_its_first_failure)
 {
     ignis_array a, none;
