@@ -143,8 +143,12 @@
 
         Kernels are compiled by NVRTC to machine code of the device ("sm_90a" where there is such a form), and kept in memory and on disk
         ($IGNIS_CACHE_DIR, else ~/.cache/ignis; the least recently used go beyond 256 MiB). A cached kernel needs no
-        compiler run, but NVRTC must be there: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name). There is no
-        include path; #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions.
+        compiler run, but NVRTC must be there: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name).
+
+        #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
+        (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
+        There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
+        by a macro (#include NAME) is compiled in every process, as its headers cannot be told.
 
     ON TENSORS AND SCOPES (>>tensor)
 
@@ -184,9 +188,19 @@
         thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
         survive fork. Compiling a kernel holds nobody up but those who want the same one.
 
+    ON SHARED LIBRARIES
+
+        Where two shared libraries of one process have Ignis inside and export its functions, the system's loader gives both the functions
+        of the one that was loaded first: one ignis_setup for both, one state, and chaos when they are of different versions. (Not on
+        Windows, where a DLL has its own functions always.) So build a shared library with IGNIS_HIDDEN, or with -fvisibility=hidden: then it
+        has an Ignis for itself. The price: each has a setup, a cache of device memory and compiled kernels of its own, handles of one mean
+        nothing to the other (give device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the functions in it.
+        A library that offers Ignis to others exports them on purpose, and alone.
+
     OPTIONS, for the file with the implementation; each with its price
 
         #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
+        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that has it, see below: others cannot call it there
         #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
         #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
@@ -201,17 +215,25 @@
         handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in operation.
         On Windows it is compiled with MinGW in its tests; other compilers are written for and not tested there.
 */
+/*  What the implementation needs of the system: -std=c99 hides it, unless one of these is defined before the first system header. */
+#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)
+#if defined(__APPLE__) && defined(_POSIX_C_SOURCE) && !defined(_DARWIN_C_SOURCE)
+#define _DARWIN_C_SOURCE /* where _POSIX_C_SOURCE hides more than it brings */
+#elif defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
+    !defined(_XOPEN_SOURCE) && !defined(_WIN32) && !defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#if defined(EOF) || defined(CLOCKS_PER_SEC)
+#define IGNIS__TOO_LATE /* stdio.h or time.h came before */
+#endif
+#endif
+#endif
+
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
 #define IGNIS_VERSION_MAJOR 0
 #define IGNIS_VERSION_MINOR 3
 #define IGNIS_VERSION_PATCH 0
-
-#if defined(IGNIS_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && \
-    !defined(_DEFAULT_SOURCE) && !defined(_XOPEN_SOURCE) && !defined(_WIN32)
-#define _POSIX_C_SOURCE 200809L /* -std=c99 hides the system calls that the platform section needs */
-#endif
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -222,6 +244,8 @@
 #define IGNIS_API static __attribute__((unused))
 #elif defined(IGNIS_STATIC)
 #define IGNIS_API static
+#elif defined(IGNIS_HIDDEN) && defined(__GNUC__) && !defined(_WIN32)
+#define IGNIS_API extern __attribute__((visibility("hidden")))
 #else
 #define IGNIS_API extern
 #endif
@@ -381,7 +405,8 @@ typedef enum ignis_status {
     X(COMM_BROKEN, PEER, "a communicator that has failed is shrunk or destroyed")                                    \
     X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
     X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
-    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")
+    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")                         \
+    X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -1012,12 +1037,20 @@ IGNIS_API ignis_status ignis_contract_reset(void);
 
 /* >>kernel ------------------------------------------------------------------------------------------------------ */
 
+/*  A header in memory, for #include "name" in a kernel. */
+typedef struct ignis_kernel_header {
+    const char *name;
+    const char *text;
+} ignis_kernel_header;
+
 typedef struct ignis_kernel_desc {
     const char *source;         /* required: CUDA C++ text; #include "ignis.cuh" gives it the types and helpers of Ignis' own kernels */
-    const char *name;           /* the file name that compile errors show ("kernel.cu") */
+    const char *name;           /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
     const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>" */
-    const char *const *options; /* NVRTC options such as "-DN=4" (none) */
+    const char *const *options; /* NVRTC options such as "-DN=4", "-I/usr/local/cuda/include" (none) */
     int option_count;
+    const ignis_kernel_header *headers; /* headers in memory, found before any file (none beside those of Ignis) */
+    int header_count;
 } ignis_kernel_desc;
 
 typedef struct ignis_launch {
@@ -1851,30 +1884,31 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 #ifdef __cplusplus
 } /* extern "C" */
 
-/*  In C++ option structs can be passed by reference: ignis_array_create({...}). */
-inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
-inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
-inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
-inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
+/*  In C++ option structs can be passed by reference: ignis_array_create({...}). Static, so that each file's call the functions of that file with
+    IGNIS_STATIC. */
+static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
+static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
+static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
+static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
 {
     return ignis_kernel_launch(kernel, &launch, args, arg_count);
 }
 
 #ifndef IGNIS_NO_TENSORS
-inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
+static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
     return ignis_sdpa(q, k, v, &desc);
 }
-inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
-inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
+static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
+static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
 {
     return ignis_cross_entropy(logits, targets, &desc);
 }
-inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
-inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
+static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
+static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
 #endif
 
-template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__dims... dims)
+template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
 {
     static_assert(sizeof...(dims) >= 1 && sizeof...(dims) <= IGNIS_MAX_DIMS, "a shape has 1 to IGNIS_MAX_DIMS dimensions");
     return ignis_shape{int(sizeof...(dims)), {static_cast<int64_t>(dims)...}};
@@ -1900,6 +1934,7 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
    >>platform - threads, atomics, clock, libraries, files, host memory. The only place that knows the system.
    =============================================================================================================== */
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -1918,13 +1953,12 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
 #else
 #include <dirent.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
-#if defined(__GLIBC__) && !defined(__USE_XOPEN2K8)
+#if defined(__GLIBC__) ? !defined(__USE_XOPEN2K8) : defined(IGNIS__TOO_LATE)
 #error "ignis.h: with -std=c99 or c11, put #define _POSIX_C_SOURCE 200809L above the first #include of this file"
 #endif
 #endif
@@ -2201,10 +2235,16 @@ static bool ignis__file_rename(const char *from, const char *to) { return rename
 static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 {
     struct stat info;
+    struct timespec changed;
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
         return false;
     *size = (int64_t)info.st_size;
-    *time = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+#ifdef __APPLE__
+    changed = info.st_mtimespec;
+#else
+    changed = info.st_mtim;
+#endif
+    *time = (int64_t)changed.tv_sec * 1000000000 + changed.tv_nsec;
     return true;
 }
 static void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path, NULL, 0); }
@@ -2517,8 +2557,9 @@ typedef struct ignis__record {
     const char *call;
     int driver_error;
     const char *driver_name;
-    char *message;   /* from malloc, as it may outlive ignis_shutdown; or ignis__thread.text */
+    char *message;   /* from malloc, as it may outlive ignis_shutdown; null: there was no memory for it */
     const char *log; /* the end of message */
+    char text[256];  /* the beginning of the message */
 } ignis__record;
 
 /*  A call that runs functions of the caller: messages of what fails in them name it, too. */
@@ -2534,7 +2575,6 @@ typedef struct ignis__thread {
     ignis_status latest;       /* of the last one, recorded or not */
     char *latest_message;      /* from malloc; null: there was none, or no memory for it */
     const ignis__frame *frame; /* the innermost one */
-    char text[256];            /* the message of a failure for which there was no memory */
     bool quiet;                /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
@@ -2592,11 +2632,48 @@ static const struct {
 };
 /* clang-format on */
 
+static const char *ignis__record_text(const ignis__record *record) { return record->message ? record->message : record->text; }
+
 static void ignis__record_drop(ignis__thread *thread)
 {
-    if (thread->record.message != thread->text)
-        free(thread->record.message);
+    free(thread->record.message);
     memset(&thread->record, 0, sizeof thread->record);
+}
+
+static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
+{
+    ignis__thread *thread = (ignis__thread *)pointer;
+    ignis__record_drop(thread);
+    free(thread->latest_message);
+    thread->latest_message = NULL;
+    free(thread->attached[0]);
+    free(thread->attached[1]);
+}
+
+/*  Keeps a copy of a failure's message as the latest. */
+static void ignis__latest_keep(ignis__thread *thread, const char *message)
+{
+    size_t size = strlen(message) + 1;
+    free(thread->latest_message);
+    thread->latest_message = (char *)malloc(size);
+    if (thread->latest_message)
+        memcpy(thread->latest_message, message, size);
+}
+
+/*  Makes a record this thread's first failure, if it has none, or frees it: the first failure is the one worth knowing. */
+static ignis_status ignis__record_adopt(const ignis__record *record)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis_status status = record->status;
+    thread->latest = status;
+    ignis__at_thread_exit(ignis__thread_exit, thread);
+    if (!thread->quiet)
+        ignis__latest_keep(thread, ignis__record_text(record));
+    if (thread->record.status == IGNIS_OK)
+        thread->record = *record;
+    else
+        free(record->message);
+    return status;
 }
 
 /*  Between the two, failures of this thread are not reported: what was tried may fail. The first of them is *failure, whose message
@@ -2615,23 +2692,13 @@ IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ig
     ignis__thread *thread = &ignis__this_thread;
     const char *colon;
     *failure = thread->record;
-    colon = failure->status == IGNIS_OK ? NULL : strstr(failure->message, ": ");
-    snprintf(why, why_size, "%s", failure->status == IGNIS_OK ? "" : colon ? colon + 2 : failure->message);
+    colon = strstr(ignis__record_text(failure), ": ");
+    snprintf(why, why_size, "%s", colon ? colon + 2 : ignis__record_text(failure));
     failure->message = NULL;
     failure->log = NULL;
     ignis__record_drop(thread);
     thread->record = *before;
     thread->quiet = false;
-}
-
-/*  Keeps a copy of a failure's message as the latest. */
-static void ignis__latest_keep(ignis__thread *thread, const char *message)
-{
-    size_t size = strlen(message) + 1;
-    free(thread->latest_message);
-    thread->latest_message = (char *)malloc(size);
-    if (thread->latest_message)
-        memcpy(thread->latest_message, message, size);
 }
 
 IGNIS__MAYBE_UNUSED static void ignis__frame_enter(ignis__frame *frame, const char *call, const char *rule)
@@ -2643,30 +2710,6 @@ IGNIS__MAYBE_UNUSED static void ignis__frame_enter(ignis__frame *frame, const ch
 }
 
 IGNIS__MAYBE_UNUSED static void ignis__frame_leave(const ignis__frame *frame) { ignis__this_thread.frame = frame->outer; }
-
-/*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
-static ignis_status ignis__record_adopt(ignis__record *record)
-{
-    ignis__thread *thread = &ignis__this_thread;
-    ignis_status status = record->status;
-    thread->latest = status;
-    ignis__latest_keep(thread, record->message);
-    if (thread->record.status == IGNIS_OK)
-        thread->record = *record;
-    else
-        free(record->message);
-    return status;
-}
-
-static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
-{
-    ignis__thread *thread = (ignis__thread *)pointer;
-    ignis__record_drop(thread);
-    free(thread->latest_message);
-    thread->latest_message = NULL;
-    free(thread->attached[0]);
-    free(thread->attached[1]);
-}
 
 /*  Names the calls inside which a call has failed, the innermost first. */
 static void ignis__text_add_frames(ignis__text *text, const ignis__frame *frame, const char *call)
@@ -2688,50 +2731,30 @@ static void ignis__text_add_frames(ignis__text *text, const ignis__frame *frame,
 IGNIS__PRINTF(2, 0)
 static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
 {
-    ignis__thread *thread = &ignis__this_thread;
     const char *log = cause.log ? cause.log : "";
     ignis__text text;
-    char local[256];
     int round;
 
     cause.status = ignis__diagnostics[cause.diagnostic].status;
-    cause.message = local;
-    ignis__text_begin(&text, local, sizeof local);
-    for (round = 0; round < 2; round++) { /* the first round measures, where the text is long */
+    ignis__text_begin(&text, cause.text, sizeof cause.text);
+    for (round = 0; round < 2; round++) { /* the first round measures */
         va_list again;
         va_copy(again, args);
         ignis__text_add(&text, "%s: ", cause.call);
         ignis__text_addv(&text, format, again);
-        ignis__text_add_frames(&text, thread->frame, cause.call);
+        ignis__text_add_frames(&text, ignis__this_thread.frame, cause.call);
         ignis__text_add(&text, "%s%s", *log ? "\n" : "", log);
         va_end(again);
         if (round == 1 || (cause.message = (char *)malloc(text.length + 1)) == NULL)
             break;
         ignis__text_begin(&text, cause.message, text.length + 1);
     }
-    if (!cause.message)
-        cause.message = local;
-    cause.log = cause.message == local ? "" : cause.message + text.length - strlen(log);
+    cause.log = cause.message ? cause.message + text.length - strlen(log) : "";
     if (!cause.driver_name)
         cause.driver_name = "";
-
-    thread->latest = cause.status;
-    ignis__at_thread_exit(ignis__thread_exit, thread);
-    if (!thread->quiet) {
-        ignis__latest_keep(thread, cause.message);
-        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
-    }
-    if (thread->record.status != IGNIS_OK) { /* the first failure is the one worth knowing */
-        if (cause.message != local)
-            free(cause.message);
-        return cause.status;
-    }
-    if (cause.message == local) {
-        memcpy(thread->text, local, sizeof local);
-        cause.message = thread->text;
-    }
-    thread->record = cause;
-    return cause.status;
+    if (!ignis__this_thread.quiet)
+        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, ignis__record_text(&cause));
+    return ignis__record_adopt(&cause);
 }
 
 IGNIS__PRINTF(3, 4)
@@ -2796,11 +2819,7 @@ static bool ignis__enter(const char *call)
 
 IGNIS_API ignis_status ignis_status_last(void) { return ignis__this_thread.record.status; }
 
-IGNIS_API const char *ignis_status_message(void)
-{
-    const ignis__record *record = &ignis__this_thread.record;
-    return record->status == IGNIS_OK ? "" : record->message;
-}
+IGNIS_API const char *ignis_status_message(void) { return ignis__record_text(&ignis__this_thread.record); }
 
 IGNIS_API const char *ignis_status_latest_message(void)
 {
@@ -3148,19 +3167,25 @@ static void ignis__library_bind(ignis_library which, struct ignis__loaded *libra
 /*  One search for a library: where it looked, and why each place was not it. */
 typedef struct ignis__search {
     const ignis__library_spec *spec;
-    const char *below; /* the folder that wheels are looked for in */
+    const char *below; /* the folder of Pythons that is being listed */
     void *library;
     char path[1024];
     ignis__text tried;
 } ignis__search;
 
-static void ignis__search_companion(void *context, const char *name)
+/*  Where the companion of a library is looked for: a folder, and the beginning of its name. */
+typedef struct ignis__companion {
+    char folder[1024];
+    const char *prefix;
+} ignis__companion;
+
+static void ignis__companion_open(void *context, const char *name)
 {
-    ignis__search *search = (ignis__search *)context;
+    const ignis__companion *companion = (const ignis__companion *)context;
     char path[2048], why[512];
-    if (strncmp(name, search->spec->companion, strlen(search->spec->companion)) != 0 || strstr(name, ".alt"))
+    if (strncmp(name, companion->prefix, strlen(companion->prefix)) != 0 || strstr(name, ".alt"))
         return;
-    snprintf(path, sizeof path, "%s/%s", search->below, name);
+    snprintf(path, sizeof path, "%s/%s", companion->folder, name);
     (void)ignis__library_open(path, why, sizeof why); /* without it NVRTC itself says what it misses */
 }
 
@@ -3171,10 +3196,10 @@ static bool ignis__search_try(ignis__search *search, const char *path)
     if (search->library)
         return true;
     if (slash && search->spec->companion) {
-        char folder[1024];
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-        search->below = folder;
-        (void)ignis__folder_list(folder, ignis__search_companion, search);
+        ignis__companion companion;
+        companion.prefix = search->spec->companion;
+        snprintf(companion.folder, sizeof companion.folder, "%.*s", (int)(slash - path), path);
+        (void)ignis__folder_list(companion.folder, ignis__companion_open, &companion);
     }
     search->library = ignis__library_open(path, why, sizeof why);
     if (search->library)
@@ -4360,7 +4385,7 @@ typedef struct ignis__block {
 typedef struct ignis__cache_part {
     void *stream;  /* or the capture whose memory this is */
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
-    bool small;
+    bool is_small;
     struct ignis__cache_part *next;
     ignis__block *zeroed;              /* of what ignis__memory_take_zeroed gives, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
@@ -4441,15 +4466,15 @@ static ignis__block *ignis__bin_best(const ignis__cache_part *part, int64_t size
 }
 
 /*  The stream's part for a size class, made when it is new; null: out of host memory. */
-static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool small)
+static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
 {
     ignis__cache_part *part = cache->parts;
-    while (part && !(part->stream == stream && part->small == small))
+    while (part && !(part->stream == stream && part->is_small == is_small))
         part = part->next;
     if (!part && (part = (ignis__cache_part *)ignis__alloc(sizeof *part)) != NULL) {
         part->stream = stream;
         part->captured = captured;
-        part->small = small;
+        part->is_small = is_small;
         part->next = cache->parts;
         cache->parts = part;
     }
@@ -4686,7 +4711,7 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
 {
     ignis__block *block = ignis__bin_best(part, size);
     void *stream = part->stream;
-    bool small = part->small, trimmed;
+    bool is_small = part->is_small, trimmed;
     if (block) {
         cache->info.cache_hits++;
         return block;
@@ -4702,7 +4727,7 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
     ignis__mutex_unlock(&cache->lock);
     trimmed = ignis__cache_trim(call, device, cache) >= 0;
     ignis__mutex_lock(&cache->lock);
-    part = trimmed ? ignis__cache_part_of(cache, stream, false, small) : NULL;
+    part = trimmed ? ignis__cache_part_of(cache, stream, false, is_small) : NULL;
     block = part ? ignis__bin_best(part, size) : NULL;
     return block || !part ? block : ignis__segment_make(cache, &part, size, size, error);
 }
@@ -4855,7 +4880,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
     ignis__mutex_lock(&cache->lock);
     while (*link) {
         ignis__cache_part *part = *link, *own = cache->parts;
-        while (own && !(own->stream == device->stream && !own->captured && own->small == part->small))
+        while (own && !(own->stream == device->stream && !own->captured && own->is_small == part->is_small))
             own = own->next;
         if (part->stream == stream && own) {
             ignis__cache_part_merge(cache, part, own);
@@ -6874,13 +6899,15 @@ IGNIS_API ignis_status ignis_contract_reset(void)
 
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 
-/*  What is compiled: text, options, and the name that is looked up in the result. */
+/*  What is compiled: text, options, headers, and the name that is looked up in the result. */
 typedef struct ignis__program {
     const char *source;
     const char *name;  /* for compile errors */
     const char *entry; /* a name expression; null: entries are extern "C" and looked up as they are */
     const char *const *options;
     int option_count;
+    const ignis_kernel_header *headers; /* beside those of Ignis */
+    int header_count;
 } ignis__program;
 
 /*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
@@ -7071,6 +7098,212 @@ static void ignis__image_to_disk(const ignis__image *image)
     ignis__cache_evict();
 }
 
+/* --- the key of an image ---------------------------------------------------------------------------------------------- */
+
+static void ignis__key_add_bytes(uint64_t key[2], const void *data, size_t size)
+{
+    key[0] = ignis__hash(key[0], data, size);
+    key[1] = ignis__hash(key[1] * 3, data, size);
+}
+
+static void ignis__key_add(uint64_t key[2], const char *text) { ignis__key_add_bytes(key, text, strlen(text) + 1); }
+
+/*  NVRTC reads included files from the folder of the source, of the including file and of each -I, and does not tell which it read. So every
+    file that an #include could mean is looked for, and its text becomes part of the key: one too many does no harm. */
+typedef struct ignis__included {
+    struct ignis__included *next;
+    char path[1024];
+} ignis__included;
+
+typedef struct ignis__include_search {
+    const ignis__program *program;
+    ignis__included *first, **last; /* each file once, in the order it was found */
+    int count;
+    bool complete; /* every #include was understood, and every file could be listed */
+} ignis__include_search;
+
+#define IGNIS__MAX_INCLUDED 10000 /* more are a cycle of links */
+
+static size_t ignis__folder_length(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 0 && path[length - 1] != '/' && path[length - 1] != '\\')
+        length--;
+    return length;
+}
+
+/*  Takes "folder/../" and "./" out of a path, so that headers that include each other do not get ever longer names. */
+static void ignis__path_tidy(char *path)
+{
+    char *at = path, *up, *folder;
+    while ((up = strstr(path, "/./")) != NULL)
+        memmove(up, up + 2, strlen(up + 2) + 1);
+    while ((up = strstr(at, "/../")) != NULL) {
+        for (folder = up; folder > path && folder[-1] != '/'; folder--)
+            ;
+        if (folder == up || strncmp(folder, "../", 3) == 0) {
+            at = up + 3;
+        } else {
+            memmove(folder, up + 4, strlen(up + 4) + 1);
+            at = path;
+        }
+    }
+}
+
+/*  Lists the file `name` of a folder, if there is one. */
+static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length, const char *name,
+                               size_t name_length)
+{
+    ignis__included *file;
+    char path[sizeof file->path];
+    bool slash = folder_length > 0 && folder[folder_length - 1] != '/' && folder[folder_length - 1] != '\\';
+    int64_t size, time;
+    int length = snprintf(path, sizeof path, "%.*s%s%.*s", (int)folder_length, folder, slash ? "/" : "", (int)name_length, name);
+    if (length >= (int)sizeof path) {
+        search->complete = false;
+        return;
+    }
+    ignis__path_tidy(path);
+    if (!ignis__file_info(path, &size, &time))
+        return;
+    for (file = search->first; file; file = file->next)
+        if (strcmp(file->path, path) == 0)
+            return;
+    file = search->count < IGNIS__MAX_INCLUDED ? (ignis__included *)ignis__alloc(sizeof *file) : NULL;
+    if (!file) {
+        search->complete = false;
+        return;
+    }
+    memcpy(file->path, path, sizeof path);
+    *search->last = file;
+    search->last = &file->next;
+    search->count++;
+}
+
+/*  What an option names: the folder of "-Ifolder", "-I=folder", "--include-path=folder", the file of "-include=file", or what follows such
+    an option as a string of its own. "" for macros. What names neither does no harm. */
+static const char *ignis__option_value(const char *option)
+{
+    if (option[0] != '-')
+        return option;
+    if (option[1] == 'D' || option[1] == 'U')
+        return "";
+    option += option[1] == 'I' ? 2 : strcspn(option, "= ");
+    return option + strspn(option, "= ");
+}
+
+static bool ignis__header_is_known(const ignis__program *program, const char *name, size_t length)
+{
+    int i;
+    for (i = 0; i < IGNIS__SOURCE_COUNT; i++)
+        if (ignis__source_is_header(i) && strlen(ignis__sources[i].name) == length && memcmp(ignis__sources[i].name, name, length) == 0)
+            return true;
+    for (i = 0; i < program->header_count; i++)
+        if (strlen(program->headers[i].name) == length && memcmp(program->headers[i].name, name, length) == 0)
+            return true;
+    return false;
+}
+
+/*  Lists what an #include of a name in a file could mean: no file when there is such a header in memory. */
+static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name, size_t length)
+{
+    const ignis__program *program = search->program;
+    int i;
+    if (length == 0 || ignis__header_is_known(program, name, length))
+        return;
+    ignis__include_add(search, "", 0, name, length);
+    ignis__include_add(search, includer, ignis__folder_length(includer), name, length);
+    ignis__include_add(search, program->name, ignis__folder_length(program->name), name, length);
+    for (i = 0; i < program->option_count; i++) {
+        const char *folder = ignis__option_value(program->options[i]);
+        if (*folder)
+            ignis__include_add(search, folder, strlen(folder), name, length);
+    }
+}
+
+/*  Finds each #include and __has_include of a text, also those that conditions or comments leave out. */
+static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
+{
+    const char *at = text, *before, *end;
+    while ((at = strstr(at, "include")) != NULL) {
+        for (before = at; before > text && (before[-1] == ' ' || before[-1] == '\t'); before--)
+            ;
+        at += strlen("include");
+        at += strncmp(at, "_next", 5) == 0 ? 5 : 0;
+        at += strspn(at, " \t(");
+        end = *at == '"' ? strchr(at + 1, '"') : *at == '<' ? strchr(at + 1, '>') : NULL;
+        if (end) {
+            ignis__include_find(search, includer, at + 1, (size_t)(end - at - 1));
+            at = end;
+        } else if (before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1])))) {
+            search->complete = false; /* its name is a macro, or behind a comment */
+        }
+    }
+}
+
+/*  Adds all files that a program may include to a key. False: it cannot be told which. */
+static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2])
+{
+    ignis__include_search search = IGNIS__ZERO;
+    ignis__included *file;
+    int i;
+    search.program = program;
+    search.last = &search.first;
+    search.complete = true;
+    ignis__include_scan(&search, program->name, program->source);
+    for (i = 0; i < program->header_count; i++)
+        ignis__include_scan(&search, program->headers[i].name, program->headers[i].text);
+    for (i = 0; i < program->option_count; i++) {
+        const char *name = ignis__option_value(program->options[i]);
+        ignis__include_find(&search, program->name, name, strlen(name));
+    }
+    for (file = search.first; file; file = file->next) {
+        size_t size;
+        char *text = (char *)ignis__file_read(file->path, &size);
+        if (text) {
+            ignis__key_add(key, file->path);
+            ignis__key_add_bytes(key, text, size);
+            ignis__include_scan(&search, file->path, text);
+        }
+        search.complete = search.complete && text;
+        ignis__free(text);
+    }
+    while ((file = search.first) != NULL) {
+        search.first = file->next;
+        ignis__free(file);
+    }
+    return search.complete;
+}
+
+/*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
+static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
+{
+    char facts[256];
+    int i;
+    key[0] = IGNIS__HASH_START;
+    key[1] = ~IGNIS__HASH_START;
+    snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d, %d options, %d headers",
+             (unsigned long long)ignis__libraries[IGNIS_LIBRARY_NVRTC].release, device->info.compute_major, device->info.compute_minor,
+             program->option_count, program->header_count);
+    ignis__key_add(key, facts);
+    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
+        if (!ignis__source_is_header(i))
+            continue;
+        snprintf(facts, sizeof facts, "%016llx", (unsigned long long)ignis__sources[i].hash);
+        ignis__key_add(key, facts);
+    }
+    ignis__key_add(key, program->source);
+    ignis__key_add(key, program->name);
+    ignis__key_add(key, program->entry ? program->entry : "");
+    for (i = 0; i < program->option_count; i++)
+        ignis__key_add(key, program->options[i]);
+    for (i = 0; i < program->header_count; i++) {
+        ignis__key_add(key, program->headers[i].name);
+        ignis__key_add(key, program->headers[i].text);
+    }
+    return ignis__key_add_included(program, key);
+}
+
 /* --- compiling ------------------------------------------------------------------------------------------------------ */
 
 static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
@@ -7110,36 +7343,6 @@ static bool ignis__arch_choose(const char *call, const ignis__device *device, ch
     return true;
 }
 
-static void ignis__key_add(uint64_t key[2], const char *text)
-{
-    size_t size = strlen(text) + 1;
-    key[0] = ignis__hash(key[0], text, size);
-    key[1] = ignis__hash(key[1] * 3, text, size);
-}
-
-/*  Everything that the image depends on. */
-static void ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
-{
-    char facts[256];
-    int i;
-    key[0] = IGNIS__HASH_START;
-    key[1] = ~IGNIS__HASH_START;
-    snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d", (unsigned long long)ignis__libraries[IGNIS_LIBRARY_NVRTC].release,
-             device->info.compute_major, device->info.compute_minor);
-    ignis__key_add(key, facts);
-    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
-        if (!ignis__source_is_header(i))
-            continue;
-        snprintf(facts, sizeof facts, "%016llx", (unsigned long long)ignis__sources[i].hash);
-        ignis__key_add(key, facts);
-    }
-    ignis__key_add(key, program->source);
-    ignis__key_add(key, program->name);
-    ignis__key_add(key, program->entry ? program->entry : "");
-    for (i = 0; i < program->option_count; i++)
-        ignis__key_add(key, program->options[i]);
-}
-
 /*  The options that Ignis adds, unless the program has its own, and the program's. Returns how many. */
 static int ignis__options_gather(const ignis__program *program, const char *arch, const char **options)
 {
@@ -7161,11 +7364,21 @@ static int ignis__options_gather(const ignis__program *program, const char *arch
     return count;
 }
 
+static bool ignis__has_include_path(const ignis__program *program)
+{
+    int i;
+    for (i = 0; i < program->option_count; i++)
+        if (strncmp(program->options[i], "-I", 2) == 0 || strncmp(program->options[i], "--include-path", 14) == 0)
+            return true;
+    return false;
+}
+
 /*  Reports what a compile had to say: remarks as a warning, errors as the failure. */
 static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle, int error)
 {
     size_t size = 0;
     char *log;
+    const char *missing;
     bool entry_missing;
     ignis_status status;
     if (error != 0 && error != IGNIS__NVRTC_COMPILATION && error != IGNIS__NVRTC_INVALID_OPTION)
@@ -7184,11 +7397,21 @@ static ignis_status ignis__compile_log(const char *call, const ignis__program *p
         return IGNIS_OK;
     }
     entry_missing = log && program->entry && strncmp(log, "__nv_name_map", 13) == 0;
+    missing = log ? strstr(log, "open source file \"") : NULL;
     if (entry_missing)
         status =
             ignis__fail_because(IGNIS_DIAG_ENTRY_MISSING, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
                                 "%s has no __global__ function (or not exactly one) that is called '%s'", program->name, program->entry);
-    else
+    else if (missing) {
+        missing = strchr(missing, '"') + 1;
+        status = ignis__fail_because(
+            IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
+            "%s includes \"%.*s\", which is not found. %s; desc.headers gives headers from memory; \"ignis.cuh\" "
+            "is always there, with int8_t to uint64_t, ignis_f16, ignis_bf16, 16-byte packs, warp and block reductions",
+            program->name, (int)strcspn(missing, "\""), missing,
+            ignis__has_include_path(program) ? "It is in no folder that desc.options name, nor beside desc.name"
+                                             : "There is no include path: desc.options may give one, as in \"-I/usr/local/cuda/include\"");
+    } else
         status = ignis__fail_because(IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
                                      "%s does not compile with %s", program->name, arch);
     ignis__free(log);
@@ -7225,35 +7448,62 @@ static bool ignis__image_fetch(const char *call, const ignis__program *program, 
     return error == 0;
 }
 
+/*  All headers in memory as NVRTC takes them: those of Ignis, then the program's. */
+typedef struct ignis__headers {
+    char *own[IGNIS__SOURCE_COUNT];
+    int own_count, count;
+    const char **names, **texts; /* in one block */
+} ignis__headers;
+
+static void ignis__headers_free(ignis__headers *headers)
+{
+    while (headers->own_count > 0)
+        ignis__free(headers->own[--headers->own_count]);
+    ignis__free((void *)headers->names);
+}
+
+static bool ignis__headers_gather(const char *call, const ignis__program *program, ignis__headers *headers)
+{
+    size_t most = (size_t)(IGNIS__SOURCE_COUNT + program->header_count);
+    bool ok;
+    int i;
+    memset(headers, 0, sizeof *headers);
+    headers->names = (const char **)ignis__alloc(2 * most * sizeof *headers->names);
+    headers->texts = headers->names + most;
+    ok = headers->names != NULL;
+    for (i = 0; ok && i < IGNIS__SOURCE_COUNT; i++) {
+        char *text;
+        if (!ignis__source_is_header(i))
+            continue;
+        text = ignis__source_join(&ignis__sources[i]);
+        ok = text != NULL;
+        headers->own[headers->own_count++] = text;
+        headers->names[headers->count] = ignis__sources[i].name;
+        headers->texts[headers->count++] = text;
+    }
+    for (i = 0; ok && i < program->header_count; i++) {
+        headers->names[headers->count] = program->headers[i].name;
+        headers->texts[headers->count++] = program->headers[i].text;
+    }
+    if (!ok) {
+        ignis__headers_free(headers);
+        ignis__fail_host_memory(call, 1);
+    }
+    return ok;
+}
+
 static bool ignis__image_compile(const char *call, const ignis__program *program, const ignis__device *device, ignis__image *image)
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
-    const char *names[IGNIS__SOURCE_COUNT];
-    char *headers[IGNIS__SOURCE_COUNT];
+    ignis__headers headers;
     char arch[32];
     void *handle = NULL;
-    int error, count, i, header_count = 0;
+    int error, count;
     bool is_ptx, ok;
-    if (!ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx))
+    if (!ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) || !ignis__headers_gather(call, program, &headers))
         return false;
-    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
-        if (!ignis__source_is_header(i))
-            continue;
-        names[header_count] = ignis__sources[i].name;
-        headers[header_count] = ignis__source_join(&ignis__sources[i]);
-        if (!headers[header_count++])
-            ignis__fail_host_memory(call, 1);
-    }
-    for (i = 0; i < header_count && headers[i]; i++)
-        ;
-    if (i < header_count) {
-        while (header_count > 0)
-            ignis__free(headers[--header_count]);
-        return false;
-    }
     count = ignis__options_gather(program, arch, options);
-    error = IGNIS__NVRTC(nvrtcCreateProgram,
-                         (&handle, program->source, program->name, header_count, (const char *const *)(void *)headers, names));
+    error = IGNIS__NVRTC(nvrtcCreateProgram, (&handle, program->source, program->name, headers.count, headers.texts, headers.names));
     ok = error == 0;
     if (!ok)
         ignis__nvrtc_fail(call, "nvrtcCreateProgram", error);
@@ -7268,8 +7518,7 @@ static bool ignis__image_compile(const char *call, const ignis__program *program
     }
     if (handle)
         (void)IGNIS__NVRTC(nvrtcDestroyProgram, (&handle));
-    while (header_count > 0)
-        ignis__free(headers[--header_count]);
+    ignis__headers_free(&headers);
     return ok;
 }
 
@@ -7334,12 +7583,14 @@ static void ignis__image_keep(ignis__image *image)
 }
 
 /*  The image of a program, held: from the memory cache, from disk, or compiled, which it is in any case when the caches are not trusted. Null on
-    failure. Whoever asks for one that is being compiled waits for it. */
+    failure. Whoever asks for one that is being compiled waits for it. What was compiled is cached when its key is what it was: a file that it
+    includes may have changed meanwhile. */
 static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program, const uint64_t key[2],
                                       bool trust, bool *from_cache)
 {
     ignis__mutex *compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
     ignis__image *image;
+    uint64_t key_now[2];
     ignis__mutex_lock(compiling);
     image = trust ? ignis__image_find(key) : NULL;
     *from_cache = image != NULL;
@@ -7352,16 +7603,15 @@ static ignis__image *ignis__image_get(const char *call, ignis__device *device, c
             memcpy(image->key, key, sizeof image->key);
             *from_cache = trust && ignis__image_from_disk(image);
         }
-        if (image && !*from_cache) {
-            if (ignis__image_compile(call, program, device, image)) {
-                ignis__image_to_disk(image);
-            } else {
-                ignis__image_drop(image);
-                image = NULL;
-            }
-        }
-        if (image)
+        if (image && *from_cache) {
             ignis__image_keep(image);
+        } else if (image && !ignis__image_compile(call, program, device, image)) {
+            ignis__image_drop(image);
+            image = NULL;
+        } else if (image && ignis__image_key(program, device, key_now) && memcmp(key, key_now, sizeof key_now) == 0) {
+            ignis__image_to_disk(image);
+            ignis__image_keep(image);
+        }
     }
     ignis__mutex_unlock(compiling);
     return image;
@@ -7412,11 +7662,11 @@ static void ignis__module_unload_when_idle(const char *call, ignis__device *devi
 static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
-    bool trust = true, again;
+    bool trust, again;
     memset(unit, 0, sizeof *unit);
     if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC)) /* its version is part of the key */
         return false;
-    ignis__image_key(program, device, key);
+    trust = ignis__image_key(program, device, key);
     do {
         int error = 0;
         ignis__image *image = ignis__image_get(call, device, program, key, trust, &unit->from_cache);
@@ -7460,7 +7710,7 @@ typedef struct ignis__kernel_code {
 
 typedef struct ignis__kernel {
     ignis__slot slot;
-    char *memory; /* of all strings of the program */
+    char *memory; /* of all that the program points to */
     ignis__program program;
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
 } ignis__kernel;
@@ -7481,7 +7731,6 @@ static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
             ignis__module_unload_when_idle(call, &ignis__devices[i], &code->module);
         ignis__free(code);
     }
-    ignis__free((void *)kernel->program.options);
     ignis__free(kernel->memory);
     ignis__pool_give(&ignis__kernels, kernel);
 }
@@ -7541,6 +7790,35 @@ static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__devic
     return code;
 }
 
+static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
+{
+    ignis__program program;
+    program.source = desc->source;
+    program.name = desc->name ? desc->name : "kernel.cu";
+    program.entry = desc->entry;
+    program.options = desc->options;
+    program.option_count = desc->option_count;
+    program.headers = desc->headers;
+    program.header_count = desc->header_count;
+    return program;
+}
+
+/*  A header has a name and a text, and a name of its own: NVRTC refuses two of one name. */
+static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc *desc, int index)
+{
+    const ignis_kernel_header *header = &desc->headers[index];
+    ignis__program before = ignis__program_from(desc);
+    before.header_count = index;
+    if (!header->name || !header->text)
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.headers[%d].%s is null", index, header->name ? "text" : "name");
+    else if (ignis__header_is_known(&before, header->name, strlen(header->name)))
+        ignis__fail(IGNIS_DIAG_KERNEL_HEADER, call, "desc.headers[%d].name is \"%s\": a header before it, or one of Ignis, has that name",
+                    index, header->name);
+    else
+        return true;
+    return false;
+}
+
 static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
 {
     int i;
@@ -7554,26 +7832,20 @@ static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d", desc->option_count, IGNIS__MAX_OPTIONS);
     else if (desc->option_count > 0 && !desc->options)
         ignis__fail_null(call, "desc.options");
+    else if (desc->header_count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.header_count is %d, below 0", desc->header_count);
+    else if (desc->header_count > 0 && !desc->headers)
+        ignis__fail_null(call, "desc.headers");
     else {
         for (i = 0; i < desc->option_count && desc->options[i]; i++)
             ;
-        if (i == desc->option_count)
-            return true;
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.options[%d] is null", i);
+        if (i < desc->option_count)
+            return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.options[%d] is null", i) == IGNIS_OK;
+        for (i = 0; i < desc->header_count && ignis__kernel_header_check(call, desc, i); i++)
+            ;
+        return i == desc->header_count;
     }
     return false;
-}
-
-static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
-{
-    ignis__program program;
-    memset(&program, 0, sizeof program);
-    program.source = desc->source;
-    program.name = desc->name ? desc->name : "kernel.cu";
-    program.entry = desc->entry;
-    program.options = desc->options;
-    program.option_count = desc->option_count;
-    return program;
 }
 
 static char *ignis__program_keep(char *at, const char **text)
@@ -7584,23 +7856,28 @@ static char *ignis__program_keep(char *at, const char **text)
     return at + size;
 }
 
-/*  Copies every string of a program into memory of the kernel. */
+/*  Copies a program, with all its strings, into memory of the kernel. */
 static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
 {
-    size_t size = strlen(program.source) + strlen(program.name) + strlen(program.entry) + 3;
+    size_t option_bytes = (size_t)program.option_count * sizeof *program.options;
+    size_t header_bytes = (size_t)program.header_count * sizeof *program.headers;
+    size_t size = option_bytes + header_bytes + strlen(program.source) + strlen(program.name) + strlen(program.entry) + 3;
+    ignis_kernel_header *headers;
     const char **options;
     char *at;
     int i;
     for (i = 0; i < program.option_count; i++)
         size += strlen(program.options[i]) + 1;
+    for (i = 0; i < program.header_count; i++)
+        size += strlen(program.headers[i].name) + strlen(program.headers[i].text) + 2;
     kernel->memory = at = (char *)ignis__alloc(size);
-    options = (const char **)ignis__alloc(sizeof *options * (size_t)(program.option_count + 1));
-    if (!at || !options) {
-        ignis__free(at);
-        ignis__free((void *)options);
+    if (!at) {
         ignis__fail_host_memory(call, size);
         return false;
     }
+    options = (const char **)(void *)at;
+    headers = (ignis_kernel_header *)(void *)(at + option_bytes);
+    at += option_bytes + header_bytes;
     at = ignis__program_keep(at, &program.source);
     at = ignis__program_keep(at, &program.name);
     at = ignis__program_keep(at, &program.entry);
@@ -7608,7 +7885,13 @@ static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__p
         options[i] = program.options[i];
         at = ignis__program_keep(at, &options[i]);
     }
+    for (i = 0; i < program.header_count; i++) {
+        headers[i] = program.headers[i];
+        at = ignis__program_keep(at, &headers[i].name);
+        at = ignis__program_keep(at, &headers[i].text);
+    }
     program.options = options;
+    program.headers = headers;
     kernel->program = program;
     return true;
 }
