@@ -4569,14 +4569,14 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
 static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted, int *error)
 {
     void *stream = (*part)->stream;
-    bool captured = (*part)->captured, small = (*part)->small;
+    bool captured = (*part)->captured, is_small = (*part)->is_small;
     ignis__address address = 0;
     ignis__block *block = NULL;
     int64_t room;
     ignis__mutex_unlock(&cache->lock);
     ignis__mutex_lock(&cache->asking);
     ignis__mutex_lock(&cache->lock);
-    *part = ignis__cache_part_of(cache, stream, captured, small);
+    *part = ignis__cache_part_of(cache, stream, captured, is_small);
     if (*part && !ignis__memory_bypass)
         block = ignis__bin_best(*part, size);
     room = cache->info.limit - cache->info.reserved_bytes;
@@ -4586,7 +4586,7 @@ static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part 
         ignis__mutex_unlock(&cache->lock);
         *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
         ignis__mutex_lock(&cache->lock);
-        *part = ignis__cache_part_of(cache, stream, captured, small);
+        *part = ignis__cache_part_of(cache, stream, captured, is_small);
         block = *part && *error == 0 ? ignis__block_take(cache, *part, address, wanted) : NULL;
         if (block) {
             block->next_segment = cache->segments;
