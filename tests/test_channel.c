@@ -51,7 +51,7 @@ static ignis_channel_info info_of_channel(ignis_channel channel)
 static void set_timeout(ignis_channel channel, double timeout_s)
 {
     ignis__channel *item = (ignis__channel *)ignis__pool_hold(&ignis__channels, channel.id);
-    item->wire->timeout_ns = (int64_t)(timeout_s * 1e9);
+    *(item->wire ? &item->wire->timeout_ns : &item->door->timeout_ns) = (int64_t)(timeout_s * 1e9);
     ignis__channel_drop(item);
 }
 
@@ -280,7 +280,7 @@ TEST(a_message_that_does_not_fit_stays)
             CHECK_STATUS(ignis_channel_receive(both.b, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
             CHECK_INT(process_descriptors(), before + 1);
             drop_pair(&both);
-            CHECK_INT(process_descriptors(), before - 4); /* its two ends, the server's socket and token */
+            CHECK_INT(process_descriptors(), before - 5); /* its two ends, the server's socket, its token and what it waits for */
         } else {
             drop_pair(&both);
         }
@@ -409,17 +409,28 @@ typedef struct raw_head {
     uint32_t size, fd_count;
     uint64_t sequence;
 } raw_head;
-enum { RAW_MAGIC = 0x52494749, RAW_HELLO = 1, RAW_WELCOME, RAW_REFUSED, RAW_DATA };
+enum { RAW_MAGIC = 0x52494749, RAW_HELLO = 1, RAW_CHALLENGE, RAW_PROOF, RAW_WELCOME, RAW_REFUSED, RAW_GOODBYE, RAW_DATA };
 
+/*  What a client says: first its nonce, then its proof and its process. */
 typedef struct raw_hello {
     raw_head head;
-    unsigned char token[16];
-    uint64_t pid;
+    unsigned char nonce[16];
 } raw_hello;
+
+typedef struct raw_challenge {
+    raw_head head;
+    unsigned char nonce[16], proof[32];
+} raw_challenge;
+
+typedef struct raw_proof {
+    raw_head head;
+    unsigned char proof[32];
+    uint64_t pid;
+} raw_proof;
 
 static raw_head raw_head_of(int type, uint32_t size, uint32_t fd_count, uint64_t sequence)
 {
-    raw_head head = {RAW_MAGIC, 1, 0, 0, 0, 0};
+    raw_head head = {RAW_MAGIC, 2, 0, 0, 0, 0};
     head.type = (uint16_t)type;
     head.size = size;
     head.fd_count = fd_count;
@@ -427,15 +438,29 @@ static raw_head raw_head_of(int type, uint32_t size, uint32_t fd_count, uint64_t
     return head;
 }
 
-static const unsigned char known_token[16] = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6};
+static const unsigned char known_token[32] = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6};
 
 static raw_hello good_hello(void)
 {
     raw_hello hello;
     memset(&hello, 0, sizeof hello);
-    hello.head = raw_head_of(RAW_HELLO, 24, 0, 0);
-    memcpy(hello.token, known_token, sizeof known_token);
+    hello.head = raw_head_of(RAW_HELLO, 16, 0, 0);
     return hello;
+}
+
+/*  The answer to a challenge by who knows a token, as the manual of the protocol has it. */
+static raw_proof proof_of(const raw_hello *hello, const raw_challenge *challenge, const unsigned char *token)
+{
+    unsigned char said[40];
+    raw_proof proof;
+    memset(&proof, 0, sizeof proof);
+    proof.head = raw_head_of(RAW_PROOF, 40, 0, 1);
+    proof.pid = 77;
+    memcpy(said, "client..", 8);
+    memcpy(said + 8, hello->nonce, 16);
+    memcpy(said + 24, challenge->nonce, 16);
+    ignis__hmac(token, said, sizeof said, &proof.pid, sizeof proof.pid, proof.proof);
+    return proof;
 }
 
 static int raw_connect(ignis_channel server)
@@ -475,6 +500,30 @@ static void raw_send(int fd, const void *data, size_t size, int fd_to_send, int 
     CHECK(sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
+/*  A client made by hand, which proves itself and then does what a test wants. */
+typedef struct raw_friend {
+    ignis_channel server;
+    int fd;
+    bool welcome;
+    raw_hello hello; /* what it has said, */
+    raw_proof proof; /* for others to say again */
+} raw_friend;
+
+static void *raw_friend_run(void *data)
+{
+    raw_friend *made = (raw_friend *)data;
+    raw_challenge challenge;
+    raw_head head;
+    made->fd = raw_connect(made->server);
+    made->hello = good_hello();
+    raw_send(made->fd, &made->hello, sizeof made->hello, -1, 0);
+    CHECK(recv(made->fd, &challenge, sizeof challenge, 0) == sizeof challenge && challenge.head.type == RAW_CHALLENGE);
+    made->proof = proof_of(&made->hello, &challenge, known_token);
+    raw_send(made->fd, &made->proof, sizeof made->proof, -1, 0);
+    made->welcome = recv(made->fd, &head, sizeof head, 0) == sizeof head && head.type == RAW_WELCOME;
+    return NULL;
+}
+
 static void *connect_known(void *data)
 {
     ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
@@ -491,6 +540,8 @@ TEST(strangers_are_turned_away_and_friends_let_in)
     ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
     ignis_channel server, a, b;
     raw_hello hello;
+    raw_proof proof;
+    raw_challenge answer;
     raw_head head;
     int stranger[STRANGERS], i = 0, before, silent, refusals = 0;
     pthread_t thread;
@@ -506,14 +557,17 @@ TEST(strangers_are_turned_away_and_friends_let_in)
     raw_send(stranger[i++], "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", 35, -1, 0);
     hello = good_hello(), hello.head.magic++;
     raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
-    hello = good_hello(), hello.head.version = 2;
+    hello = good_hello(), hello.head.version = 3;
     raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
     hello = good_hello(), hello.head.type = RAW_DATA;
     raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
-    hello = good_hello(), hello.token[15] ^= 1;
-    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
-    hello = good_hello(), memset(hello.token, 0, sizeof hello.token);
-    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), memset(&proof, 0, sizeof proof); /* proofs of who does not know the token */
+    proof.head = raw_head_of(RAW_PROOF, 40, 0, 1);
+    raw_send(stranger[i], &hello, sizeof hello, -1, 0);
+    raw_send(stranger[i++], &proof, sizeof proof, -1, 0);
+    proof.head = raw_head_of(RAW_PROOF, 0, 0, 1);
+    raw_send(stranger[i], &hello, sizeof hello, -1, 0);
+    raw_send(stranger[i++], &proof, sizeof proof.head, -1, 0);
     head = raw_head_of(RAW_HELLO, 0, 0, 0);
     raw_send(stranger[i++], &head, sizeof head, -1, 0);
     hello = good_hello(), hello.head.size = 0xFFFFFFFFu;
@@ -535,7 +589,10 @@ TEST(strangers_are_turned_away_and_friends_let_in)
     CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_MESSAGE), 1);
     CHECK_HAS(test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE), "turned away");
     for (i = 0; i < STRANGERS; i++) {
-        refusals += stranger[i] >= 0 && recv(stranger[i], &head, sizeof head, 0) == sizeof head && head.type == RAW_REFUSED;
+        answer.head.type = 0;
+        while (stranger[i] >= 0 && answer.head.type != RAW_REFUSED && recv(stranger[i], &answer, sizeof answer, 0) > 0)
+            ;
+        refusals += answer.head.type == RAW_REFUSED;
         close(stranger[i]);
     }
     CHECK_INT(refusals, STRANGERS - 1);
@@ -545,7 +602,7 @@ TEST(strangers_are_turned_away_and_friends_let_in)
     CHECK_OK(ignis_channel_close(b));
     CHECK_INT(process_descriptors(), before + 1); /* the silent one's other end */
     CHECK_OK(ignis_channel_close(server));
-    CHECK_INT(process_descriptors(), before - 2);
+    CHECK_INT(process_descriptors(), before - 3);
 }
 
 TEST(without_the_token_nobody_connects)
@@ -596,15 +653,20 @@ TEST(a_message_that_lies_ends_its_channel)
     server = ignis_channel_serve(&desc);
     before = process_descriptors();
     for (lie = 0; lie < LIES; lie++) {
-        int fd = raw_connect(server), fds[IGNIS_CHANNEL_MAX_FDS];
+        int fds[IGNIS_CHANNEL_MAX_FDS], fd;
         raw_hello hello = good_hello();
         raw_head head;
         ignis_channel channel;
         static char huge[sizeof(raw_head) + IGNIS_CHANNEL_MAX_BYTES + 1];
-        raw_send(fd, &hello, sizeof hello, -1, 0);
+        raw_friend friend;
+        pthread_t thread;
+        friend.server = server;
+        pthread_create(&thread, NULL, raw_friend_run, &friend);
         channel = ignis_channel_accept(server);
-        CHECK(recv(fd, &head, sizeof head, 0) == sizeof head && head.type == RAW_WELCOME);
-        head = raw_head_of(RAW_DATA, 0, 0, 1);
+        pthread_join(thread, NULL);
+        CHECK(friend.welcome);
+        fd = friend.fd;
+        head = raw_head_of(RAW_DATA, 0, 0, 2);
         switch (lie) {
         case 0: raw_send(fd, &head, sizeof head - 1, -1, 0); break;                             /* cut off */
         case 1: head.size = 1, raw_send(fd, &head, sizeof head, -1, 0); break;                  /* less than it says */
@@ -613,7 +675,7 @@ TEST(a_message_that_lies_ends_its_channel)
         case 4: raw_send(fd, &head, sizeof head, 0, 1); break;                                  /* one too many */
         case 5: head.fd_count = 64, raw_send(fd, &head, sizeof head, 0, 65); break;             /* more than there is room for */
         case 6: memcpy(huge, &head, sizeof head), raw_send(fd, huge, sizeof huge, 0, 3); break; /* longer than any message */
-        case 7: head.sequence = 2, raw_send(fd, &head, sizeof head, 0, 1); break;               /* one is missing */
+        case 7: head.sequence = 3, raw_send(fd, &head, sizeof head, 0, 1); break;               /* one is missing */
         case 8: head.type = RAW_WELCOME, raw_send(fd, &head, sizeof head, -1, 0); break;        /* not now */
         case 9: head.size = 0x80000000u, raw_send(fd, &head, sizeof head, 0, 64); break;        /* too much, with 64 descriptors */
         case 10: head.fd_count = 0xFFFFFFFFu, raw_send(fd, &head, sizeof head, 0, 64); break;
@@ -827,9 +889,11 @@ static void *look_at_shared_file(void *path)
     while (!ignis__atomic_load(&looking_ends)) {
         int fd = open((const char *)path, O_RDONLY);
         uint64_t magic = 0;
+        struct stat info;
         if (fd < 0)
             continue;
-        *seen_half += pread(fd, &magic, sizeof magic, 0) != (ssize_t)sizeof magic || magic != IGNIS__WIRE_MAGIC;
+        if (fstat(fd, &info) == 0 && info.st_size == (off_t)sizeof(ignis__shared)) /* else what has got its number since */
+            *seen_half += pread(fd, &magic, sizeof magic, 0) != (ssize_t)sizeof magic || magic != IGNIS__WIRE_MAGIC;
         close(fd);
     }
     return seen_half;
