@@ -3913,15 +3913,17 @@ static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, vo
     struct cmsghdr *control;
     ignis__fd_room room;
     ssize_t got;
-    int count = 0;
-    memset(&message, 0, sizeof message);
-    part.iov_base = data;
-    part.iov_len = capacity;
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = room.space;
-    message.msg_controllen = sizeof room.space;
-    got = recvmsg(wire->in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    int count = 0, tries = 0;
+    do { /* who closed with messages unread shows as an error first, and its last words come after it */
+        memset(&message, 0, sizeof message);
+        part.iov_base = data;
+        part.iov_len = capacity;
+        message.msg_iov = &part;
+        message.msg_iovlen = 1;
+        message.msg_control = room.space;
+        message.msg_controllen = sizeof room.space;
+        got = recvmsg(wire->in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == ECONNRESET && tries++ == 0);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return 0;
     if (got < 0) {
@@ -8489,19 +8491,13 @@ static bool ignis__job_drain(ignis__job *job, int rank)
 {
     ignis__wire *wire = job->links[rank].wire;
     ignis__trouble trouble;
-    int ends = 0;
     ignis__wire_push(wire);
-    for (;;) {
-        if (ignis__wire_fetch(&trouble, wire, &ignis__until_now)) {
-            if (!ignis__job_deliver(job, rank, wire))
-                return false;
-            ignis__inbox_next(wire);
-        } else if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT) {
-            return true;
-        } else if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST || ends++ > 0) {
-            return false; /* who closed with messages unread shows as an error first, and its last words come after it */
-        }
+    while (ignis__wire_fetch(&trouble, wire, &ignis__until_now)) {
+        if (!ignis__job_deliver(job, rank, wire))
+            return false;
+        ignis__inbox_next(wire);
     }
+    return trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
 }
 
 static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)

@@ -8,6 +8,7 @@
 #include "processes.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -735,6 +736,257 @@ TEST(bytes_that_lie_end_their_channel)
     CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
     CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
     drop_pair(&both);
+}
+
+/*  Who says again what a friend has said is no friend. */
+TEST(what_was_said_once_proves_nothing_again)
+{
+    ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
+    ignis_channel server, channel;
+    raw_friend friend;
+    pthread_t thread;
+    int fd;
+    SETUP(NULL);
+    desc.token = known_token;
+    friend.server = server = ignis_channel_serve(&desc);
+    pthread_create(&thread, NULL, raw_friend_run, &friend);
+    channel = ignis_channel_accept(server);
+    pthread_join(thread, NULL);
+    CHECK(channel.id != 0 && friend.welcome);
+    fd = raw_connect(server);
+    raw_send(fd, &friend.hello, sizeof friend.hello, -1, 0);
+    raw_send(fd, &friend.proof, sizeof friend.proof, -1, 0);
+    set_timeout(server, 0.2);
+    CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+    CHECK_INT(info_of_channel(server).refused, 1);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE), "its token is not ours");
+    close(fd);
+    close(friend.fd);
+    CHECK_OK(ignis_channel_close(channel));
+    CHECK_OK(ignis_channel_close(server));
+}
+
+/*  More who say nothing than there is room for, and as many clients at once: all clients get in. */
+TEST(a_crowd_keeps_no_client_out)
+{
+    enum { SILENT = 100, CLIENTS = 40 };
+    ignis_channel server;
+    pair client[CLIENTS];
+    pthread_t thread[CLIENTS];
+    int silent[SILENT], i;
+    SETUP(NULL);
+    server = serve("crowd", IGNIS_CHANNEL_SOCKET, 30);
+    for (i = 0; i < SILENT / 2; i++) /* as many as the queue of a socket holds on any system, while nobody accepts */
+        silent[i] = raw_connect(server);
+    for (i = 0; i < CLIENTS; i++) {
+        memset(&client[i], 0, sizeof client[i]);
+        client[i].desc = desc_of_channel("crowd", IGNIS_CHANNEL_SOCKET, 30);
+        pthread_create(&thread[i], NULL, pair_connect, &client[i]);
+    }
+    for (i = 0; i < CLIENTS; i++) {
+        if (i < SILENT / 2)
+            silent[SILENT / 2 + i] = raw_connect(server);
+        client[i].a = ignis_channel_accept(server);
+        CHECK(client[i].a.id != 0);
+    }
+    for (i = 0; i < CLIENTS; i++)
+        pthread_join(thread[i], NULL);
+    for (i = 0; i < CLIENTS; i++) {
+        CHECK_OK(ignis_channel_close(client[i].a));
+        CHECK_OK(ignis_channel_close(client[i].b));
+    }
+    for (i = 0; i < SILENT / 2 + CLIENTS; i++)
+        close(silent[i]);
+    CHECK_OK(ignis_channel_close(server));
+    CHECK_INT(test_files_in(folder), 0);
+}
+
+/*  Anything at all is said to a server and to an accepted channel. */
+static uint64_t fuzz_ends;
+
+static void *fuzz_serve(void *data)
+{
+    ignis_channel server = *(ignis_channel *)data, channel;
+    while (!ignis__atomic_load(&fuzz_ends)) {
+        int fds[IGNIS_CHANNEL_MAX_FDS], count = 0;
+        channel = ignis_channel_accept_within(server, 0.05);
+        if (!channel.id)
+            continue;
+        while (ignis_channel_receive_within(channel, back, sizeof back, NULL, fds, IGNIS_CHANNEL_MAX_FDS, &count, 0.5) == IGNIS_OK)
+            while (count > 0)
+                close(fds[--count]);
+        ignis_channel_close(channel);
+        ignis_status_clear();
+    }
+    ignis_status_clear();
+    return NULL;
+}
+
+TEST(garbage_does_no_harm)
+{
+    const int rounds = test_env("IGNIS_SOAK") ? 50000 : 300;
+    ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
+    ignis_channel server, client;
+    pthread_t thread;
+    uint32_t random = 12345;
+    int round, i, before;
+    SETUP(NULL);
+    desc.token = known_token;
+    server = ignis_channel_serve(&desc);
+    ignis__atomic_store(&fuzz_ends, 0);
+    pthread_create(&thread, NULL, fuzz_serve, &server);
+    before = process_descriptors();
+    for (round = 0; round < rounds; round++) {
+        int fd = raw_connect(server), messages = 1 + round % 3;
+        raw_challenge challenge;
+        raw_hello hello = good_hello();
+        memset(&challenge, 0, sizeof challenge);
+        for (i = 0; i < messages; i++) {
+            unsigned char bytes[200];
+            size_t size, k;
+            raw_proof proof = proof_of(&hello, &challenge, known_token);
+            raw_head head = raw_head_of(RAW_DATA, 100, 0, (uint64_t)i);
+            memset(bytes, 0, sizeof bytes);
+            if (i == 0)
+                memcpy(bytes, &hello, size = sizeof hello);
+            else if (i == 1)
+                memcpy(bytes, &proof, size = sizeof proof);
+            else
+                memcpy(bytes, &head, sizeof head), size = sizeof head + 100;
+            if (i == messages - 1) /* the last one is damaged */
+                for (k = 0; k < 3; k++) {
+                    random = random * 1664525u + 1013904223u;
+                    bytes[random / 7 % (i == 0 ? sizeof(raw_head) : size)] ^= (unsigned char)(1u << (random >> 29));
+                }
+            random = random * 1664525u + 1013904223u;
+            if (send(fd, bytes, i == messages - 1 && random % 4 == 0 ? random / 4 % size : size, MSG_NOSIGNAL) < 0)
+                break;
+            if (i == 0 && messages > 1 && recv(fd, &challenge, sizeof challenge, 0) != sizeof challenge)
+                break;
+        }
+        close(fd);
+    }
+    client = ignis_channel_connect(&desc);
+    CHECK(client.id != 0);
+    CHECK_OK(ignis_channel_send(client, "well", 4, NULL, 0));
+    CHECK_OK(ignis_channel_close(client));
+    ignis__atomic_store(&fuzz_ends, 1);
+    pthread_join(thread, NULL);
+    CHECK(process_descriptors() <= before);
+    CHECK_OK(ignis_channel_close(server));
+}
+
+/*  A client that cuts off the memory that it shares with the server would be the end of the server. */
+TEST(shared_memory_cannot_be_cut_off)
+{
+    ignis_channel_desc desc = desc_of_channel("pair", IGNIS_CHANNEL_SHM, 20);
+    pthread_t thread;
+    pair both;
+    int fd;
+    SETUP(NULL);
+    memset(&both, 0, sizeof both);
+    both.desc = desc;
+    both.server = ignis_channel_serve(&desc);
+    fd = open(info_of_channel(both.server).path, O_RDWR);
+    CHECK(fd >= 0);
+    pthread_create(&thread, NULL, pair_connect, &both);
+    both.a = ignis_channel_accept(both.server);
+    pthread_join(thread, NULL);
+    CHECK(ftruncate(fd, 0) != 0);
+    close(fd);
+    CHECK_OK(ignis_channel_send(both.a, big, sizeof big, NULL, 0));
+    CHECK_INT(receive_size(both.b, back, sizeof back), sizeof back);
+    drop_pair(&both);
+}
+
+/* for event loops -------------------------------------------------------------------------------------------------------- */
+
+/*  A message of which a part was taken when the deadline came is finished before anything else is sent. */
+TEST(half_a_message_is_finished_before_the_next)
+{
+    enum { MOST = 20 };
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        pair both = make_pair(m, 20);
+        int sent = 0, got = 0, i;
+        while (sent < MOST) {
+            memset(big, sent, sizeof big);
+            if (ignis_channel_send_within(both.a, big, sizeof big, NULL, 0, 0.01 * (sent % 2)) != IGNIS_OK)
+                break;
+            sent++;
+        }
+        CHECK(sent > 0 && sent < MOST);
+        ignis_status_clear();
+        while (got < sent) {
+            CHECK_INT(receive_size(both.b, back, sizeof back), sizeof back);
+            for (i = 0; i < (int)sizeof back && back[i] == got; i++)
+                ;
+            CHECK_INT(i, sizeof back);
+            got++;
+            (void)info_of_channel(both.a); /* any call sends on what was left */
+        }
+        CHECK_INT(info_of_channel(both.a).unsent, 0);
+        CHECK_OK(ignis_channel_send(both.a, "next", 4, NULL, 0));
+        CHECK_INT(receive_size(both.b, back, sizeof back), 4);
+        drop_pair(&both);
+    }
+}
+
+/*  Whether a descriptor becomes ready within two seconds. */
+static bool becomes_ready(int fd, short events)
+{
+    struct pollfd wanted = {fd, events, 0};
+    return poll(&wanted, 1, 2000) == 1 && (wanted.revents & events);
+}
+
+/*  One thread serves clients, and waits in poll alone; nothing of it is an error. */
+TEST(an_event_loop_serves_clients)
+{
+    static const ignis_channel_method pollable[] = {IGNIS_CHANNEL_SOCKET, IGNIS_CHANNEL_PIPE};
+    int m, turns;
+    SETUP(NULL);
+    for (m = 0; m < COUNT_OF(pollable); m++) {
+        ignis_channel server = serve("pair", pollable[m], 20), channel = {0};
+        pair client;
+        pthread_t thread;
+        int fd = info_of_channel(server).fd;
+        int64_t size = 0;
+        CHECK(fd >= 0);
+        CHECK_INT(info_of_channel(server).send_fd, -1);
+        CHECK_INT(ignis_channel_accept_within(server, 0).id, 0);
+        CHECK_OK(ignis_status_last());
+        memset(&client, 0, sizeof client);
+        client.desc = desc_of_channel("pair", pollable[m], 20);
+        pthread_create(&thread, NULL, pair_connect, &client);
+        for (turns = 0; turns < 20 && !channel.id; turns++) {
+            CHECK(becomes_ready(info_of_channel(server).fd, POLLIN));
+            channel = ignis_channel_accept_within(server, 0);
+        }
+        pthread_join(thread, NULL);
+        REQUIRE(channel.id != 0);
+        fd = info_of_channel(channel).fd;
+        CHECK(fd >= 0 && becomes_ready(info_of_channel(channel).send_fd, POLLOUT));
+        CHECK_INT(ignis_channel_receive_within(channel, back, sizeof back, &size, NULL, 0, NULL, 0), IGNIS_ERROR_TIMEOUT);
+        CHECK_OK(ignis_status_last());
+        CHECK_OK(ignis_channel_send(client.b, "hello", 5, NULL, 0));
+        CHECK(becomes_ready(fd, POLLIN));
+        CHECK_OK(ignis_channel_receive_within(channel, back, sizeof back, &size, NULL, 0, NULL, 0));
+        CHECK_INT(size, 5);
+        while (ignis_channel_send_within(channel, big, sizeof big, NULL, 0, 0) == IGNIS_OK)
+            ;
+        CHECK_OK(ignis_status_last());
+        CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_TIMEOUT), 0);
+        CHECK_OK(ignis_channel_close(client.b));
+        CHECK(becomes_ready(fd, POLLIN));
+        CHECK_STATUS(ignis_channel_receive_within(channel, back, sizeof back, &size, NULL, 0, NULL, 0), IGNIS_ERROR_PEER,
+                     IGNIS_DIAG_CHANNEL_LOST);
+        CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_LOST), 0); /* it has said goodbye */
+        CHECK_OK(ignis_channel_close(channel));
+        CHECK_OK(ignis_channel_close(server));
+    }
+    CHECK_INT(test_files_in(folder), 0);
 }
 
 /* places ------------------------------------------------------------------------------------------------------------------ */
