@@ -887,6 +887,8 @@ TEST(shutdown_ends_graphs_and_captures)
     CHECK_OK(ignis_graph_begin());
     (void)ignis_scale(x, 2);
     CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 2);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "graph on device 0");
     SETUP(NULL);
     warm_up(); /* the stream captures nothing any more */
     CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);

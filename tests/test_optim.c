@@ -510,7 +510,10 @@ TEST(shutdown_ends_optimizers)
     optimizer = ignis_adamw(NULL);
     CHECK_OK(ignis_optimizer_add(optimizer, x, true));
     let_go(x);
+    test_leaks_expected = true;
     CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 1);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "optimizer: adamw of 1 parameter");
     SETUP(NULL);
     CHECK_STATUS(ignis_optimizer_step(optimizer), IGNIS_ERROR_FREED, IGNIS_DIAG_OPTIMIZER_FREED);
 }
