@@ -9283,12 +9283,11 @@ static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
     ignis__mutex_lock(&ignis__tapes.lock);
     for (tape = ignis__tapes.tapes; tape; tape = tape->next) {
         for (node = tape->first; node; node = node->after) {
-            for (i = 0; i < node->saved_count; i++) {
-                if (node->saved[i] != array)
-                    continue;
+            int before = count;
+            for (i = 0; i < node->saved_count; i++)
+                count += node->saved[i] == array;
+            if (count > before)
                 ignis__text_add(text, ", the gradient of '%s' needs it", node->name);
-                count++;
-            }
         }
     }
     ignis__mutex_unlock(&ignis__tapes.lock);

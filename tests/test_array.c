@@ -410,8 +410,6 @@ TEST(what_others_may_have_written_is_read)
     CHECK_OK(ignis_kernel_free(kernel));
 }
 
-static uint64_t version_of(ignis_array array) { return info_of(array).version; }
-
 TEST(versions_count_what_is_written)
 {
     float data[4] = {1, 2, 3, 4};

@@ -540,6 +540,31 @@ TEST(a_gradient_outside_of_the_graph)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  A launch writes to what it writes, and only to that. */
+TEST(a_launch_counts_as_writing)
+{
+    ignis_tensor x, w, y;
+    ignis_graph graph;
+    ignis_scope scope;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = vector4(1, true);
+    w = vector4(2, false);
+    CHECK_OK(ignis_array_add(ignis_tensor_data(w), ignis_tensor_data(w), ignis_tensor_data(x))); /* compiles */
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_array_add(ignis_tensor_data(w), ignis_tensor_data(w), ignis_tensor_data(x)));
+    graph = ignis_graph_end();
+    y = ignis_sum(ignis_mul(x, x));
+    CHECK_OK(ignis_graph_launch(graph)); /* reads x */
+    CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+    y = ignis_sum(ignis_mul(x, w));
+    CHECK_OK(ignis_graph_launch(graph)); /* writes w */
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_MESSAGE_HAS("'mul'");
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(random_tensors_are_new_at_each_launch)
 {
     ignis_graph graph;
