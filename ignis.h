@@ -103,7 +103,8 @@
         A call that can fail returns ignis_status, or a handle whose id is 0. The first failure of a thread is kept until
         ignis_status_clear: its status, a numbered diagnostic, the call, and a sentence that says what was expected and what came. A call
         that is given handle 0 fails quietly when a failure is recorded already: so a chain of calls is checked once, at its end, and the
-        message is that of the first thing that went wrong. Warnings and errors go to ignis_desc.logger, or to stderr: never nowhere.
+        message is that of the first thing that went wrong; ignis_status_latest_message has that of the last one. What fails in a function
+        of yours that a call runs (a backward function, say) names that call, too. Warnings and errors go to ignis_desc.logger, or to stderr: never nowhere.
         Whatever fails leaves everything else as it was: the library keeps working.
 
             status              who can mend it
@@ -231,7 +232,12 @@ extern "C" {
 #endif
 
 /* ---------------------------------------------------------------------------------------------------------------
-   Types and option structs. Every option struct may be zero-initialised: 0 means the default named beside the field. */
+   Declarations, a section for each tag: types, then functions. Every option struct may be zero-initialised: 0 means the
+   default named beside the field. Each function is documented in one form: what it does, then Returns, Errors,
+   Ownership, Threads. "any" after Threads: callable from any thread at any time, also on one handle from several.
+   Streams are named only where work is put on one: that is always the calling thread's current stream of the array's
+   device, and the call does not wait unless it says so. Every function but ignis_setup, ignis_version_string and the
+   status functions fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in a forked child. */
 
 /*  Handles. 0 is no handle. A handle names a slot and its generation, so one that was freed is recognised for ever. */
 typedef struct ignis_array {
@@ -408,6 +414,64 @@ typedef struct ignis_logger {
     void *user_data;
 } ignis_logger;
 
+/*  ignis_status_last - the first failure of this thread since ignis_status_clear
+    Returns: its status, IGNIS_OK for none.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any; each has its own. */
+IGNIS_API ignis_status ignis_status_last(void);
+
+/*  ignis_status_message - the sentence of that failure, such as "ignis_array_slice: dim 3 is outside [2, 3]"
+    Returns: the text, "" for no failure.
+    Errors: none.
+    Ownership: lives until this thread's ignis_status_clear.
+    Threads: any; each has its own. */
+IGNIS_API const char *ignis_status_message(void);
+
+/*  ignis_status_latest_message - the sentence of this thread's latest failure since ignis_status_clear, which may be the first
+    Returns: the text, "" for no failure. A call that failed quietly, as it was given handle 0 after a failure, has none.
+    Errors: none.
+    Ownership: lives until this thread's next failure or ignis_status_clear.
+    Threads: any; each has its own. */
+IGNIS_API const char *ignis_status_latest_message(void);
+
+/*  ignis_status_query - everything that is known of that failure
+    Returns: its status.
+    Errors: none; a null info is allowed.
+    Ownership: the strings live until this thread's ignis_status_clear.
+    Threads: any; each has its own. */
+IGNIS_API ignis_status ignis_status_query(ignis_status_info *info);
+
+/*  ignis_status_clear - forget the failure, so that the next one is kept
+    Returns: nothing.
+    Errors: none.
+    Ownership: frees the texts of the failure, and that of ignis_status_latest_message.
+    Threads: any; each has its own. */
+IGNIS_API void ignis_status_clear(void);
+
+/*  ignis_status_name - "IGNIS_ERROR_SHAPE" for IGNIS_ERROR_SHAPE
+    Returns: a constant string, "unknown status" for a number that is none.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API const char *ignis_status_name(ignis_status status);
+
+/*  ignis_diagnostic_name - "SLICE_STRIDED" for IGNIS_DIAG_SLICE_STRIDED
+    Returns: a constant string, "unknown diagnostic" for a number that is none.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API const char *ignis_diagnostic_name(ignis_diagnostic diagnostic);
+
+/*  ignis_diagnostic_rule - the rule behind a diagnostic: "only contiguous slices can be views"
+    Returns: a constant string, "" for a number that is none.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API const char *ignis_diagnostic_rule(ignis_diagnostic diagnostic);
+
+/* >>setup ------------------------------------------------------------------------------------------------------- */
+
 /*  Where Ignis' own host memory comes from. Set both functions or none. Called from any thread. */
 typedef struct ignis_allocator {
     void *(*alloc_fn)(size_t size, void *user_data);
@@ -431,6 +495,52 @@ typedef struct ignis_desc {
     ignis_logger logger;        /* writes warnings and errors to stderr */
 } ignis_desc;
 
+typedef enum ignis_library {
+    IGNIS_LIBRARY_CUDA = 1,
+    IGNIS_LIBRARY_NVRTC,
+    IGNIS_LIBRARY_CUBLASLT,
+    IGNIS_LIBRARY_NCCL,
+    IGNIS_LIBRARY_COUNT
+} ignis_library;
+
+typedef struct ignis_library_info {
+    const char *path;    /* the name it was opened by; "linked" with IGNIS_LINK_CUDA, but for NCCL */
+    int version;         /* 1000 * major + 10 * minor */
+    int functions;       /* functions that Ignis knows */
+    int functions_found; /* of which this version has so many */
+} ignis_library_info;
+
+/*  ignis_setup - load the driver and get ready; desc may be null for all defaults
+    Opens no context and uses no device memory yet: a device is opened when it is first used.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (set up already, contradictory desc), LIBRARY (no driver; the message lists every place that was
+    tried), DEVICE (no such device), MEMORY.
+    Ownership: desc and its strings are copied.
+    Threads: one thread, before the others use Ignis. */
+IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
+
+/*  ignis_shutdown - free everything that Ignis holds, after reporting what is still alive: arrays, kernels, graphs, optimizers, channels
+    Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
+    Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
+    Errors: CUDA.
+    Ownership: wrapped memory and streams stay the caller's.
+    Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
+IGNIS_API ignis_status ignis_shutdown(void);
+
+/*  ignis_version_string - IGNIS_VERSION_MAJOR, _MINOR and _PATCH as text
+    Returns: a constant string.
+    Errors: none.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API const char *ignis_version_string(void);
+
+/*  ignis_library_query - load a library if it is not loaded, and say which file it came from
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, LIBRARY (missing; the message lists every place that was tried).
+    Ownership: info->path lives until ignis_shutdown.
+    Threads: any. */
+IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info);
+
 /* >>device ------------------------------------------------------------------------------------------------------ */
 
 #define IGNIS_MAX_DEVICES 64
@@ -450,20 +560,66 @@ typedef struct ignis_device_info {
     int driver_version;   /* 1000 * major + 10 * minor, such as 13000 */
 } ignis_device_info;
 
-typedef enum ignis_library {
-    IGNIS_LIBRARY_CUDA = 1,
-    IGNIS_LIBRARY_NVRTC,
-    IGNIS_LIBRARY_CUBLASLT,
-    IGNIS_LIBRARY_NCCL,
-    IGNIS_LIBRARY_COUNT
-} ignis_library;
+/*  ignis_device_count - how many CUDA devices this process sees
+    Returns: the count, 0 when there is none or on failure.
+    Errors: NOT_SETUP.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API int ignis_device_count(void);
 
-typedef struct ignis_library_info {
-    const char *path;    /* the name it was opened by; "linked" with IGNIS_LINK_CUDA, but for NCCL */
-    int version;         /* 1000 * major + 10 * minor */
-    int functions;       /* functions that Ignis knows */
-    int functions_found; /* of which this version has so many */
-} ignis_library_info;
+/*  ignis_device_query - facts about one device; opens no context
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, DEVICE (no such device).
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
+
+/*  ignis_device_use - make a device the calling thread's current one, and open it if need be
+    Afterwards its primary context is current in this thread, so cudart code follows along.
+    Returns: IGNIS_OK, or the reason.
+    Errors: DEVICE (no such device, or all lost to a fault), MEMORY, CUDA.
+    Ownership: Ignis holds the primary context until ignis_shutdown.
+    Threads: any; each has its own current device. */
+IGNIS_API ignis_status ignis_device_use(int device);
+
+/*  ignis_device_current - the calling thread's current device
+    Returns: its ordinal, -1 before ignis_setup.
+    Errors: NOT_SETUP.
+    Ownership: nothing to free.
+    Threads: any; each has its own. */
+IGNIS_API int ignis_device_current(void);
+
+/*  ignis_stream_use - put the calling thread's work on the current device into the caller's cudaStream_t or CUstream
+    null goes back to Ignis' own stream. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD ((void *)1 and 2) are accepted.
+    Ignis' own stream is a blocking one, so it is ordered with the legacy default stream of cudart code.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (the stream is of another device), CUDA.
+    Ownership: the stream stays the caller's; call ignis_stream_forget before destroying it.
+    Threads: any; each has its own current stream per device. */
+IGNIS_API ignis_status ignis_stream_use(void *stream);
+
+/*  ignis_stream_current - the stream that the calling thread's work on the current device goes to
+    Returns: a CUstream (also a cudaStream_t), null on failure.
+    Errors: NOT_SETUP, DEVICE, CUDA.
+    Ownership: stays where it was.
+    Threads: any; each has its own. */
+IGNIS_API void *ignis_stream_current(void);
+
+/*  ignis_stream_forget - before the caller destroys a stream: wait for it, and let go of it
+    Memory of arrays made on it moves to Ignis' own stream; a thread that has it as its current stream goes back to that one
+    at its next call.
+    Returns: IGNIS_OK; also for a stream that Ignis never saw.
+    Errors: ARGUMENT (null), CUDA.
+    Ownership: the stream stays the caller's.
+    Threads: any. Waits for the stream. */
+IGNIS_API ignis_status ignis_stream_forget(void *stream);
+
+/*  ignis_synchronize - wait until all work on the current device is done, and report what failed meanwhile
+    Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
+    Errors: DEVICE (the devices were lost to a fault), CUDA.
+    Ownership: nothing to free.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_synchronize(void);
 
 /* >>memory ------------------------------------------------------------------------------------------------------ */
 
@@ -481,6 +637,20 @@ typedef struct ignis_memory_info {
     int64_t pinned_bytes; /* pinned host memory, of all devices together */
     int64_t vmm_bytes;    /* physical memory of ignis_collective.h, beside what is reserved: see ON VIRTUAL MEMORY there */
 } ignis_memory_info;
+
+/*  ignis_memory_query - what Ignis holds of a device's memory, and what the device has
+    Returns: IGNIS_OK, and *info filled.
+    Errors: ARGUMENT, DEVICE, CUDA.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_memory_query(int device, ignis_memory_info *info);
+
+/*  ignis_memory_trim - give cached memory that no array uses back to the driver
+    Returns: the number of bytes given back, -1 on failure.
+    Errors: DEVICE, CUDA.
+    Ownership: live arrays are not touched.
+    Threads: any. May wait for the device. */
+IGNIS_API int64_t ignis_memory_trim(int device);
 
 /* >>array ------------------------------------------------------------------------------------------------------- */
 
@@ -551,243 +721,21 @@ typedef struct ignis_array_info {
     uint64_t version; /* of its memory: how often it was written to, as far as Ignis knows (see ignis_array_mark_written) */
 } ignis_array_info;
 
-/* >>contract ---------------------------------------------------------------------------------------------------- */
-
-typedef struct ignis_contract_entry {
-    uint64_t array_id; /* ignis_array_info.id */
-    ignis_owner owner; /* now, or when it was freed */
-    int64_t age_ms;    /* since it was tracked */
-    ignis_shape shape;
-    ignis_dtype dtype;
-    bool freed;
-    char tag[32];
-    int64_t bytes;
-    int ref_count;
-    int views;   /* other arrays that use the same memory */
-    int exports; /* handles of it that other processes hold, or may still take up */
-} ignis_contract_entry;
-
-/* >>kernel ------------------------------------------------------------------------------------------------------ */
-
-typedef struct ignis_kernel_desc {
-    const char *source;         /* required: CUDA C++ text; #include "ignis.cuh" gives it the types and helpers of Ignis' own kernels */
-    const char *name;           /* the file name that compile errors show ("kernel.cu") */
-    const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>" */
-    const char *const *options; /* NVRTC options such as "-DN=4" (none) */
-    int option_count;
-} ignis_kernel_desc;
-
-typedef struct ignis_launch {
-    int64_t grid[3];      /* blocks; y and z: 0 means 1. x = 0 runs nothing and succeeds, so empty arrays need no special case */
-    int block[3];         /* threads, x required; y and z: 0 means 1 */
-    int64_t shared_bytes; /* dynamic shared memory of a block, above 48 KB too (0) */
-} ignis_launch;
-
-typedef enum ignis_arg_type {
-    IGNIS_ARG_ARRAY = 1,
-    IGNIS_ARG_I32,
-    IGNIS_ARG_I64,
-    IGNIS_ARG_F32,
-    IGNIS_ARG_F64,
-    IGNIS_ARG_PTR,
-    IGNIS_ARG_BYTES
-} ignis_arg_type;
-
-typedef struct ignis_arg {
-    ignis_arg_type type;
-    size_t size; /* of an IGNIS_ARG_BYTES */
-    union {
-        ignis_array array;
-        int32_t i32;
-        int64_t i64;
-        float f32;
-        double f64;
-        void *ptr;
-        const void *bytes;
-    } value;
-} ignis_arg;
-
-typedef struct ignis_kernel_info {
-    const char *entry; /* lives as long as the kernel */
-    int parameters;    /* -1: the driver is older than 12.4 and does not tell */
-    int registers;     /* per thread */
-    int local_bytes;   /* per thread, where registers spill */
-    int shared_bytes;  /* static, per block */
-    int max_threads;   /* per block */
-    bool from_cache;   /* true: no compiler ran for the device that is current */
-} ignis_kernel_info;
-
-/* ---------------------------------------------------------------------------------------------------------------
-   Functions. Each is documented in one form: what it does, then Returns, Errors, Ownership, Threads. "any" after
-   Threads: callable from any thread at any time, also on one handle from several. Streams are named only where work
-   is put on one: that is always the calling thread's current stream of the array's device, and the call does not wait
-   unless it says so. Every function but ignis_setup, ignis_version_string and the status functions fails with
-   IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in a forked child. */
-
-/* >>setup ------------------------------------------------------------------------------------------------------- */
-
-/*  ignis_setup - load the driver and get ready; desc may be null for all defaults
-    Opens no context and uses no device memory yet: a device is opened when it is first used.
-    Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (set up already, contradictory desc), LIBRARY (no driver; the message lists every place that was
-    tried), DEVICE (no such device), MEMORY.
-    Ownership: desc and its strings are copied.
-    Threads: one thread, before the others use Ignis. */
-IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
-
-/*  ignis_shutdown - free everything that Ignis holds, after reporting what is still alive: arrays, kernels, graphs, optimizers, channels
-    Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
-    Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
-    Errors: CUDA.
-    Ownership: wrapped memory and streams stay the caller's.
-    Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
-IGNIS_API ignis_status ignis_shutdown(void);
-
-/*  ignis_version_string - "0.1.0"
-    Returns: a constant string.
+/*  ignis_dtype_name - "f32" for IGNIS_F32; ignis_owner_name - "nvccl" for IGNIS_OWNER_NVCCL
+    IGNIS_DTYPE_DEFAULT and IGNIS_OWNER_DEFAULT have the names of what they stand for.
+    Returns: a constant string, "unknown dtype" or "unknown owner" for a number that is none.
     Errors: none.
     Ownership: nothing to free.
     Threads: any. */
-IGNIS_API const char *ignis_version_string(void);
+IGNIS_API const char *ignis_dtype_name(ignis_dtype dtype);
+IGNIS_API const char *ignis_owner_name(ignis_owner owner);
 
-/*  ignis_library_query - load a library if it is not loaded, and say which file it came from
-    Returns: IGNIS_OK, and *info filled.
-    Errors: ARGUMENT, LIBRARY (missing; the message lists every place that was tried).
-    Ownership: info->path lives until ignis_shutdown.
-    Threads: any. */
-IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_info *info);
-
-/* >>status ------------------------------------------------------------------------------------------------------ */
-
-/*  ignis_status_last - the first failure of this thread since ignis_status_clear
-    Returns: its status, IGNIS_OK for none.
-    Errors: none.
-    Ownership: nothing to free.
-    Threads: any; each has its own. */
-IGNIS_API ignis_status ignis_status_last(void);
-
-/*  ignis_status_message - the sentence of that failure, such as "ignis_array_slice: dim 3 is outside [2, 3]"
-    Returns: the text, "" for no failure.
-    Errors: none.
-    Ownership: lives until this thread's ignis_status_clear.
-    Threads: any; each has its own. */
-IGNIS_API const char *ignis_status_message(void);
-
-/*  ignis_status_query - everything that is known of that failure
-    Returns: its status.
-    Errors: none; a null info is allowed.
-    Ownership: the strings live until this thread's ignis_status_clear.
-    Threads: any; each has its own. */
-IGNIS_API ignis_status ignis_status_query(ignis_status_info *info);
-
-/*  ignis_status_clear - forget the failure, so that the next one is kept
-    Returns: nothing.
-    Errors: none.
-    Ownership: frees the texts of the failure.
-    Threads: any; each has its own. */
-IGNIS_API void ignis_status_clear(void);
-
-/*  ignis_status_name - "IGNIS_ERROR_SHAPE" for IGNIS_ERROR_SHAPE
-    Returns: a constant string, "unknown status" for a number that is none.
+/*  ignis_dtype_size - the bytes of an element of a dtype; IGNIS_DTYPE_DEFAULT is IGNIS_F32
+    Returns: 1, 2, 4 or 8; 0 for a number that is no dtype.
     Errors: none.
     Ownership: nothing to free.
     Threads: any. */
-IGNIS_API const char *ignis_status_name(ignis_status status);
-
-/*  ignis_diagnostic_name - "SLICE_STRIDED" for IGNIS_DIAG_SLICE_STRIDED
-    Returns: a constant string, "unknown diagnostic" for a number that is none.
-    Errors: none.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API const char *ignis_diagnostic_name(ignis_diagnostic diagnostic);
-
-/*  ignis_diagnostic_rule - the rule behind a diagnostic: "only contiguous slices can be views"
-    Returns: a constant string, "" for a number that is none.
-    Errors: none.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API const char *ignis_diagnostic_rule(ignis_diagnostic diagnostic);
-
-/* >>device ------------------------------------------------------------------------------------------------------ */
-
-/*  ignis_device_count - how many CUDA devices this process sees
-    Returns: the count, 0 when there is none or on failure.
-    Errors: NOT_SETUP.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API int ignis_device_count(void);
-
-/*  ignis_device_query - facts about one device; opens no context
-    Returns: IGNIS_OK, and *info filled.
-    Errors: ARGUMENT, DEVICE (no such device).
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
-
-/*  ignis_device_use - make a device the calling thread's current one, and open it if need be
-    Afterwards its primary context is current in this thread, so cudart code follows along.
-    Returns: IGNIS_OK, or the reason.
-    Errors: DEVICE (no such device, or all lost to a fault), MEMORY, CUDA.
-    Ownership: Ignis holds the primary context until ignis_shutdown.
-    Threads: any; each has its own current device. */
-IGNIS_API ignis_status ignis_device_use(int device);
-
-/*  ignis_device_current - the calling thread's current device
-    Returns: its ordinal, -1 before ignis_setup.
-    Errors: NOT_SETUP.
-    Ownership: nothing to free.
-    Threads: any; each has its own. */
-IGNIS_API int ignis_device_current(void);
-
-/*  ignis_stream_use - put the calling thread's work on the current device into the caller's cudaStream_t or CUstream
-    null goes back to Ignis' own stream. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD ((void *)1 and 2) are accepted.
-    Ignis' own stream is a blocking one, so it is ordered with the legacy default stream of cudart code.
-    Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (the stream is of another device), CUDA.
-    Ownership: the stream stays the caller's; call ignis_stream_forget before destroying it.
-    Threads: any; each has its own current stream per device. */
-IGNIS_API ignis_status ignis_stream_use(void *stream);
-
-/*  ignis_stream_current - the stream that the calling thread's work on the current device goes to
-    Returns: a CUstream (also a cudaStream_t), null on failure.
-    Errors: NOT_SETUP, DEVICE, CUDA.
-    Ownership: stays where it was.
-    Threads: any; each has its own. */
-IGNIS_API void *ignis_stream_current(void);
-
-/*  ignis_stream_forget - before the caller destroys a stream: wait for it, and let go of it
-    Memory of arrays made on it moves to Ignis' own stream; a thread that has it as its current stream goes back to that one
-    at its next call.
-    Returns: IGNIS_OK; also for a stream that Ignis never saw.
-    Errors: ARGUMENT (null), CUDA.
-    Ownership: the stream stays the caller's.
-    Threads: any. Waits for the stream. */
-IGNIS_API ignis_status ignis_stream_forget(void *stream);
-
-/*  ignis_synchronize - wait until all work on the current device is done, and report what failed meanwhile
-    Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
-    Errors: DEVICE (the devices were lost to a fault), CUDA.
-    Ownership: nothing to free.
-    Threads: any. Waits. */
-IGNIS_API ignis_status ignis_synchronize(void);
-
-/* >>memory ------------------------------------------------------------------------------------------------------ */
-
-/*  ignis_memory_query - what Ignis holds of a device's memory, and what the device has
-    Returns: IGNIS_OK, and *info filled.
-    Errors: ARGUMENT, DEVICE, CUDA.
-    Ownership: nothing to free.
-    Threads: any. */
-IGNIS_API ignis_status ignis_memory_query(int device, ignis_memory_info *info);
-
-/*  ignis_memory_trim - give cached memory that no array uses back to the driver
-    Returns: the number of bytes given back, -1 on failure.
-    Errors: DEVICE, CUDA.
-    Ownership: live arrays are not touched.
-    Threads: any. May wait for the device. */
-IGNIS_API int64_t ignis_memory_trim(int device);
-
-/* >>array ------------------------------------------------------------------------------------------------------- */
+IGNIS_API int ignis_dtype_size(ignis_dtype dtype);
 
 /*  ignis_array_create - a new array, or one that wraps memory of the caller
     Shape: 1 to 8 dimensions, each 0 or more; numel and bytes must fit 63 bits. No device memory is taken until the
@@ -939,9 +887,10 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
     Threads: any. */
 IGNIS_API void *ignis_array_pin(ignis_array array);
 
-/*  ignis_array_unpin - free the pinned host memory
-    Returns: IGNIS_OK, or the reason.
-    Errors: FREED, CONTRACT (not pinned), CUDA.
+/*  ignis_array_unpin - free the pinned host memory, as IGNIS_OWNER_IGNIS
+    Pinned memory belongs to Ignis whoever owns the array; a layer that owns the array may be staging through it, so it is not freed then.
+    Returns: IGNIS_OK, or why it was left as it is.
+    Errors: FREED, CONTRACT (not pinned, or another layer owns the array), UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: the address of ignis_array_pin is invalid afterwards.
     Threads: any. May wait for copies that still use it. */
 IGNIS_API ignis_status ignis_array_unpin(ignis_array array);
@@ -1007,6 +956,20 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 
 /* >>contract ---------------------------------------------------------------------------------------------------- */
 
+typedef struct ignis_contract_entry {
+    uint64_t array_id; /* ignis_array_info.id */
+    ignis_owner owner; /* now, or when it was freed */
+    int64_t age_ms;    /* since it was tracked */
+    ignis_shape shape;
+    ignis_dtype dtype;
+    bool freed;
+    char tag[32];
+    int64_t bytes;
+    int ref_count;
+    int views;   /* other arrays that use the same memory */
+    int exports; /* handles of it that other processes hold, or may still take up */
+} ignis_contract_entry;
+
 /*  ignis_contract_acquire - take the ownership of an array for a layer, before that layer works on it
     The array is tracked from then on.
     Returns: IGNIS_OK, or the reason.
@@ -1062,6 +1025,54 @@ IGNIS_API int ignis_contract_tracked_count(void);
 IGNIS_API ignis_status ignis_contract_reset(void);
 
 /* >>kernel ------------------------------------------------------------------------------------------------------ */
+
+typedef struct ignis_kernel_desc {
+    const char *source;         /* required: CUDA C++ text; #include "ignis.cuh" gives it the types and helpers of Ignis' own kernels */
+    const char *name;           /* the file name that compile errors show ("kernel.cu") */
+    const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>" */
+    const char *const *options; /* NVRTC options such as "-DN=4" (none) */
+    int option_count;
+} ignis_kernel_desc;
+
+typedef struct ignis_launch {
+    int64_t grid[3];      /* blocks; y and z: 0 means 1. x = 0 runs nothing and succeeds, so empty arrays need no special case */
+    int block[3];         /* threads, x required; y and z: 0 means 1 */
+    int64_t shared_bytes; /* dynamic shared memory of a block, above 48 KB too (0) */
+} ignis_launch;
+
+typedef enum ignis_arg_type {
+    IGNIS_ARG_ARRAY = 1,
+    IGNIS_ARG_I32,
+    IGNIS_ARG_I64,
+    IGNIS_ARG_F32,
+    IGNIS_ARG_F64,
+    IGNIS_ARG_PTR,
+    IGNIS_ARG_BYTES
+} ignis_arg_type;
+
+typedef struct ignis_arg {
+    ignis_arg_type type;
+    size_t size; /* of an IGNIS_ARG_BYTES */
+    union {
+        ignis_array array;
+        int32_t i32;
+        int64_t i64;
+        float f32;
+        double f64;
+        void *ptr;
+        const void *bytes;
+    } value;
+} ignis_arg;
+
+typedef struct ignis_kernel_info {
+    const char *entry; /* lives as long as the kernel */
+    int parameters;    /* -1: the driver is older than 12.4 and does not tell */
+    int registers;     /* per thread */
+    int local_bytes;   /* per thread, where registers spill */
+    int shared_bytes;  /* static, per block */
+    int max_threads;   /* per block */
+    bool from_cache;   /* true: no compiler ran for the device that is current */
+} ignis_kernel_info;
 
 /*  ignis_kernel_compile - compile CUDA source for the current device, or take it from the cache
     The kernel runs on every device: on one of another architecture it is compiled again at its first launch there.
@@ -1133,6 +1144,7 @@ typedef struct ignis_tensor_desc {
     bool requires_grad;     /* whether ignis_backward computes a gradient for it (false) */
     ignis_dtype host_dtype; /* of the data given to ignis_tensor_from_host (dtype, but f32 for f16 and bf16) */
     const char *tag;        /* as in ignis_array_desc */
+    int64_t host_count;     /* elements that the data given to ignis_tensor_from_host has, which must be the shape's (0: not checked) */
 } ignis_tensor_desc;
 
 typedef struct ignis_tensor_info {
@@ -1146,46 +1158,11 @@ typedef struct ignis_tensor_info {
     const char *operation; /* that recorded it on the tape; "" for none */
 } ignis_tensor_info;
 
-/* >>tape -------------------------------------------------------------------------------------------------------- */
-
-/*  What a backward function is given, and what it fills. */
-typedef struct ignis_backward_args {
-    ignis_array grad_output;  /* gradient of the output, in its shape and dtype; not to be written to */
-    const ignis_array *saved; /* ignis_rule.saved, in order; not to be written to */
-    int saved_count;
-    const void *params; /* the copy of ignis_rule.params */
-    int input_count;
-    const bool *needed;       /* for each input, whether its gradient is wanted */
-    ignis_array *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
-                                  over; may be grad_output, a saved array, or one array twice; no handle counts as zero */
-    void *user_data;          /* ignis_rule.user_data */
-} ignis_backward_args;
-
-/*  How the gradient of an operation is computed. */
-typedef struct ignis_rule {
-    const char *name; /* a constant string: messages and graphs show it */
-    ignis_status (*backward_fn)(const ignis_backward_args *args);
-    const ignis_array *saved; /* arrays that backward needs: kept alive, also when their tensors are released */
-    int saved_count;
-    const void *params; /* small values that backward needs, copied (none) */
-    size_t params_size;
-    void *user_data;
-} ignis_rule;
-
-/*  A function of tensors, for ignis_checkpoint and ignis_gradcheck. */
-typedef ignis_tensor (*ignis_tensor_fn)(const ignis_tensor *inputs, int count, void *user_data);
-
-typedef struct ignis_gradcheck_desc {
-    double step;      /* of the finite differences, relative to max(1, |x|) (1e-5) */
-    double tolerance; /* relative error that passes (1e-6) */
-} ignis_gradcheck_desc;
-
-/* >>tensor ------------------------------------------------------------------------------------------------------ */
-
 /*  ignis_tensor_from_host - a new tensor with the values at data
-    Shape: as in ignis_array_create. data holds numel elements of desc->host_dtype. desc may be null for all defaults.
+    Shape: as in ignis_array_create. data holds numel elements of desc->host_dtype; give their count as desc->host_count, so that a buffer
+    which is too short for the shape is an error instead of being read beyond its end. desc may be null for all defaults.
     Returns: the tensor, or no handle.
-    Errors: ARGUMENT, SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, CUDA.
+    Errors: ARGUMENT (null data, host_count is not numel, no such dtype), SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, CUDA.
     Ownership: the current scope's, else the caller's, who releases it with ignis_tensor_release; data may be reused when the call returns.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc);
@@ -1232,6 +1209,22 @@ IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor);
     Threads: any. */
 IGNIS_API ignis_status ignis_tensor_query(ignis_tensor tensor, ignis_tensor_info *info);
 
+/*  ignis_tensor_shape, ignis_tensor_numel - the shape of a tensor, and how many elements it has
+    Returns: the shape (ndim 0 on failure), the number (-1 on failure).
+    Errors: FREED.
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_shape ignis_tensor_shape(ignis_tensor tensor);
+IGNIS_API int64_t ignis_tensor_numel(ignis_tensor tensor);
+
+/*  ignis_tensor_to_string - "tensor [2, 3] f32 on device 0, leaf, requires a gradient, 'weights'", or "..., result of matmul"
+    A stale handle gives "tensor handle 0x... (freed)".
+    Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is 0; -1 on failure.
+    Errors: ARGUMENT.
+    Ownership: the text is written to out, cut to capacity - 1 bytes and always ended.
+    Threads: any. */
+IGNIS_API int ignis_tensor_to_string(ignis_tensor tensor, char *out, size_t capacity);
+
 /*  ignis_tensor_to_host - copy all elements to the host, converting to dtype, as ignis_array_to_host
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (null out, count is not numel, no such dtype), MEMORY, CUDA.
@@ -1239,12 +1232,14 @@ IGNIS_API ignis_status ignis_tensor_query(ignis_tensor tensor, ignis_tensor_info
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor tensor, void *out, ignis_dtype dtype, int64_t count);
 
-/*  ignis_item - the value of a tensor of one element
-    Returns: the value, NaN on failure.
-    Errors: FREED, SHAPE (more or fewer elements), CUDA.
+/*  ignis_item - the value of a tensor of one element; ignis_item_i64 - that of one of integers, of all 64 bits
+    Returns: the value; on failure NaN, and INT64_MIN.
+    Errors: FREED, SHAPE (more or fewer elements), DTYPE (ignis_item_i64 of a tensor that is not of integers), ARGUMENT (never written to;
+    ignis_item of an i64 that no double is equal to, which happens beyond 2^53), CUDA.
     Ownership: nothing to free.
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API double ignis_item(ignis_tensor tensor);
+IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor);
 
 /*  ignis_tensor_release - let go of a tensor
     Memory that the tape needs for a gradient stays until ignis_backward or ignis_tape_clear.
@@ -1276,6 +1271,38 @@ IGNIS_API ignis_status ignis_scope_end(ignis_scope scope);
 IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor);
 
 /* >>tape -------------------------------------------------------------------------------------------------------- */
+
+/*  What a backward function is given, and what it fills. */
+typedef struct ignis_backward_args {
+    ignis_array grad_output;  /* gradient of the output, in its shape and dtype; not to be written to */
+    const ignis_array *saved; /* ignis_rule.saved, in order; not to be written to */
+    int saved_count;
+    const void *params; /* the copy of ignis_rule.params */
+    int input_count;
+    const bool *needed;       /* for each input, whether its gradient is wanted */
+    ignis_array *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
+                                  over; may be grad_output, a saved array, or one array twice; no handle counts as zero */
+    void *user_data;          /* ignis_rule.user_data */
+} ignis_backward_args;
+
+/*  How the gradient of an operation is computed. */
+typedef struct ignis_rule {
+    const char *name; /* a constant string: messages and graphs show it */
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    const ignis_array *saved; /* arrays that backward needs: kept alive, also when their tensors are released */
+    int saved_count;
+    const void *params; /* small values that backward needs, copied (none) */
+    size_t params_size;
+    void *user_data;
+} ignis_rule;
+
+/*  A function of tensors, for ignis_checkpoint and ignis_gradcheck. */
+typedef ignis_tensor (*ignis_tensor_fn)(const ignis_tensor *inputs, int count, void *user_data);
+
+typedef struct ignis_gradcheck_desc {
+    double step;      /* of the finite differences, relative to max(1, |x|) (1e-5) */
+    double tolerance; /* relative error that passes (1e-6) */
+} ignis_gradcheck_desc;
 
 /*  ignis_backward - compute the gradient of a tensor with regard to every leaf that requires one
     grad_output is the gradient of the tensor itself; IGNIS_NO_ARRAY means 1, for a tensor of one element. Gradients are added to those that
@@ -1362,15 +1389,10 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
 /* >>ops --------------------------------------------------------------------------------------------------------- */
 
 /*  Operations make new tensors, which belong to the current scope; inputs keep their values. All inputs of one call are on one device and,
-    unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is recorded for ignis_backward when an input requires a gradient. f16 and bf16 are
-    computed in f32 and rounded once, at the end. */
+    unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is recorded for ignis_backward when an input requires a gradient.
+    f16 and bf16 are computed in f32 and rounded once, at the end. */
 
-/*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what is left over
-    Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (numel differs, more than one -1), MEMORY.
-    Ownership: as ignis_tensor_from_host.
-    Threads: any. */
-IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape);
+/* >>ops.matmul -------------------------------------------------------------------------------------------------- */
 
 /*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
     Shapes: a [..., m, k]; b [k, n] ([n, k] for _t), or [..., k, n] with the same leading dimensions as a; the result [..., m, n].
@@ -1390,6 +1412,8 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
+
+/* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
     Shapes: b has the shape of a, or spreads over it: compared from the last dimension on, b may lack leading dimensions, or have 1 for one
@@ -1454,9 +1478,11 @@ IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
 
+/* >>ops.sum ----------------------------------------------------------------------------------------------------- */
+
 /*  ignis_sum, ignis_mean - the sum or mean of all elements; ignis_sum_dim, ignis_mean_dim - along one dimension
     Shapes: [1]; along a dimension the shape without it, [1] for a tensor of one dimension. A negative dim counts from the last one on.
-    Summed in f32 (f64 in f64) in a fixed order. No elements sum up to 0.
+    Summed in f32 (f64 in f64) in a fixed order. The sum of no elements is 0, their mean NaN.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension), DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -1465,6 +1491,15 @@ IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim);
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
+
+/* >>ops.shape --------------------------------------------------------------------------------------------------- */
+
+/*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what is left over
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (numel differs, more than one -1), MEMORY.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. */
+IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape);
 
 /*  ignis_transpose - exchange two dimensions, in new memory; negative ones count from the last one on. Any dtype.
     Returns: the tensor, or no handle.
@@ -1491,22 +1526,16 @@ IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int 
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, const int64_t *sizes, ignis_tensor *parts);
 
-typedef struct ignis_rope_desc {
-    int num_heads;         /* required: a row is num_heads heads of head_dim elements */
-    double base;           /* of the inverse frequencies base^(-2i / head_dim) (10000) */
-    int64_t pos_offset;    /* position of the first row of every sequence (0) */
-    const float *inv_freq; /* on the host: frequencies of one's own, such as those of llama3, NTK or YaRN scaling (those of base) */
-    int inv_freq_count;    /* head_dim / 2 */
-} ignis_rope_desc;
+/*  ignis_slice - elements [start, start + len) along a dimension; a negative dim counts from the last one on. Any dtype.
+    Along the first dimension, and where only dimensions of 1 are before it, the slice shares the tensor's memory; else it is a copy.
+    Backward puts the gradient into zeros of the tensor's shape: for many slices of one tensor ignis_split takes less.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (no such dimension, range outside of it), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len);
 
-typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
-
-typedef struct ignis_cross_entropy_desc {
-    int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
-    bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
-    ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
-    int64_t classes;           /* columns behind so many are padding, whatever they hold, with gradient 0 (0: there are none) */
-} ignis_cross_entropy_desc;
+/* >>ops.norm ---------------------------------------------------------------------------------------------------- */
 
 /*  ignis_softmax - exp(x) / sum of exp(x) over the last dimension
     A row of nothing but -infinity becomes zeros; one with NaN or +infinity becomes NaN.
@@ -1518,13 +1547,23 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
 
 /*  ignis_layer_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance over the last dimension
     ignis_rms_norm - x / sqrt(mean of x^2 + eps) * w
-    Shapes: x [..., n]; w and b [n]. eps is usually 1e-5.
+    Shapes: x [..., n]; w and b [n]. eps 0 means 1e-5, as in PyTorch's layer_norm; for next to none give a tiny one, such as 1e-30.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps);
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps);
+
+/* >>ops.rope ---------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis_rope_desc {
+    int num_heads;         /* required: a row is num_heads heads of head_dim elements */
+    double base;           /* of the inverse frequencies base^(-2i / head_dim) (10000) */
+    int64_t pos_offset;    /* position of the first row of every sequence (0) */
+    const float *inv_freq; /* on the host: frequencies of one's own, such as those of llama3, NTK or YaRN scaling (those of base) */
+    int inv_freq_count;    /* head_dim / 2 */
+} ignis_rope_desc;
 
 /*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
     Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus desc->pos_offset. Elements i and
@@ -1536,6 +1575,8 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
 
+/* >>ops.embedding ----------------------------------------------------------------------------------------------- */
+
 /*  ignis_embedding - rows of a table: out[..., :] = table[ids[...], :]
     Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n behind it. An id outside of the table gives a row of NaN, and
     no gradient. The gradient of the table is summed in a fixed order.
@@ -1545,8 +1586,20 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
 
+/* >>ops.loss ---------------------------------------------------------------------------------------------------- */
+
+typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
+
+typedef struct ignis_cross_entropy_desc {
+    int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
+    bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
+    ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
+    int64_t classes;           /* columns behind so many are padding, whatever they hold, with gradient 0 (0: there are none) */
+} ignis_cross_entropy_desc;
+
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
-    Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for all defaults.
+    Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
+    all defaults.
     A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
     The gradient of f32, f64 and bf16 is made along with the loss, and backward only hands it on; it is scaled, and rounded once more, where
     the gradient of the loss is not 1.
@@ -1556,6 +1609,8 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+
+/* >>ops.attention ----------------------------------------------------------------------------------------------- */
 
 typedef enum ignis_mask {
     IGNIS_MASK_CAUSAL = 0, /* of sq queries and sk keys, query i sees the keys before i + sk - sq + 1: the last query sees all */
@@ -1729,9 +1784,10 @@ typedef struct ignis_graph {
 } ignis_graph;
 
 /*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
-    Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made and optimizer tables filled then. While it captures, calls that would have to
-    wait or to read host memory (to_host, item, from_host, synchronize, freeing a kernel or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it
-    is. Memory taken during the capture stays with the graph.
+    Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made
+    and optimizer tables filled then. While it captures, calls that would have to wait or to read host memory (to_host, item, from_host,
+    synchronize, freeing a kernel or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it is. Memory taken during
+    the capture stays with the graph.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
     Ownership: nothing to free; end it with ignis_graph_end.
@@ -1770,8 +1826,6 @@ typedef struct ignis_storage_entry {
     ignis_shape shape; /* [1] for a tensor without dimensions */
     int64_t bytes;
 } ignis_storage_entry;
-
-/* >>storage ----------------------------------------------------------------------------------------------------- */
 
 /*  ignis_save - write tensors and their names to a safetensors file
     Names are UTF-8, different from each other and not "__metadata__"; one tensor may have several. The file has the very bytes that the
@@ -2465,12 +2519,21 @@ typedef struct ignis__record {
     const char *log; /* the end of message */
 } ignis__record;
 
+/*  A call that runs functions of the caller: messages of what fails in them name it, too. */
+typedef struct ignis__frame {
+    const char *call;
+    const char *rule; /* the rule whose backward function runs; null: none does */
+    const struct ignis__frame *outer;
+} ignis__frame;
+
 /*  What a thread keeps. The device section uses the last part. */
 typedef struct ignis__thread {
-    ignis__record record; /* the first failure */
-    ignis_status latest;  /* of the last one, recorded or not */
-    char text[256];       /* the message of a failure for which there was no memory */
-    bool quiet;           /* failures are answers to what was tried, and not reported */
+    ignis__record record;      /* the first failure */
+    ignis_status latest;       /* of the last one, recorded or not */
+    char *latest_message;      /* from malloc; null: there was none, or no memory for it */
+    const ignis__frame *frame; /* the innermost one */
+    char text[256];            /* the message of a failure for which there was no memory */
+    bool quiet;                /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
@@ -2559,12 +2622,33 @@ IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ig
     thread->quiet = false;
 }
 
+/*  Keeps a copy of a failure's message as the latest. */
+static void ignis__latest_keep(ignis__thread *thread, const char *message)
+{
+    size_t size = strlen(message) + 1;
+    free(thread->latest_message);
+    thread->latest_message = (char *)malloc(size);
+    if (thread->latest_message)
+        memcpy(thread->latest_message, message, size);
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__frame_enter(ignis__frame *frame, const char *call, const char *rule)
+{
+    frame->call = call;
+    frame->rule = rule;
+    frame->outer = ignis__this_thread.frame;
+    ignis__this_thread.frame = frame;
+}
+
+IGNIS__MAYBE_UNUSED static void ignis__frame_leave(const ignis__frame *frame) { ignis__this_thread.frame = frame->outer; }
+
 /*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
 static ignis_status ignis__record_adopt(ignis__record *record)
 {
     ignis__thread *thread = &ignis__this_thread;
     ignis_status status = record->status;
     thread->latest = status;
+    ignis__latest_keep(thread, record->message);
     if (thread->record.status == IGNIS_OK)
         thread->record = *record;
     else
@@ -2576,8 +2660,27 @@ static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
 {
     ignis__thread *thread = (ignis__thread *)pointer;
     ignis__record_drop(thread);
+    free(thread->latest_message);
+    thread->latest_message = NULL;
     free(thread->attached[0]);
     free(thread->attached[1]);
+}
+
+/*  Names the calls inside which a call has failed, the innermost first. */
+static void ignis__text_add_frames(ignis__text *text, const ignis__frame *frame, const char *call)
+{
+    const char *before = " (inside ";
+    for (; frame; frame = frame->outer) {
+        if (frame->call == call && !frame->rule) /* it has said so itself */
+            continue;
+        if (frame->rule)
+            ignis__text_add(text, "%sthe backward of '%s', %s", before, frame->rule, frame->call);
+        else
+            ignis__text_add(text, "%s%s", before, frame->call);
+        before = ", ";
+    }
+    if (*before == ',')
+        ignis__text_add(text, ")");
 }
 
 IGNIS__PRINTF(2, 0)
@@ -2597,6 +2700,7 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         va_copy(again, args);
         ignis__text_add(&text, "%s: ", cause.call);
         ignis__text_addv(&text, format, again);
+        ignis__text_add_frames(&text, thread->frame, cause.call);
         ignis__text_add(&text, "%s%s", *log ? "\n" : "", log);
         va_end(again);
         if (round == 1 || (cause.message = (char *)malloc(text.length + 1)) == NULL)
@@ -2610,8 +2714,11 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         cause.driver_name = "";
 
     thread->latest = cause.status;
-    if (!thread->quiet)
+    ignis__at_thread_exit(ignis__thread_exit, thread);
+    if (!thread->quiet) {
+        ignis__latest_keep(thread, cause.message);
         ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
+    }
     if (thread->record.status != IGNIS_OK) { /* the first failure is the one worth knowing */
         if (cause.message != local)
             free(cause.message);
@@ -2622,7 +2729,6 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         cause.message = thread->text;
     }
     thread->record = cause;
-    ignis__at_thread_exit(ignis__thread_exit, thread);
     return cause.status;
 }
 
@@ -2679,8 +2785,10 @@ static bool ignis__enter(const char *call)
     if (ignis__atomic_load(&ignis__global.forked))
         ignis__fail(IGNIS_DIAG_FORKED, call,
                     "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
-    else
+    else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
+    else /* most likely ignis_setup has failed and said why: one message is enough for all calls after it */
+        ignis__this_thread.latest = IGNIS_ERROR_NOT_SETUP;
     return false;
 }
 
@@ -2690,6 +2798,12 @@ IGNIS_API const char *ignis_status_message(void)
 {
     const ignis__record *record = &ignis__this_thread.record;
     return record->status == IGNIS_OK ? "" : record->message;
+}
+
+IGNIS_API const char *ignis_status_latest_message(void)
+{
+    const ignis__thread *thread = &ignis__this_thread;
+    return thread->latest_message ? thread->latest_message : ignis_status_message();
 }
 
 IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
@@ -2708,7 +2822,12 @@ IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
     return record->status;
 }
 
-IGNIS_API void ignis_status_clear(void) { ignis__record_drop(&ignis__this_thread); }
+IGNIS_API void ignis_status_clear(void)
+{
+    ignis__record_drop(&ignis__this_thread);
+    free(ignis__this_thread.latest_message);
+    ignis__this_thread.latest_message = NULL;
+}
 
 IGNIS_API const char *ignis_status_name(ignis_status status)
 {
@@ -2968,7 +3087,8 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 #else
     {"the CUDA driver", "IGNIS_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"},
      {"/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"}, {0}, NULL,
-     "install NVIDIA's driver", &ignis__cuda, ignis__cuda_symbols, IGNIS__COUNT(ignis__cuda_symbols)},
+     "install NVIDIA's driver (on a machine without a GPU, `make sim-env` in Ignis' repository tells how to use its simulator)",
+     &ignis__cuda, ignis__cuda_symbols, IGNIS__COUNT(ignis__cuda_symbols)},
     {"NVRTC", "IGNIS_NVRTC_LIBRARY", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"},
      {"/lib64/libnvrtc.so", "/lib/libnvrtc.so", "/lib64/libnvrtc.so.13", "/lib64/libnvrtc.so.12"},
      {"/nvidia/cu13/lib/libnvrtc.so.13", "/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"}, "libnvrtc-builtins.so.",
@@ -4843,7 +4963,22 @@ static const struct {
 
 static const char *const ignis__owners[] = {"none", "ignis", "nvccl", "wnais"};
 
-static const char *ignis__owner_name(ignis_owner owner) { return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown"; }
+static const char *ignis__owner_name(ignis_owner owner)
+{
+    return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown owner";
+}
+
+IGNIS_API const char *ignis_dtype_name(ignis_dtype dtype)
+{
+    return (unsigned)dtype < IGNIS_DTYPE_COUNT ? ignis__dtypes[dtype ? dtype : IGNIS_F32].name : "unknown dtype";
+}
+
+IGNIS_API int ignis_dtype_size(ignis_dtype dtype)
+{
+    return (unsigned)dtype < IGNIS_DTYPE_COUNT ? ignis__dtypes[dtype ? dtype : IGNIS_F32].size : 0;
+}
+
+IGNIS_API const char *ignis_owner_name(ignis_owner owner) { return ignis__owner_name(owner ? owner : IGNIS_OWNER_IGNIS); }
 
 static bool ignis__owner_valid(const char *call, ignis_owner owner)
 {
@@ -6334,13 +6469,19 @@ IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
     if (ignis__capture_refuses(call) || !ignis__array_lock(call, array)) {
         status = ignis__failed();
     } else {
-        pinned = array->pinned;
-        array->pinned = NULL;
+        if (array->owner != IGNIS_OWNER_IGNIS)
+            status = ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call,
+                                 "%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns the array",
+                                 ignis__array_label(array).text, ignis__owner_name(array->owner));
+        else if (!array->pinned && array->numel > 0)
+            status = ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "%s has no pinned host memory", ignis__array_label(array).text);
+        if (status == IGNIS_OK) {
+            pinned = array->pinned;
+            array->pinned = NULL;
+        }
         ignis__array_unlock(array);
         if (pinned)
             status = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array));
-        else if (array->numel > 0)
-            status = ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "%s has no pinned host memory", ignis__array_label(array).text);
     }
     ignis__array_drop(call, array);
     return status;
@@ -8635,6 +8776,14 @@ static ignis_tensor ignis__no_tensor(void)
 
 static bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16 && dtype <= IGNIS_F64; }
 
+static double ignis__nan(void)
+{
+    static const uint64_t bits = 0x7FF8000000000000u;
+    double nan_value;
+    memcpy(&nan_value, &bits, sizeof nan_value);
+    return nan_value;
+}
+
 static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
     return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
@@ -8721,14 +8870,16 @@ IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shap
     ignis_array made;
     ignis__array *array;
     ignis_dtype host;
+    int64_t count;
     if (!ignis__enter(call))
         return none;
     made = ignis__tensor_array_create(call, shape, desc);
     if (!made.id)
         return none;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
+    count = desc && desc->host_count ? desc->host_count : array->numel;
     host = desc && desc->host_dtype ? desc->host_dtype : array->dtype == IGNIS_F16 || array->dtype == IGNIS_BF16 ? IGNIS_F32 : array->dtype;
-    if (!ignis__dtype_valid(call, host) || !ignis__transfer_check(call, array, data, "data", array->numel, array->numel, "elements") ||
+    if (!ignis__dtype_valid(call, host) || !ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") ||
         ignis__array_from_host(call, array, data, host) != IGNIS_OK)
         ignis__array_discard(call, &made);
     ignis__array_drop(call, array);
@@ -8960,22 +9111,107 @@ static int64_t ignis__tensor_numel(const ignis__tensor *tensor)
     return numel;
 }
 
-IGNIS_API double ignis_item(ignis_tensor handle)
+IGNIS_API ignis_shape ignis_tensor_shape(ignis_tensor handle)
 {
-    static const char call[] = "ignis_item";
-    static const uint64_t nan_bits = 0x7FF8000000000000u;
+    static const char call[] = "ignis_tensor_shape";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
-    double value;
-    memcpy(&value, &nan_bits, sizeof value);
+    ignis_shape shape = IGNIS__ZERO;
     if (!tensor)
-        return value;
+        return shape;
+    shape = tensor->shape;
+    ignis__tensor_drop(call, tensor);
+    return shape;
+}
+
+IGNIS_API int64_t ignis_tensor_numel(ignis_tensor handle)
+{
+    static const char call[] = "ignis_tensor_numel";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    int64_t numel;
+    if (!tensor)
+        return -1;
+    numel = ignis__tensor_numel(tensor);
+    ignis__tensor_drop(call, tensor);
+    return numel;
+}
+
+IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out, size_t capacity)
+{
+    static const char call[] = "ignis_tensor_to_string";
+    ignis__tensor *tensor;
+    ignis__text text;
+    char none[1];
+    if (!ignis__enter(call))
+        return -1;
+    if (!out && capacity) {
+        ignis__fail_null(call, "out");
+        return -1;
+    }
+    ignis__text_begin(&text, out ? out : none, capacity);
+    tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
+    if (tensor) {
+        ignis__mutex_lock(&tensor->slot.lock);
+        ignis__text_add(&text, "tensor %s %s on device %d", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name,
+                        (int)(tensor->device - ignis__devices));
+        if (tensor->node)
+            ignis__text_add(&text, ", result of %s", tensor->node->name);
+        else
+            ignis__text_add(&text, ", %s", tensor->leaf ? "leaf" : "result of an operation that was released");
+        if (tensor->leaf && tensor->requires_grad)
+            ignis__text_add(&text, ", requires a gradient");
+        if (tensor->data && *tensor->data->tag)
+            ignis__text_add(&text, ", '%s'", tensor->data->tag);
+        ignis__mutex_unlock(&tensor->slot.lock);
+        ignis__tensor_drop(call, tensor);
+    } else {
+        ignis__text_add(&text, "tensor handle 0x%llx (freed)", (unsigned long long)handle.id);
+    }
+    return (int)text.length;
+}
+
+/*  The one element of a tensor, as it is stored; *dtype is its type, IGNIS_DTYPE_DEFAULT on failure. */
+static int64_t ignis__tensor_item(const char *call, ignis_tensor handle, ignis_dtype *dtype)
+{
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    int64_t bits = 0;
+    *dtype = IGNIS_DTYPE_DEFAULT;
+    if (!tensor)
+        return bits;
     if (ignis__tensor_numel(tensor) != 1)
         ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "a tensor of one element is needed, this one is %s",
                     ignis__shape_write(&tensor->shape).text);
-    else if (ignis__tensor_read(call, tensor, &value, IGNIS_F64, 1) != IGNIS_OK)
-        memcpy(&value, &nan_bits, sizeof value);
+    else if (ignis__tensor_read(call, tensor, &bits, ignis__dtype_is_float(tensor->dtype) ? IGNIS_F64 : IGNIS_I64, 1) == IGNIS_OK)
+        *dtype = tensor->dtype;
     ignis__tensor_drop(call, tensor);
-    return value;
+    return bits;
+}
+
+IGNIS_API double ignis_item(ignis_tensor tensor)
+{
+    static const char call[] = "ignis_item";
+    ignis_dtype dtype;
+    int64_t bits = ignis__tensor_item(call, tensor, &dtype);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    if (dtype == IGNIS_DTYPE_DEFAULT)
+        return ignis__nan();
+    if (ignis__dtype_is_float(dtype))
+        return value;
+    if ((double)bits < 9223372036854775808.0 && (int64_t)(double)bits == bits)
+        return (double)bits;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the value is %lld, which no double is equal to; ignis_item_i64 returns it", (long long)bits);
+    return ignis__nan();
+}
+
+IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
+{
+    static const char call[] = "ignis_item_i64";
+    ignis_dtype dtype;
+    int64_t value = ignis__tensor_item(call, tensor, &dtype);
+    if (!ignis__dtype_is_float(dtype))
+        return dtype ? value : INT64_MIN;
+    ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; i32, i64 or u8 is needed", ignis__dtypes[dtype].name);
+    return INT64_MIN;
 }
 
 /*  Makes a held tensor's handle stale, and gives up its data; false when that was done already. */
@@ -9585,6 +9821,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     ignis_backward_args args;
     ignis_array grads[IGNIS__MAX_INPUTS], saved_few[16], *saved = saved_few;
     bool needed[IGNIS__MAX_INPUTS];
+    ignis__frame frame;
     ignis_status status;
     bool ok;
     int i;
@@ -9607,7 +9844,9 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     args.needed = needed;
     args.grad_inputs = grads;
     args.user_data = node->user_data;
+    ignis__frame_enter(&frame, walk->call, node->name);
     status = node->backward_fn(&args);
+    ignis__frame_leave(&frame);
     ok = status == IGNIS_OK;
     if (!ok && ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
@@ -9897,6 +10136,17 @@ IGNIS_API int64_t ignis_tape_length(void)
     return tape ? tape->length : 0;
 }
 
+/*  Calls a function of the caller for a call. */
+static ignis_tensor ignis__tensor_fn_call(const char *call, ignis_tensor_fn fn, const ignis_tensor *inputs, int count, void *user_data)
+{
+    ignis__frame frame;
+    ignis_tensor output;
+    ignis__frame_enter(&frame, call, NULL);
+    output = fn(inputs, count, user_data);
+    ignis__frame_leave(&frame);
+    return output;
+}
+
 /* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__checkpoint {
@@ -9985,14 +10235,14 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     checkpoint.seed = thread->seed;
     checkpoint.random_used = thread->random_used;
     if (!ignis__recording())
-        return fn(inputs, count, user_data);
+        return ignis__tensor_fn_call(call, fn, inputs, count, user_data);
     for (i = 0; i < count; i++) {
         saved[i] = ignis__tensor_array_handle(call, inputs[i], false);
         if (!saved[i].id)
             return result;
     }
     thread->no_grad++;
-    output = fn(inputs, count, user_data);
+    output = ignis__tensor_fn_call(call, fn, inputs, count, user_data);
     thread->no_grad--;
     if (!output.id)
         return result;
@@ -10152,33 +10402,49 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
     return ok;
 }
 
+/*  The largest relative error of all inputs; NaN on failure. */
+static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, double tolerance)
+{
+    ignis_tensor_info info;
+    double worst = 0;
+    char where[256] = "";
+    bool ok = true;
+    int i;
+    for (i = 0; i < check->count; i++) {
+        if (ignis_tensor_query(check->inputs[i], &info) != IGNIS_OK)
+            return ignis__nan();
+        if (info.dtype != IGNIS_F64 && info.requires_grad) {
+            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, check->call, "input %d is %s; finite differences need f64", i,
+                        ignis__dtypes[info.dtype].name);
+            return ignis__nan();
+        }
+    }
+    ok = ignis__gradcheck_tape(check);
+    for (i = 0; ok && i < check->count; i++)
+        ok = ignis__gradcheck_input(check, i, step, &worst, where, sizeof where);
+    for (i = 0; i < check->count; i++)
+        if (ignis_tensor_query(check->inputs[i], &info) == IGNIS_OK && info.requires_grad)
+            ok = ignis_zero_grad(check->inputs[i]) == IGNIS_OK && ok;
+    if (!ok)
+        return ignis__nan();
+    if (!(worst <= tolerance))
+        ignis__fail(IGNIS_DIAG_GRADIENT_WRONG, check->call, "relative error %.3g is above %.3g at %s", worst, tolerance, where);
+    return worst;
+}
+
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                  const ignis_gradcheck_desc *desc)
 {
     static const char call[] = "ignis_gradcheck";
-    static const uint64_t nan_bits = 0x7FF8000000000000u;
     ignis__gradcheck check;
     ignis__tensor_thread *thread;
-    ignis_tensor_info info;
-    double nan_value, worst = 0, step = desc && desc->step > 0 ? desc->step : 1e-5,
-                      tolerance = desc && desc->tolerance > 0 ? desc->tolerance : 1e-6;
-    char where[256] = "";
-    bool ok = true;
-    int i;
-    memcpy(&nan_value, &nan_bits, sizeof nan_value);
+    ignis__frame frame;
+    double worst;
     if (!ignis__enter(call))
-        return nan_value;
+        return ignis__nan();
     if (!fn || !inputs || count < 1) {
         ignis__fail_null(call, fn ? "inputs" : "fn");
-        return nan_value;
-    }
-    for (i = 0; i < count; i++) {
-        if (ignis_tensor_query(inputs[i], &info) != IGNIS_OK)
-            return nan_value;
-        if (info.dtype != IGNIS_F64 && info.requires_grad) {
-            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "input %d is %s; finite differences need f64", i, ignis__dtypes[info.dtype].name);
-            return nan_value;
-        }
+        return ignis__nan();
     }
     thread = ignis__tensor_thread_now();
     check.call = call;
@@ -10188,16 +10454,9 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     check.count = count;
     check.seed = thread->seed;
     check.random_used = thread->random_used;
-    ok = ignis__gradcheck_tape(&check);
-    for (i = 0; ok && i < count; i++)
-        ok = ignis__gradcheck_input(&check, i, step, &worst, where, sizeof where);
-    for (i = 0; i < count; i++)
-        if (ignis_tensor_query(inputs[i], &info) == IGNIS_OK && info.requires_grad)
-            ok = ignis_zero_grad(inputs[i]) == IGNIS_OK && ok;
-    if (!ok)
-        return nan_value;
-    if (!(worst <= tolerance))
-        ignis__fail(IGNIS_DIAG_GRADIENT_WRONG, call, "relative error %.3g is above %.3g at %s", worst, tolerance, where);
+    ignis__frame_enter(&frame, call, NULL);
+    worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5, desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
+    ignis__frame_leave(&frame);
     return worst;
 }
 
@@ -10512,6 +10771,13 @@ static void ignis__op_zero(ignis__op *op, ignis__array *array)
                                      (target, 0, (size_t)ignis__array_bytes(array), op->work.stream));
 }
 
+static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
+{
+    ignis_array handle;
+    handle.id = array->slot.handle;
+    op->ok = op->ok && ignis__array_set(op->work.call, handle, value) == IGNIS_OK;
+}
+
 /*  The operation's word of 8 bytes that is 0 for its kernels, and that they leave 0. */
 static ignis__address ignis__op_zeroed(ignis__op *op)
 {
@@ -10658,7 +10924,7 @@ static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_
 /*  Elements of 16 bytes, which a thread reads at a time. */
 static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
 
-/* --- reshape: the smallest operation, and the pattern of the others -------------------------------------------------------------- */
+/* >>ops.shape - reshape: the smallest operation, and the pattern of the others --------------------------------------------- */
 
 static ignis_status ignis__reshape_backward(const ignis_backward_args *args)
 {
@@ -10683,7 +10949,7 @@ IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
     return ignis__op_end_recorded(&op, view, "reshape", ignis__reshape_backward, NULL, 0);
 }
 
-/* --- matrix products: cuBLASLt with cached plans ------------------------------------------------------------------------------------ */
+/* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
 
 enum { /* numbers of cuBLASLt's enumerations */
        IGNIS__LT_COMPUTE_32F = 68,
@@ -10958,7 +11224,7 @@ static void ignis__matmul_close(ignis__device *device)
     ignis__matmul.handle[index] = NULL;
 }
 
-/* --- matmul -------------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.matmul ------------------------------------------------------------------------------------------------------------- */
 
 static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
 {
@@ -11121,7 +11387,7 @@ IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_
     return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN_RANDN, shape, desc);
 }
 
-/* --- sums -------------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.sum ---------------------------------------------------------------------------------------------------------------- */
 
 /*  An array seen as [outer, n, inner], of which [outer, inner] is the part that is summed to or spread from. */
 typedef struct ignis__spread {
@@ -11268,7 +11534,9 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
             shape.dim[i] = shape.dim[i + 1];
     }
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-    if (out)
+    if (out && mean && p.spread.n == 0)
+        ignis__op_fill(&op, out, ignis__nan());
+    else if (out)
         ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.spread);
     return ignis__op_end_recorded(&op, out, mean ? "mean" : "sum", ignis__sum_backward, &p, sizeof p);
 }
@@ -11278,7 +11546,7 @@ IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor) { return ignis__sum("igni
 IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_sum_dim", tensor, false, dim, false); }
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_mean_dim", tensor, false, dim, true); }
 
-/* --- add, sub, mul: the second operand may spread over the first ------------------------------------------------------------------- */
+/* >>ops.pointwise - add, sub, mul: the second operand may spread over the first -------------------------------------------- */
 
 /*  Whether b spreads over a: shapes are compared from the last dimension on; b may lack leading dimensions or have 1 for one or more
     neighbouring ones. */
@@ -11432,7 +11700,7 @@ IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
     return ignis__binary("ignis_add_bias", &ignis__binary_add, tensor, bias, true);
 }
 
-/* --- scale, cast, dropout ---------------------------------------------------------------------------------------------------------- */
+/* >>ops.pointwise - scale, cast, dropout ----------------------------------------------------------------------------------- */
 
 static ignis_status ignis__scale_backward(const ignis_backward_args *args)
 {
@@ -11545,7 +11813,7 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
     return ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
 }
 
-/* --- activations: functions of one element, which save their input ----------------------------------------------------------------- */
+/* >>ops.pointwise - activations: functions of one element, which save their input ------------------------------------------ */
 
 /*  out = kernel(a, ...): up to three arrays of one shape. */
 static ignis__array *ignis__op_map_arrays(ignis__op *op, ignis__builtin builtin, int count, ignis__array *const *from)
@@ -11643,7 +11911,7 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
     return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
 }
 
-/* --- transpose --------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
 
 /*  [a, m, b, n, c] becomes [a, n, b, m, c]. */
 typedef struct ignis__exchange {
@@ -11718,7 +11986,7 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
     return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &p, sizeof p);
 }
 
-/* --- concat and split -------------------------------------------------------------------------------------------------------------- */
+/* >>ops.shape - concat and split ------------------------------------------------------------------------------------------- */
 
 /*  Copies rows of `length` elements between arrays whose rows are `to_row` and `from_row` elements apart, from and to an offset. */
 static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from, int64_t from_offset,
@@ -11853,30 +12121,34 @@ static ignis_status ignis__part_backward(const ignis_backward_args *args)
     return ignis__op_leave(&op);
 }
 
-/*  The part of `size` from `start` on along dim. joint is the gradients' common array, made with the first part. */
+/*  The part of an input of `size` from `start` on along dim: a view where it is in one piece, else a copy. */
+static ignis__array *ignis__op_part(ignis__op *op, int dim, int64_t start, int64_t size, ignis__part_params *p)
+{
+    ignis_shape shape = op->in[0]->shape;
+    int64_t inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
+    ignis__array *out;
+    p->rows = ignis__shape_product(&shape, 0, dim);
+    p->row = shape.dim[dim] * inner;
+    p->offset = start * inner;
+    p->length = size * inner;
+    shape.dim[dim] = size;
+    if (p->rows == 1)
+        return ignis__op_view(op, op->in[0], &shape, p->length, p->offset);
+    out = ignis__op_new(op, &shape, op->in[0]->dtype);
+    if (out)
+        ignis__op_copy_rows(op, out, 0, p->length, op->in[0], p->offset, p->row, p->length, p->rows);
+    return out;
+}
+
+/*  A part of a split. joint is the gradients' common array, made with the first part. */
 static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size, ignis_array *joint)
 {
     ignis__part_params p;
     ignis__op op;
     ignis__array *out, *shared;
-    ignis_shape shape;
-    int64_t inner;
     if (!ignis__op_begin(&op, call, 1, &whole))
         return ignis__no_tensor();
-    shape = op.in[0]->shape;
-    inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
-    p.rows = ignis__shape_product(&shape, 0, dim);
-    p.row = shape.dim[dim] * inner;
-    p.offset = start * inner;
-    p.length = size * inner;
-    shape.dim[dim] = size;
-    if (p.rows == 1) { /* in one piece: no need to copy */
-        out = ignis__op_view(&op, op.in[0], &shape, p.length, p.offset);
-    } else {
-        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        if (out)
-            ignis__op_copy_rows(&op, out, 0, p.length, op.in[0], p.offset, p.row, p.length, p.rows);
-    }
+    out = ignis__op_part(&op, dim, start, size, &p);
     if (op.ok && op.records && !joint->id) {
         shared = ignis__op_new_like(&op, op.in[0]);
         if (shared)
@@ -11944,7 +12216,44 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     return ignis__failed();
 }
 
-/* --- linear: x w^T + bias, the bias inside the product where cuBLASLt can ------------------------------------------------------------- */
+typedef struct ignis__slice_params {
+    ignis__part_params part;
+    ignis_shape shape; /* of the input */
+} ignis__slice_params;
+
+static ignis_status ignis__slice_backward(const ignis_backward_args *args)
+{
+    const ignis__slice_params *p = (const ignis__slice_params *)args->params;
+    ignis__op op;
+    ignis__array *gradient;
+    if (!ignis__op_begin_backward(&op, "ignis_slice", args))
+        return ignis__failed();
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    if (gradient) {
+        ignis__op_zero(&op, gradient);
+        ignis__op_copy_rows(&op, gradient, p->part.offset, p->part.row, op.in[0], 0, p->part.length, p->part.length, p->part.rows);
+    }
+    return ignis__op_give(&op, args, 1, &gradient);
+}
+
+IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
+{
+    ignis__slice_params p;
+    ignis__op op;
+    ignis__array *out = NULL;
+    memset(&p, 0, sizeof p);
+    if (!ignis__op_begin(&op, "ignis_slice", 1, &tensor))
+        return ignis__no_tensor();
+    p.shape = op.in[0]->shape;
+    if (ignis__op_dim(&op, &dim, "dim") && (start < 0 || len < 0 || start > p.shape.dim[dim] || len > p.shape.dim[dim] - start))
+        ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
+                       (long long)start, (long long)len, dim, ignis__shape_write(&p.shape).text);
+    if (op.ok)
+        out = ignis__op_part(&op, dim, start, len, &p.part);
+    return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
+}
+
+/* >>ops.matmul - linear: x w^T + bias, the bias inside the product where cuBLASLt can -------------------------------------- */
 
 static void ignis__linear_add_bias(ignis__op *op, ignis__array *out, ignis__array *bias)
 {
@@ -12099,7 +12408,7 @@ static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__bu
     ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared, params);
 }
 
-/* --- softmax ---------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.norm - softmax ----------------------------------------------------------------------------------------------------- */
 
 static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
 {
@@ -12143,7 +12452,7 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
 
-/* --- layer_norm, rms_norm --------------------------------------------------------------------------------------------------------- */
+/* >>ops.norm - layer_norm, rms_norm ---------------------------------------------------------------------------------------- */
 
 /*  The kernels of one of the two; those of rms_norm take the same parameters, and leave out what they do not need. */
 typedef struct ignis__norm {
@@ -12253,7 +12562,7 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     return ignis__op_give(&op, args, args->input_count, gradients);
 }
 
-static bool ignis__norm_check(ignis__op *op, double eps, int64_t n)
+static bool ignis__norm_check(ignis__op *op, double *eps, int64_t n)
 {
     static const char *const names[] = {"x", "w", "b"};
     int i;
@@ -12265,8 +12574,10 @@ static bool ignis__norm_check(ignis__op *op, double eps, int64_t n)
             ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s is %s; x is %s, and needs [%lld]", names[i], ignis__shape_write(shape).text,
                            ignis__shape_write(&op->in[0]->shape).text, (long long)n);
     }
-    if (!(eps >= 0))
-        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", eps);
+    if (!(*eps >= 0))
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "eps is %g, not 0 or more", *eps);
+    if (*eps == 0)
+        *eps = 1e-5;
     return op->ok;
 }
 
@@ -12284,7 +12595,7 @@ static ignis_tensor ignis__norm_forward(const ignis__norm *norm, int count, cons
         return ignis__no_tensor();
     dtype = op.in[0]->dtype;
     ignis__op_rows(&op, op.in[0], &rows, &n);
-    ignis__norm_check(&op, eps, n);
+    ignis__norm_check(&op, &eps, n);
     out = ignis__op_new_like(&op, op.in[0]);
     rstds = ignis__op_new_row(&op, rows, ignis__wide_dtype(dtype));
     ignis__op_save(&op, op.in[0]);
@@ -12335,7 +12646,7 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     return ignis__norm_forward(&kind, 2, inputs, eps);
 }
 
-/* --- rope --------------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS__ROPE_HALF 256
 
@@ -12444,7 +12755,7 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     return ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rope, sizeof rope);
 }
 
-/* --- embedding ---------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
 
 /*  Geometry of kernels/embedding.cu. */
 #define IGNIS__SORT_TILE 2048
@@ -12581,7 +12892,7 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
     return ignis__op_end_recorded(&op, out, "embedding", ignis__embedding_backward, sizes, sizeof sizes);
 }
 
-/* --- cross_entropy ------------------------------------------------------------------------------------------------------------------ */
+/* >>ops.loss --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__cross_entropy {
     int64_t rows, classes, stride, ignore_index;
@@ -12796,7 +13107,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
                                   &entropy, sizeof entropy);
 }
 
-/* --- attention ------------------------------------------------------------------------------------------------------------------------ */
+/* >>ops.attention ---------------------------------------------------------------------------------------------------------- */
 
 /*  The parameters of the kernels, as in kernels/attention.cuh: rows of a batch of a tensor, and all of them. */
 typedef struct ignis__attention_rows {

@@ -121,6 +121,27 @@ TEST(first_failure_is_kept_and_later_ones_are_logged)
     CHECK_OK(ignis_array_free(a));
 }
 
+TEST(the_latest_message_is_known_beside_the_first)
+{
+    ignis_array a;
+    SETUP(NULL);
+    CHECK_TEXT(ignis_status_latest_message(), "");
+    a = test_array(2, 3);
+    CHECK_INT(ignis_device_use(9999), IGNIS_ERROR_DEVICE);
+    CHECK_TEXT(ignis_status_latest_message(), ignis_status_message());
+    CHECK_INT(ignis_array_decrement_ref(a), -1);
+    CHECK_HAS(ignis_status_message(), "ignis_device_use: ");
+    CHECK_HAS(ignis_status_latest_message(), "ignis_array_decrement_ref: ");
+    CHECK_INT(ignis_array_slice(a, 1, 0, 2).id, 0);
+    CHECK_HAS(ignis_status_latest_message(), "ignis_array_slice: ");
+    CHECK_OK(ignis_array_zero(a)); /* a success leaves it alone, and so does a call without a handle */
+    CHECK_INT(ignis_array_zero(IGNIS_NO_ARRAY), IGNIS_ERROR_FREED);
+    CHECK_HAS(ignis_status_latest_message(), "ignis_array_slice: ");
+    test__check_failure(__FILE__, __LINE__, "ignis_device_use(", IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE); /* and clears */
+    CHECK_TEXT(ignis_status_latest_message(), "");
+    CHECK_OK(ignis_array_free(a));
+}
+
 TEST(a_chain_with_no_handle_keeps_its_first_failure)
 {
     ignis_array a, none;
@@ -303,6 +324,29 @@ static void fail_without_logger(void)
 }
 
 static void fail_before_setup(void) { CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP); }
+
+/*  What a program does that asks for errors once, at its end. */
+static void go_on_after_a_failed_setup(void)
+{
+    ignis_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.device = -2;
+    CHECK_INT(ignis_setup(&desc), IGNIS_ERROR_DEVICE);
+    CHECK_INT(ignis_device_use(0), IGNIS_ERROR_NOT_SETUP);
+    CHECK_INT(ignis_synchronize(), IGNIS_ERROR_NOT_SETUP);
+    CHECK_INT(ignis_status_last(), IGNIS_ERROR_DEVICE);
+    ignis_status_clear();
+    CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+}
+
+TEST(a_failed_setup_is_reported_once)
+{
+    char text[8192];
+    capture_stderr(go_on_after_a_failed_setup, text, sizeof text);
+    CHECK_HAS(text, "ignis_setup: ");
+    CHECK(!strstr(text, "ignis_device_use: "));
+    CHECK_HAS(text, "ignis_synchronize: ");
+}
 
 TEST(without_a_logger_failures_go_to_stderr)
 {
