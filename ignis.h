@@ -167,7 +167,7 @@
         Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
         mask at each launch.
 
-    ON FILES (>>storage)
+    ON FILES (>>file)
 
         ignis_save and ignis_load keep named tensors in the safetensors format that other tools read too. Files are written whole or not at
         all, and a damaged or hostile one is an error, never more.
@@ -1818,7 +1818,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph graph);
     Threads: any. Waits for the device. */
 IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 
-/* >>storage ----------------------------------------------------------------------------------------------------- */
+/* >>file -------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_storage_entry {
     char name[256];    /* cut, at a whole character, to 255 bytes */
@@ -14382,7 +14382,7 @@ static void ignis__graphs_close(const char *call)
 }
 
 /* ===============================================================================================================
-   >>storage - safetensors files, read and written.
+   >>file - safetensors files, read and written.
    =============================================================================================================== */
 
 /*  A file is the length of its header as 8 bytes, little-endian; the header, JSON; the data of all tensors, little-endian, row by row:
@@ -15091,7 +15091,7 @@ static size_t ignis__safetensors_write(const ignis__stored *items, int count, ch
     return text.length;
 }
 
-/* --- arrays that are lent to the storage layer ----------------------------------------------------------------------- */
+/* --- arrays that are lent to a call ---------------------------------------------------------------------------- */
 
 /*  One tensor of a call that saves or loads. */
 typedef struct ignis__lent {

@@ -1,4 +1,4 @@
-/*  test_storage.c - safetensors files: what is written, read back and refused, and what a failure leaves behind */
+/*  test_file.c - safetensors files: what is written, read back and refused, and what a failure leaves behind */
 #include "fault.h"
 
 /*  Sees every driver call before it is made. */
@@ -18,7 +18,7 @@ static void (*watch_call)(const char *name);
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libnvrtc\nleak:libcuda\n"; }
 
-static char folder[] = "/tmp/ignis_test_storage_XXXXXX";
+static char folder[] = "/tmp/ignis_test_file_XXXXXX";
 
 /*  A path in the test's folder, in one of four buffers. */
 static const char *path_of(const char *name)
