@@ -126,6 +126,10 @@
         free segments back, ignis_desc.memory_limit bounds what is reserved. With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has
         an allocation of its own, as compute-sanitizer needs it to see accesses beyond the end; it is slow.
 
+        What Ignis writes to memory is counted in a version, which all views of it share (ignis_array_info.version). Reading what nobody has
+        written is an error. Of your own kernels, and of code that has the address, Ignis cannot know what it writes: its array counts as written,
+        and where it changes one in place, ignis_array_mark_written says so. Arrays that wrap the same pointer count apart.
+
     ON OWNERSHIP (>>contract)
 
         Every array has an owner: IGNIS_OWNER_IGNIS, or a layer that works on it for a while and acquires it first
@@ -137,7 +141,10 @@
             - views (slice, reshape) are arrays of their own: freeing the parent leaves them valid, and their memory alive
             - wrapped memory (ignis_array_desc.ptr) is never freed by Ignis
 
-        ignis_contract_audit lists tracked arrays by age; what is alive at ignis_shutdown is reported.
+        While ignis_save, ignis_load or a collective operation runs, its layer owns the arrays it works on; views and copies that are made
+        meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. What is alive at ignis_shutdown is reported: arrays, and
+        kernels, graphs, optimizers and channels too. A stale handle is named as it was (array #7 'weights', freed), so that its message can be
+        matched with others.
 
     ON KERNELS (>>kernel)
 
@@ -159,7 +166,9 @@
         thread has its own tape. An entry goes with the tensor that it made, so what leads nowhere costs nothing; what backward needs
         stays alive after its tensor was released, and goes as the walk passes. ignis_tape_record is the one door: your own operation is
         a kernel, a result, and a rule for its gradient (examples/custom_op.c), and ignis_gradcheck tells whether the rule is right.
-        ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing.
+        ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing. What an operation saved has to stay as it is until the
+        backward: one that finds a saved array written to since (its version has changed) fails, and no gradient changes. Operations of a capture
+        are exempt, as each launch writes anew what they save.
 
     ON GRAPHS (>>graph)
 
@@ -711,7 +720,7 @@ typedef struct ignis_array_info {
     ignis_owner owner;
     int ref_count;
     void *stream;          /* null until memory is allocated, unless the desc named one */
-    void *ptr;             /* device memory; null until it is allocated */
+    void *ptr;             /* device memory; null until it is allocated. The caller may write there, so the array counts as written */
     void *pinned_host_ptr; /* null unless ignis_array_pin was called */
     int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC */
     bool owns_memory;      /* false for views and wrapped memory */
@@ -739,9 +748,9 @@ IGNIS_API int ignis_dtype_size(ignis_dtype dtype);
 
 /*  ignis_array_create - a new array, or one that wraps memory of the caller
     Shape: 1 to 8 dimensions, each 0 or more; numel and bytes must fit 63 bits. No device memory is taken until the
-    array is first used; its content is undefined until it is written.
+    array is first used; reading it is an error until it is written. Wrapped memory counts as written.
     Returns: the array, or no handle.
-    Errors: ARGUMENT, SHAPE, DEVICE, MEMORY.
+    Errors: ARGUMENT (also for a desc.ptr that is not device memory, or in an allocation that ends before the array), SHAPE, DEVICE, MEMORY.
     Ownership: the caller frees it with ignis_array_free. Wrapped memory stays the caller's and must outlive the array.
     Threads: any. */
 IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc);
@@ -749,7 +758,7 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc);
 /*  ignis_array_free - free an array as IGNIS_OWNER_IGNIS; ignis_array_free_as - free it as the owner named
     The memory goes back in stream order once its last view is freed too; pinned host memory goes at once.
     Returns: IGNIS_OK, or why the array was left as it is.
-    Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0).
+    Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0; the message says who holds references).
     Ownership: the handle is stale afterwards; views of the array stay valid.
     Threads: any. Streams: work that is queued on the array still finishes first. */
 IGNIS_API ignis_status ignis_array_free(ignis_array array);
@@ -778,7 +787,7 @@ IGNIS_API int64_t ignis_array_numel(ignis_array array);
 IGNIS_API int64_t ignis_array_size_bytes(ignis_array array);
 
 /*  ignis_array_to_string - "array #7 [2, 3] f32 on device 0, owner ignis, ref_count 0, 'weights'"
-    A stale handle gives "array handle 0x... (freed)".
+    A stale handle gives "array #7 'weights', freed", or "array handle 0x... (freed)" once its slot has been used and freed again.
     Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is 0.
     Errors: ARGUMENT.
     Ownership: the text is written to out, cut to capacity - 1 bytes and always ended.
@@ -800,11 +809,9 @@ IGNIS_API ignis_status ignis_array_to_device(ignis_array array);
     Threads: any. */
 IGNIS_API void *ignis_array_device_ptr(ignis_array array);
 
-/*  ignis_array_mark_written - say that code of the caller has written, or is about to write, to an array
-    Everything in Ignis that writes an array counts it in the version of its memory, which views share. So a read of what nobody has written is
-    an error, and so is a backward through an operation that saved what has been written since. Of a kernel of the caller, and of one who has
-    the address (ignis_kernel_launch, ignis_array_device_ptr, ignis_array_query), Ignis cannot know what they write: their array may be
-    read from then on, and this call is for those that change it in place.
+/*  ignis_array_mark_written - say that the caller's code has written, or is about to write, to an array
+    Counts as a write in the array's version, so that a backward that needs the old content fails instead of giving a wrong gradient. For
+    what Ignis cannot see: kernels of the caller that change an array in place, and code that has its address.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED.
     Ownership: unchanged.
@@ -1083,7 +1090,9 @@ typedef struct ignis_kernel_info {
 IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc);
 
 /*  ignis_kernel_launch - run a kernel on the current device
-    args are the kernel's parameters in order; array arguments are checked, allocated if need be, and become pointers.
+    args are the kernel's parameters in order; array arguments are checked, allocated if need be, and become pointers. Of parameters the driver
+    tells sizes alone: an f64 array for a `float *`, or an i32 for a `float`, cannot be seen. Nor can whether a parameter is const, so a launch
+    does not count as writing to an array that was written before: where it does, call ignis_array_mark_written.
     Returns: IGNIS_OK, or the reason. A fault inside the kernel shows at a later call.
     Errors: FREED, ARGUMENT (count, sizes, limits of the launch), DEVICE (an array of another device), MEMORY, CUDA.
     Ownership: unchanged; args may be reused when the call returns.
@@ -1310,7 +1319,8 @@ typedef struct ignis_gradcheck_desc {
     is an error. After a failure the walk's part of the tape is released, and no leaf has changed.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output, was walked already, or was
-    recorded by another thread; a backward function of the caller failed without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what
+    recorded by another thread; an operation on the way saved an array that was written to since; a backward function of the caller failed
+    without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what
     backward functions fail with.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
@@ -5735,6 +5745,25 @@ static void ignis__array_settle(const char *call, ignis__array *array)
         ignis__exports_reap(call, array);
 }
 
+/*  The array of a handle, held and locked for a change of its own fields; null, and reported, when there is none. */
+static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
+    if (!array)
+        return NULL;
+    ignis__array_settle(call, array);
+    if (ignis__array_lock(call, array))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+static ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
+{
+    ignis__array_unlock(array);
+    return ignis__array_end(call, array, ok);
+}
+
 static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
 {
     char holders[512];
@@ -5766,29 +5795,30 @@ static ignis_status ignis__fail_referenced(const char *call, const ignis__array 
 
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
     ignis_owner owner;
     int ref_count = 0;
+    bool ok = false;
     if (!array)
         return ignis__failed();
-    ignis__array_settle(call, array);
-    if (!ignis__owner_valid(call, as) || !ignis__array_lock(call, array))
-        return ignis__array_end(call, array, false);
+    if (!ignis__owner_valid(call, as))
+        return ignis__array_leave(call, array, false);
     owner = array->owner;
     if (owner != as)
-        status = ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call, "%s is owned by %s and may only be freed by it, not by %s",
-                             ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(as));
+        ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call, "%s is owned by %s and may only be freed by it, not by %s",
+                    ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(as));
     else if (array->exports > 0)
-        status = ignis__fail_exported(call, array, "freed");
+        ignis__fail_exported(call, array, "freed");
     else if (array->ref_count > 0)
         ref_count = array->ref_count;
     else
+        ok = true;
+    if (ok)
         ignis__array_kill(array);
     ignis__array_unlock(array);
-    if (ref_count) /* who holds it is found without its lock, which those take behind their own */
-        status = ignis__fail_referenced(call, array, owner, ref_count);
-    return ignis__array_end(call, array, status == IGNIS_OK);
+    if (ref_count) /* without its lock, which who holds it takes behind others */
+        ignis__fail_referenced(call, array, owner, ref_count);
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_free(ignis_array array) { return ignis__array_free_as("ignis_array_free", array, IGNIS_OWNER_IGNIS); }
@@ -5811,40 +5841,38 @@ IGNIS_API bool ignis_array_is_live(ignis_array handle)
 IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *info)
 {
     static const char call[] = "ignis_array_query";
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__storage *storage;
     uint64_t address;
     if (!array)
         return ignis__failed();
     if (!info) {
-        status = ignis__fail_null(call, "info");
-    } else if (!ignis__array_lock(call, array)) {
-        status = ignis__failed();
-    } else {
-        address = ignis__atomic_load(&array->storage->address);
-        info->id = array->id;
-        info->shape = array->shape;
-        info->dtype = array->dtype;
-        info->device = (int)(array->storage->device - ignis__devices);
-        info->owner = array->owner;
-        info->ref_count = array->ref_count;
-        info->ptr = address ? (void *)(uintptr_t)(address + (uint64_t)array->offset) : NULL;
-        info->pinned_host_ptr = array->pinned;
-        info->created_at_ns = array->created_at_ns;
-        info->owns_memory = !array->view && !array->storage->wrapped;
-        info->on_device = address != 0;
-        info->parent = array->parent;
-        memcpy(info->tag, array->tag, sizeof info->tag);
-        info->version = ignis__atomic_load(&array->storage->version);
-        if (info->ptr)
-            ignis__atomic_store(&array->storage->lent, 1);
-        ignis__array_unlock(array);
-        ignis__mutex_lock(&array->storage->lock);
-        info->stream = array->storage->stream;
-        ignis__mutex_unlock(&array->storage->lock);
+        ignis__fail_null(call, "info");
+        return ignis__array_leave(call, array, false);
     }
-    ignis__array_drop(call, array);
-    return status;
+    storage = array->storage;
+    address = ignis__atomic_load(&storage->address);
+    info->id = array->id;
+    info->shape = array->shape;
+    info->dtype = array->dtype;
+    info->device = (int)(storage->device - ignis__devices);
+    info->owner = array->owner;
+    info->ref_count = array->ref_count;
+    info->ptr = address ? (void *)(uintptr_t)(address + (uint64_t)array->offset) : NULL;
+    info->pinned_host_ptr = array->pinned;
+    info->created_at_ns = array->created_at_ns;
+    info->owns_memory = !array->view && !storage->wrapped;
+    info->on_device = address != 0;
+    info->parent = array->parent;
+    memcpy(info->tag, array->tag, sizeof info->tag);
+    info->version = ignis__atomic_load(&storage->version);
+    ignis__array_unlock(array);
+    if (address)
+        ignis__atomic_store(&storage->lent, 1);
+    ignis__mutex_lock(&storage->lock);
+    info->stream = storage->stream;
+    ignis__mutex_unlock(&storage->lock);
+    return ignis__array_end(call, array, true);
 }
 
 IGNIS_API int64_t ignis_array_numel(ignis_array handle)
@@ -5977,39 +6005,40 @@ static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis
     return true;
 }
 
-IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
+/*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
+static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
 {
-    static const char call[] = "ignis_array_to_device";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis__work work;
-    ignis__address address;
-    bool ok;
+    if (!array || ignis__work_begin(call, array->storage->device, work))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+/*  Ends that, also after it could not begin. */
+static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
+{
     if (!array)
         return ignis__failed();
-    ok = ignis__work_begin(call, array->storage->device, &work);
-    if (ok) {
-        ok = ignis__work_address(&work, array, &address);
-        ignis__work_end(&work);
-    }
-    ignis__array_drop(call, array);
-    return ok ? IGNIS_OK : ignis__failed();
+    ignis__work_end(work);
+    return ignis__array_end(work->call, array, ok);
+}
+
+IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
+{
+    ignis__work work;
+    ignis__array *array = ignis__array_work("ignis_array_to_device", handle, &work);
+    ignis__address address;
+    return ignis__array_work_end(&work, array, array && ignis__work_address(&work, array, &address));
 }
 
 IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
 {
-    static const char call[] = "ignis_array_device_ptr";
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
-    ignis__address address = 0;
-    if (!array)
-        return NULL;
-    if (ignis__work_begin(call, array->storage->device, &work)) {
-        if (!ignis__work_lend(&work, array, &address))
-            address = 0;
-        ignis__work_end(&work);
-    }
-    ignis__array_drop(call, array);
-    return (void *)(uintptr_t)address;
+    ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
+    ignis__address address;
+    bool ok = array && ignis__work_lend(&work, array, &address);
+    return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
 
 IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
@@ -6023,21 +6052,13 @@ IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
 
 static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
     ignis__address address;
-    bool ok;
-    if (!array)
-        return ignis__failed();
-    ok = ignis__work_begin(call, array->storage->device, &work);
-    if (ok) {
-        ok = ignis__work_write(&work, array, &address) &&
-             (array->numel == 0 ||
-              !IGNIS__CUDA_FAILED(call, work.device, cuMemsetD8Async, (address, 0, (size_t)ignis__array_bytes(array), work.stream)));
-        ignis__work_end(&work);
-    }
-    ignis__array_drop(call, array);
-    return ok ? IGNIS_OK : ignis__failed();
+    bool ok = array && ignis__work_write(&work, array, &address);
+    if (ok && array->numel)
+        ok = !IGNIS__CUDA_FAILED(call, work.device, cuMemsetD8Async, (address, 0, (size_t)ignis__array_bytes(array), work.stream));
+    return ignis__array_work_end(&work, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array_set_zero("ignis_array_zero", array); }
@@ -6131,7 +6152,7 @@ static ignis_status ignis__array_from_host(const char *call, ignis__array *array
     ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = ignis__work_write(&work, array, &address) &&
+        ok = !ignis__capture_refuses(call) && ignis__work_write(&work, array, &address) &&
              (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
                                     : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
         ignis__work_end(&work);
@@ -6157,64 +6178,42 @@ IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *dat
 {
     static const char call[] = "ignis_array_from_host";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
-    if (!array)
-        return ignis__failed();
-    if (dtype == IGNIS_DTYPE_DEFAULT)
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    if (ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, data, "data", count, array->numel, "elements"))
-        status = ignis__array_from_host(call, array, data, dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") &&
+         ignis__array_from_host(call, array, data, dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_from_host_raw(ignis_array handle, const void *bytes, int64_t size)
 {
     static const char call[] = "ignis_array_from_host_raw";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
-    if (!array)
-        return ignis__failed();
-    if (ignis__transfer_check(call, array, bytes, "bytes", size, ignis__array_bytes(array), "bytes"))
-        status = ignis__array_from_host(call, array, bytes, array->dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    bool ok = array && ignis__transfer_check(call, array, bytes, "bytes", size, ignis__array_bytes(array), "bytes") &&
+              ignis__array_from_host(call, array, bytes, array->dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void *out, ignis_dtype dtype, int64_t count)
 {
     static const char call[] = "ignis_array_to_host";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
-    if (!array)
-        return ignis__failed();
-    if (dtype == IGNIS_DTYPE_DEFAULT)
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    if (ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements"))
-        status = ignis__array_to_host(call, array, out, dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements") &&
+         ignis__array_to_host(call, array, out, dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, void *out, int64_t size)
 {
     static const char call[] = "ignis_array_to_host_raw";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
-    if (!array)
-        return ignis__failed();
-    if (ignis__transfer_check(call, array, out, "out", size, ignis__array_bytes(array), "bytes"))
-        status = ignis__array_to_host(call, array, out, array->dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    bool ok = array && ignis__transfer_check(call, array, out, "out", size, ignis__array_bytes(array), "bytes") &&
+              ignis__array_to_host(call, array, out, array->dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 /*  Whether `size` bytes of dst from an offset on, which are about to be written, and those of src are the same, or apart. */
@@ -6440,88 +6439,77 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
 IGNIS_API void *ignis_array_pin(ignis_array handle)
 {
     static const char call[] = "ignis_array_pin";
-    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__array *array = ignis__array_enter(call, handle);
     ignis__binding binding;
     void *pinned = NULL;
     if (!array)
         return NULL;
-    if (ignis__array_lock(call, array)) {
-        if (array->pinned) {
-            ignis__fail(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already", ignis__array_label(array).text);
-        } else if (array->numel > 0 && ignis__device_enter(call, array->storage->device, &binding)) {
-            pinned = array->pinned = ignis__pinned_take(call, array->storage->device, ignis__array_bytes(array));
-            ignis__device_leave(&binding);
-        }
-        ignis__array_unlock(array);
+    if (array->pinned) {
+        ignis__fail(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already", ignis__array_label(array).text);
+    } else if (array->numel > 0 && ignis__device_enter(call, array->storage->device, &binding)) {
+        pinned = array->pinned = ignis__pinned_take(call, array->storage->device, ignis__array_bytes(array));
+        ignis__device_leave(&binding);
     }
-    ignis__array_drop(call, array);
+    ignis__array_leave(call, array, true);
     return pinned;
 }
 
 IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
 {
     static const char call[] = "ignis_array_unpin";
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
     void *pinned = NULL;
+    bool ok = false;
     if (!array)
         return ignis__failed();
-    if (ignis__capture_refuses(call) || !ignis__array_lock(call, array)) {
-        status = ignis__failed();
+    if (ignis__capture_refuses(call))
+        return ignis__array_leave(call, array, false);
+    if (array->owner != IGNIS_OWNER_IGNIS) {
+        ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call,
+                    "%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns the array",
+                    ignis__array_label(array).text, ignis__owner_name(array->owner));
+    } else if (!array->pinned && array->numel > 0) {
+        ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "%s has no pinned host memory", ignis__array_label(array).text);
     } else {
-        if (array->owner != IGNIS_OWNER_IGNIS)
-            status = ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call,
-                                 "%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns the array",
-                                 ignis__array_label(array).text, ignis__owner_name(array->owner));
-        else if (!array->pinned && array->numel > 0)
-            status = ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "%s has no pinned host memory", ignis__array_label(array).text);
-        if (status == IGNIS_OK) {
-            pinned = array->pinned;
-            array->pinned = NULL;
-        }
-        ignis__array_unlock(array);
-        if (pinned)
-            status = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array));
+        ok = true;
+        pinned = array->pinned;
+        array->pinned = NULL;
     }
-    ignis__array_drop(call, array);
-    return status;
+    ignis__array_unlock(array);
+    if (pinned)
+        ok = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array)) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API int ignis_array_increment_ref(ignis_array handle)
 {
     static const char call[] = "ignis_array_increment_ref";
-    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__array *array = ignis__array_enter(call, handle);
     int count = -1;
     if (!array)
         return -1;
-    if (ignis__array_lock(call, array)) {
-        if (array->ref_count == INT_MAX)
-            ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "%s has %d references, and no room for another",
-                        ignis__array_label(array).text, array->ref_count);
-        else
-            count = ++array->ref_count;
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
+    if (array->ref_count == INT_MAX)
+        ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "%s has %d references, and no room for another", ignis__array_label(array).text,
+                    array->ref_count);
+    else
+        count = ++array->ref_count;
+    ignis__array_leave(call, array, true);
     return count;
 }
 
 IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
 {
     static const char call[] = "ignis_array_decrement_ref";
-    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__array *array = ignis__array_enter(call, handle);
     int count = -1;
     if (!array)
         return -1;
-    if (ignis__array_lock(call, array)) {
-        if (array->ref_count == 0)
-            ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "%s, owned by %s, has a ref_count of 0 already", ignis__array_label(array).text,
-                        ignis__owner_name(array->owner));
-        else
-            count = ignis__array_unref(array);
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
+    if (array->ref_count == 0)
+        ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "%s, owned by %s, has a ref_count of 0 already", ignis__array_label(array).text,
+                    ignis__owner_name(array->owner));
+    else
+        count = ignis__array_unref(array);
+    ignis__array_leave(call, array, true);
     return count;
 }
 
@@ -6541,19 +6529,10 @@ static ignis_status ignis__array_transfer(const char *call, ignis__array *array,
 IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_array_transfer_ownership";
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
+    ignis__array *array = ignis__array_enter(call, handle);
     if (!array)
         return ignis__failed();
-    ignis__array_settle(call, array);
-    if (!ignis__owner_valid(call, owner) || !ignis__array_lock(call, array)) {
-        status = ignis__failed();
-    } else {
-        status = ignis__array_transfer(call, array, owner);
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
-    return status;
+    return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
 }
 
 /*  Every array that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
@@ -6647,25 +6626,6 @@ static void ignis__untrack(ignis__array *array)
     array->tracked_by_user = false;
 }
 
-/*  A held and locked array for a change of owner; null, and reported, when that cannot be. ignis__contract_end gives it back. */
-static ignis__array *ignis__contract_begin(const char *call, ignis_array handle, ignis_owner owner)
-{
-    ignis__array *array = ignis__array_hold(call, handle);
-    if (!array)
-        return NULL;
-    ignis__array_settle(call, array);
-    if (ignis__owner_valid(call, owner) && ignis__array_lock(call, array))
-        return array;
-    ignis__array_drop(call, array);
-    return NULL;
-}
-
-static void ignis__contract_end(const char *call, ignis__array *array)
-{
-    ignis__array_unlock(array);
-    ignis__array_drop(call, array);
-}
-
 /*  Makes a layer the owner of a held array until a call of it ends; the borrower tells the call from others, and may borrow an array again.
     Unlike ignis_contract_acquire it does not mind references, and leaves no trace: ignis__contract_return gives the array back. */
 IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by, const void *borrower)
@@ -6705,60 +6665,62 @@ IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, cons
 IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_acquire";
-    ignis__array *array = ignis__contract_begin(call, handle, by);
-    ignis_status status;
+    ignis__array *array = ignis__array_enter(call, handle);
+    bool ok;
     if (!array)
         return ignis__failed();
-    if (array->owner == by)
-        status = ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "%s is already owned by %s: a double acquire", ignis__array_label(array).text,
-                             ignis__owner_name(by));
-    else
-        status = ignis__array_transfer(call, array, by);
-    if (status == IGNIS_OK)
+    ok = ignis__owner_valid(call, by);
+    if (ok && array->owner == by) {
+        ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "%s is already owned by %s: a double acquire", ignis__array_label(array).text,
+                    ignis__owner_name(by));
+        ok = false;
+    }
+    ok = ok && ignis__array_transfer(call, array, by) == IGNIS_OK;
+    if (ok)
         ignis__track(array, false);
-    ignis__contract_end(call, array);
-    return status;
+    return ignis__array_leave(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_release";
-    ignis__array *array = ignis__contract_begin(call, handle, by);
-    ignis_status status;
+    ignis__array *array = ignis__array_enter(call, handle);
+    bool ok;
     if (!array)
         return ignis__failed();
-    if (array->owner != by)
-        status = ignis__fail(IGNIS_DIAG_RELEASE_BY_OTHER, call, "%s is owned by %s, not by %s, which therefore cannot release it",
-                             ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(by));
-    else
-        status = ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS);
-    ignis__contract_end(call, array);
-    return status;
+    ok = ignis__owner_valid(call, by);
+    if (ok && array->owner != by) {
+        ignis__fail(IGNIS_DIAG_RELEASE_BY_OTHER, call, "%s is owned by %s, not by %s, which therefore cannot release it",
+                    ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(by));
+        ok = false;
+    }
+    return ignis__array_leave(call, array, ok && ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_contract_assert_owner";
-    ignis__array *array = ignis__contract_begin(call, handle, owner);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
+    bool ok;
     if (!array)
         return ignis__failed();
-    if (array->owner != owner)
-        status = ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "%s was expected to be owned by %s, but is owned by %s",
-                             ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(array->owner));
-    ignis__contract_end(call, array);
-    return status;
+    ok = ignis__owner_valid(call, owner);
+    if (ok && array->owner != owner) {
+        ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "%s was expected to be owned by %s, but is owned by %s", ignis__array_label(array).text,
+                    ignis__owner_name(owner), ignis__owner_name(array->owner));
+        ok = false;
+    }
+    return ignis__array_leave(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
 {
     static const char call[] = "ignis_contract_track";
-    ignis__array *array = ignis__contract_begin(call, handle, IGNIS_OWNER_IGNIS);
+    ignis__array *array = ignis__array_enter(call, handle);
     if (!array)
         return ignis__failed();
     ignis__track(array, true);
-    ignis__contract_end(call, array);
-    return IGNIS_OK;
+    return ignis__array_leave(call, array, true);
 }
 
 IGNIS_API ignis_status ignis_contract_untrack(ignis_array handle)
@@ -8360,25 +8322,20 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
 
 static ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
     ignis__address to;
     char element[8];
-    bool ok;
     void *params[3];
-    if (!array)
-        return ignis__failed();
-    ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
-    params[0] = &to;
-    params[1] = element;
-    params[2] = &array->numel;
-    ok = ignis__work_begin(call, array->storage->device, &work);
+    bool ok = array && ignis__work_write(&work, array, &to);
     if (ok) {
-        ok = ignis__work_write(&work, array, &to) && ignis__elementwise(&work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
-        ignis__work_end(&work);
+        ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
+        params[0] = &to;
+        params[1] = element;
+        params[2] = &array->numel;
+        ok = ignis__elementwise(&work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
     }
-    ignis__array_drop(call, array);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__array_work_end(&work, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value) { return ignis__array_set("ignis_array_fill", array, value); }
