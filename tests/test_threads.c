@@ -167,7 +167,7 @@ static void misuse(int index)
         case 24: made = ignis_array_cast(a, IGNIS_F16); break;
         case 25: CHECK_OK(ignis_contract_untrack(a)); break;
         case 26:
-            if (round % 4 == 0)
+            if (round % 16 == 0) /* it waits for the disk */
                 save_shared(index, a);
             break;
         default: ignis_array_add(a, a, b); break;
