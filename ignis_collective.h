@@ -4623,8 +4623,8 @@ static void ignis__channels_close(const char *call)
 {
     ignis__channel *channel;
     uint64_t index = 0;
-    (void)call;
     while ((channel = (ignis__channel *)ignis__pool_next(&ignis__channels, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s", channel->wire->server ? "server" : "client");
         ignis__channel_kill(channel);
         ignis__channel_drop(channel);
     }
@@ -11040,51 +11040,27 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  An array that an operation uses. */
-typedef struct ignis__comm_lent {
-    ignis__array *array; /* held */
-    bool acquired;
-} ignis__comm_lent;
-
-/*  Holds an array and gives it to IGNIS_OWNER_NVCCL; false, and reported, when that cannot be. ignis__comm_lent_end gives it back either way. */
-static bool ignis__comm_lend(const char *call, const ignis__comm *comm, ignis_array handle, const ignis__comm_lent *other,
-                             ignis__comm_lent *lent)
+/*  Holds an array and borrows it for a call, of which a local variable is the borrower; false, and reported, when that cannot be.
+    ignis__comm_return gives back what was held either way. */
+static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_array handle, const void *borrower, ignis__array **held)
 {
-    ignis__array *array = lent->array = ignis__array_hold(call, handle);
-    ignis_owner owner;
-    if (!array || !ignis__array_lock(call, array))
+    ignis__array *array = *held = ignis__array_hold(call, handle);
+    if (!array || !ignis__contract_borrow(call, array, IGNIS_OWNER_NVCCL, borrower))
         return false;
-    owner = array->owner;
-    if (owner == IGNIS_OWNER_IGNIS) {
-        array->owner = IGNIS_OWNER_NVCCL;
-        lent->acquired = true;
-    }
-    ignis__array_unlock(array);
-    if (owner != IGNIS_OWNER_IGNIS && !(other && other->array == array && other->acquired)) {
-        ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "array #%llu is owned by %s, which has to release it first",
-                    (unsigned long long)array->id, ignis__owner_name(owner));
-        return false;
-    }
-    if (array->storage->device != comm->device) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, rank %d of the communicator on device %d",
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), comm->rank,
-                    (int)(comm->device - ignis__devices));
-        return false;
-    }
-    return true;
+    if (array->storage->device == comm->device)
+        return true;
+    ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, rank %d of the communicator on device %d",
+                ignis__array_label(array).text, (int)(array->storage->device - ignis__devices), comm->rank,
+                (int)(comm->device - ignis__devices));
+    return false;
 }
 
-static void ignis__comm_lent_end(const char *call, ignis__comm_lent *lent)
+static void ignis__comm_return(const char *call, const void *borrower, ignis__array *held)
 {
-    if (!lent->array)
+    if (!held)
         return;
-    if (lent->acquired) {
-        ignis__mutex_lock(&lent->array->slot.lock);
-        if (lent->array->owner == IGNIS_OWNER_NVCCL)
-            lent->array->owner = IGNIS_OWNER_IGNIS;
-        ignis__array_unlock(lent->array);
-    }
-    ignis__array_drop(call, lent->array);
+    ignis__contract_return(held, borrower);
+    ignis__array_drop(call, held);
 }
 
 /*  Input and output may be the same memory or, if one is a part of the other, lie where that part is; else they are apart. */
@@ -11173,7 +11149,7 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
                                            const ignis_array *out, ignis_op op, int root)
 {
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis__comm_lent from = IGNIS__ZERO, to = IGNIS__ZERO;
+    ignis__array *from = NULL, *to = NULL;
     ignis__comm_task task = IGNIS__ZERO;
     ignis__work work;
     bool ok;
@@ -11187,12 +11163,11 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
     ok = ignis__comm_works(call, comm) && ignis__comm_rank_check(call, comm, "root", root, false);
     if (kind == IGNIS__COMM_REDUCE && comm->rank != root)
         out = NULL;
-    ok = ok && (!in || ignis__comm_lend(call, comm, *in, NULL, &from)) && (!out || ignis__comm_lend(call, comm, *out, &from, &to)) &&
-         ((!in && !out) || (ignis__comm_shapes(call, comm, from.array, to.array, &task) && ignis__comm_op_check(call, op, task.dtype)));
+    ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
+         ((!in && !out) || (ignis__comm_shapes(call, comm, from, to, &task) && ignis__comm_op_check(call, op, task.dtype)));
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from.array, &task.in)) && (!out || ignis__work_write(&work, to.array, &task.out)) &&
-             (!in || !out ||
-              ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from.array), task.out, ignis__array_bytes(to.array)));
+        ok = (!in || ignis__work_read(&work, from, &task.in)) && (!out || ignis__work_write(&work, to, &task.out)) &&
+             (!in || !out || ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from), task.out, ignis__array_bytes(to)));
         if (kind == IGNIS__COMM_BROADCAST)
             task.out = task.in;
         ok = ok && ignis__comm_order(&work, comm) &&
@@ -11202,8 +11177,8 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
         ok = false;
     }
     ignis__mutex_unlock(&comm->slot.lock);
-    ignis__comm_lent_end(call, &to);
-    ignis__comm_lent_end(call, &from);
+    ignis__comm_return(call, &work, to);
+    ignis__comm_return(call, &work, from);
     ignis__comm_drop(call, comm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -11261,7 +11236,7 @@ static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const 
                                      int source)
 {
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis__comm_lent from = IGNIS__ZERO, to = IGNIS__ZERO;
+    ignis__array *from = NULL, *to = NULL;
     ignis__comm_task send = IGNIS__ZERO, receive = IGNIS__ZERO;
     ignis__work work;
     bool ok, self;
@@ -11273,15 +11248,14 @@ static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const 
     receive.root = source;
     ignis__mutex_lock(&comm->slot.lock);
     ok = ignis__comm_works(call, comm) && (!in || ignis__comm_rank_check(call, comm, "dest", dest, !self)) &&
-         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) && (!in || ignis__comm_lend(call, comm, *in, NULL, &from)) &&
-         (!out || ignis__comm_lend(call, comm, *out, &from, &to)) && (!in || ignis__comm_shapes(call, comm, from.array, NULL, &send)) &&
-         (!out || ignis__comm_shapes(call, comm, NULL, to.array, &receive)) &&
-         (!self || ignis__comm_shapes(call, comm, from.array, to.array, &send));
+         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) &&
+         (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
+         (!in || ignis__comm_shapes(call, comm, from, NULL, &send)) && (!out || ignis__comm_shapes(call, comm, NULL, to, &receive)) &&
+         (!self || ignis__comm_shapes(call, comm, from, to, &send));
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from.array, &send.in)) && (!out || ignis__work_write(&work, to.array, &receive.out)) &&
+        ok = (!in || ignis__work_read(&work, from, &send.in)) && (!out || ignis__work_write(&work, to, &receive.out)) &&
              (!in || !out ||
-              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from.array), receive.out,
-                                ignis__array_bytes(to.array))) &&
+              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from), receive.out, ignis__array_bytes(to))) &&
              ignis__comm_order(&work, comm);
         send.out = receive.out;
         ok = ok && (self ? ignis__comm_alone(&work, &send) : ignis__comm_run_pair(&work, comm, in ? &send : NULL, out ? &receive : NULL));
@@ -11290,8 +11264,8 @@ static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const 
         ok = false;
     }
     ignis__mutex_unlock(&comm->slot.lock);
-    ignis__comm_lent_end(call, &to);
-    ignis__comm_lent_end(call, &from);
+    ignis__comm_return(call, &work, to);
+    ignis__comm_return(call, &work, from);
     ignis__comm_drop(call, comm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -12145,9 +12119,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         ignis__array_discard(call, &made);
         return false;
     }
-    bucket->memory = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ignis__array_claim(bucket->memory);
-    ignis__array_drop(call, bucket->memory);
+    bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
@@ -12158,11 +12130,9 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         int64_t numel = ignis__tensor_numel(parameter), size = numel * ignis__dtypes[dtype].size;
         made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
         at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
-        if (!made.id)
+        parallel->grads[i] = ignis__array_adopt(call, made);
+        if (!parallel->grads[i])
             return false;
-        parallel->grads[i] = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-        ignis__array_claim(parallel->grads[i]);
-        ignis__array_drop(call, parallel->grads[i]);
         if (parameter->grad && numel > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
     }

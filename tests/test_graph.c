@@ -540,6 +540,38 @@ TEST(a_gradient_outside_of_the_graph)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  A launch writes to what it writes, and only to that. */
+TEST(a_launch_counts_as_writing)
+{
+    ignis_tensor x, w, y;
+    ignis_graph graph, outer;
+    ignis_scope scope;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = vector4(1, true);
+    w = vector4(2, false);
+    CHECK_OK(ignis_array_add(ignis_tensor_data(w), ignis_tensor_data(w), ignis_tensor_data(x))); /* compiles */
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_array_add(ignis_tensor_data(w), ignis_tensor_data(w), ignis_tensor_data(x)));
+    graph = ignis_graph_end();
+    y = ignis_sum(ignis_mul(x, x));
+    CHECK_OK(ignis_graph_launch(graph)); /* reads x */
+    CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+    y = ignis_sum(ignis_mul(x, w));
+    CHECK_OK(ignis_graph_launch(graph)); /* writes w */
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_MESSAGE_HAS("'mul'");
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_graph_launch(graph));
+    outer = ignis_graph_end();
+    y = ignis_sum(ignis_mul(x, w));
+    CHECK_OK(ignis_graph_launch(outer)); /* and the one in it writes w */
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_OK(ignis_graph_free(outer));
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(random_tensors_are_new_at_each_launch)
 {
     ignis_graph graph;
@@ -995,6 +1027,8 @@ TEST(shutdown_ends_graphs_and_captures)
     CHECK_OK(ignis_graph_begin());
     (void)ignis_scale(x, 2);
     CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 2);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "graph on device 0");
     SETUP(NULL);
     warm_up(); /* the stream captures nothing any more */
     CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
