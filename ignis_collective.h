@@ -599,7 +599,7 @@ typedef struct ignis_transport_desc {
 
 /*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
     ignis_transport_handle_fds says which. */
-#define IGNIS_TRANSPORT_RECORD_BYTES 256
+#define IGNIS_TRANSPORT_RECORD_BYTES 240
 
 typedef struct ignis_transport_handle {
     unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, what, where; sealed with the token */
@@ -687,6 +687,13 @@ IGNIS_API int ignis_transport_to_string(ignis_transport transport, char *out, si
     a copy of it or an import from it, dead processes not counted. The caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+
+/*  ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still out, once more
+    Returns: IGNIS_OK, and *handle filled.
+    Errors: ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: none is out), those of ignis_transport_export_handle.
+    Ownership: as for ignis_transport_export_handle.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport transport, ignis_transport_handle *handle);
 
 /*  ignis_transport_handle_fds - the descriptors that have to travel with a handle's record, up to two
     ignis_transport_handle_from_fds - puts a handle together from what came
@@ -2549,6 +2556,28 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
     return result;
 }
 
+/*  Where the driver's allocation of an array begins and how long it is, for memory that Ignis does not hand out in parts. The device is
+    entered. */
+static bool ignis__vmm_allocation(const char *call, const ignis__array *array, const char *instead, ignis__address *base, int64_t *size)
+{
+    ignis__address address = ignis__atomic_load(&array->storage->address);
+    size_t whole = 0;
+    int error;
+    if (!address || array->storage->block) {
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                    "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with %s",
+                    (unsigned long long)array->id, instead);
+        return false;
+    }
+    error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
+    if (error != 0)
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
+                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+    *size = (int64_t)whole;
+    return error == 0;
+}
+
 /*  The physical memory behind an array, retained. */
 typedef struct ignis__vmm_behind {
     unsigned long long handle;
@@ -2564,20 +2593,13 @@ static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_be
     ignis__storage *storage = array->storage;
     ignis__device *device = storage->device;
     ignis__address address = ignis__atomic_load(&storage->address), at = address + (uint64_t)array->offset, base = at;
-    size_t size = 0;
+    int64_t size = 0;
     int error;
     memset(behind, 0, sizeof *behind);
-    if (!address || storage->block) {
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                    "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with "
-                    "ignis_vmm_array",
-                    (unsigned long long)array->id);
-        return false;
-    }
     if (storage->release_fn == ignis__vmm_array_release) {
         const ignis__vmm_block *block = (const ignis__vmm_block *)storage->release_data;
         base = block->address;
-        size = (size_t)block->size;
+        size = block->size;
         behind->account = block->account;
     } else if (storage->release_fn == ignis__vmm_part_release) {
         ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
@@ -2586,14 +2608,11 @@ static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_be
         for (mapping = range->mappings; mapping; mapping = mapping->next)
             if (range->address + (uint64_t)mapping->offset <= at) {
                 base = range->address + (uint64_t)mapping->offset;
-                size = (size_t)mapping->vmm->size;
+                size = mapping->vmm->size;
                 behind->account = mapping->vmm->account;
             }
         ignis__mutex_unlock(&range->slot.lock);
-    } else if ((error = IGNIS__CUDA(cuMemGetAddressRange_v2, (&base, &size, at))) != 0) {
-        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
-                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+    } else if (!ignis__vmm_allocation(call, array, "ignis_vmm_array", &base, &size)) {
         return false;
     }
     error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&behind->handle, (void *)(uintptr_t)at));
@@ -2604,7 +2623,7 @@ static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_be
                             (unsigned long long)array->id, ignis__cuda_name(error), error);
         return false;
     }
-    behind->size = (int64_t)size;
+    behind->size = size;
     behind->offset = (int64_t)(at - base);
     if (behind->offset + ignis__array_bytes(array) > behind->size)
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu reaches over more than one allocation; export them one by one",
@@ -4646,49 +4665,53 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
    >>transport - VMM, legacy IPC, peer copy, host-staged: one table of functions each.
    =============================================================================================================== */
 
-/* --- what it needs of the system: pipes that tell of a death, shared files in memory, who we are --------------------------- */
+/* --- what it needs of the system: leases, which tell that nobody uses an array any more; shared host memory; who we are ---- */
 
+/*  Beside descriptors, what a handle brings can lie in the private folder under a name, which whoever takes it removes: a FIFO as
+    lease, a file with a copy. */
 #ifdef _WIN32
 
-/*  Milliseconds of boot time would repeat; this moment does not. */
-static uint64_t ignis__process_started(void)
-{
-    FILETIME created, ended, kernel, user;
-    if (!GetProcessTimes(GetCurrentProcess(), &created, &ended, &kernel, &user))
-        return 0;
-    return ((uint64_t)created.dwHighDateTime << 32) | created.dwLowDateTime;
-}
+#define IGNIS__LEASES 0 /* ignis_transport_release_handle does without */
+
 static uint64_t ignis__host_hash(void)
 {
     char name[MAX_COMPUTERNAME_LENGTH + 1];
     DWORD size = sizeof name;
     return GetComputerNameA(name, &size) ? ignis__hash(IGNIS__HASH_START, name, size) : 0;
 }
-/*  Handles that close with their process would have to be duplicated into the other one; ignis_transport_release_handle does without. */
-static bool ignis__lease_make(int ends[2])
+static uint32_t ignis__pid_namespace(void) { return 0; }
+static bool ignis__lease_make(const char *path, int ends[2])
 {
+    (void)path;
     ends[0] = ends[1] = -1;
-    return false;
+    return true;
 }
-static bool ignis__lease_ended(int end)
+static bool ignis__lease_ended(int end, bool *taken)
 {
     (void)end;
+    *taken = true;
     return false;
 }
-static int ignis__lease_copy(int end)
+static int ignis__fd_copy(int fd) { return fd; }
+static void ignis__lease_close(int end) { (void)end; }
+static int ignis__name_make(const char *path)
 {
-    (void)end;
+    (void)path;
+    errno = ENOSYS;
     return -1;
 }
-static void ignis__lease_close(int end) { (void)end; }
+static int ignis__name_take(const char *path, bool lease)
+{
+    (void)lease;
+    return ignis__name_make(path);
+}
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
 /*  A file mapping would do; NVIDIA's own samples share host memory so. It is not made yet by anything that could be tested. */
 static int ignis__shared_make(size_t size)
 {
     (void)size;
-    errno = ENOSYS;
-    return -1;
+    return ignis__name_make("");
 }
 static void *ignis__shared_map(int fd, size_t size)
 {
@@ -4697,8 +4720,16 @@ static void *ignis__shared_map(int fd, size_t size)
     return NULL;
 }
 static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
+static bool ignis__fd_has(int fd, int64_t size) { return (void)fd, (void)size, false; }
+static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+{
+    (void)fd, (void)data, (void)size, (void)offset, (void)to_fd;
+    return false;
+}
 
 #else /* POSIX */
+
+#define IGNIS__LEASES 1
 
 #ifndef __USE_GNU /* what the C library does not declare under a strict standard */
 #ifdef __cplusplus
@@ -4718,26 +4749,6 @@ enum {
     IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
 };
 
-/*  In clock ticks since the system has started: the 22nd word, counted behind the program's name, which can hold anything. */
-static uint64_t ignis__process_started(void)
-{
-    char text[1024];
-    uint64_t started = 0;
-    const char *at;
-    int word;
-    FILE *file = fopen("/proc/self/stat", "rb");
-    size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file)
-        fclose(file);
-    text[size] = 0;
-    at = strrchr(text, ')');
-    for (word = 2; at && word < 22; word++)
-        at = strchr(at + 1, ' ');
-    if (at)
-        started = (uint64_t)strtoull(at, NULL, 10);
-    return started;
-}
-
 static uint64_t ignis__host_hash(void)
 {
     char text[64];
@@ -4748,22 +4759,62 @@ static uint64_t ignis__host_hash(void)
     return ignis__hash(IGNIS__HASH_START, text, size);
 }
 
-static bool ignis__lease_make(int ends[2]) { return pipe2(ends, O_CLOEXEC) == 0; }
-/*  Nobody has the other end open any more. */
-static bool ignis__lease_ended(int end)
+/*  Process numbers can be compared within one. */
+static uint32_t ignis__pid_namespace(void)
+{
+    struct stat info;
+    return stat("/proc/self/ns/pid", &info) == 0 ? (uint32_t)info.st_ino : 0;
+}
+
+/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] hangs up when nobody has. With a path it is a FIFO, whose other
+    end is opened by that. */
+static bool ignis__lease_make(const char *path, int ends[2])
+{
+    ends[1] = -1;
+    if (!path)
+        return pipe2(ends, O_CLOEXEC) == 0;
+    ends[0] = mkfifo(path, 0600) == 0 ? open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
+    return ends[0] >= 0;
+}
+
+/*  Nobody has the other end open any more. A FIFO hangs up only after somebody had; *taken: he has said so. */
+static bool ignis__lease_ended(int end, bool *taken)
 {
     struct pollfd wanted;
     wanted.fd = end;
-    wanted.events = 0;
+    wanted.events = POLLIN;
     wanted.revents = 0;
-    return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    if (poll(&wanted, 1, 0) != 1)
+        wanted.revents = 0;
+    *taken = (wanted.revents & POLLIN) != 0;
+    return (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
-static int ignis__lease_copy(int end) { return fcntl(end, F_DUPFD_CLOEXEC, 0); }
+
+static int ignis__fd_copy(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+
 static void ignis__lease_close(int end)
 {
     if (end >= 0)
         close(end);
 }
+
+static int ignis__name_make(const char *path) { return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600); }
+
+/*  Opens what lies under a name, if it is ours alone and of the right kind, and removes the name; -1: there is nothing. */
+static int ignis__name_take(const char *path, bool lease)
+{
+    struct stat info;
+    int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) || !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) ||
+                    (lease && write(fd, "", 1) != 1))) {
+        close(fd);
+        fd = -1;
+    }
+    if (fd >= 0)
+        (void)unlink(path);
+    return fd;
+}
+
 /*  Gives a file its name, unless another one has it already. */
 static bool ignis__file_publish(const char *part, const char *path)
 {
@@ -4802,6 +4853,29 @@ static void *ignis__shared_map(int fd, size_t size)
 
 static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
 
+static bool ignis__fd_has(int fd, int64_t size)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == (off_t)size;
+}
+
+/*  Reads or writes all of a part. A file that somebody cuts off gives an error here, where a mapping would be the end of the process. */
+static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+{
+    char *at = (char *)data;
+    while (size > 0) {
+        ssize_t moved = to_fd ? pwrite(fd, at, (size_t)size, (off_t)offset) : pread(fd, at, (size_t)size, (off_t)offset);
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved <= 0)
+            return false;
+        at += moved;
+        offset += moved;
+        size -= moved;
+    }
+    return true;
+}
+
 #endif
 
 /*  Closes a descriptor, if there is one. */
@@ -4836,32 +4910,35 @@ static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, i
 
 /* --- records ----------------------------------------------------------------------------------------------------------- */
 
-enum {
-    IGNIS__RECORD_VERSION = 1,
-    IGNIS__RECORD_MEMORY = 1, /* flags: what travels beside the record */
-    IGNIS__RECORD_LEASE = 2
-};
-
+#define IGNIS__RECORD_MAGIC "IGNIS-TR"
+#define IGNIS__RECORD_VERSION 2
 #define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the driver shares nothing smaller */
 
-/*  What a handle says. No padding, so that the seal covers every byte. */
+/*  What a handle says. No padding, so that the seal covers every byte. Nothing of it grants anything: sizes and addresses are those of what
+    this process has exported or mapped, and who has sent it is the socket's word. */
 typedef struct ignis__record_of_array {
     char magic[8];
-    uint32_t version, size, kind, flags;
+    uint32_t version, kind;
     int32_t dtype, ndim;
+    uint32_t pid, pid_namespace;
     int64_t dim[IGNIS_MAX_DIMS];
-    int64_t block_size; /* of the memory that is shared; the array lies in it */
-    int64_t offset, bytes;
-    unsigned char uuid[16]; /* of the exporter's device */
-    uint64_t host, pid, started;
-    uint64_t serial;  /* of the export, in that process: never used twice */
-    uint64_t address; /* there */
-    ignis__ipc_handle ipc;
-    unsigned char unused[8];
+    int64_t block_size, offset;           /* of the memory that is shared, and of the array in it */
+    unsigned char uuid[16];               /* of the exporter's device */
+    uint64_t host;                        /* the machine, since it was started */
+    unsigned char process[16];            /* random, of the exporter: numbers of processes are used again */
+    uint64_t serial;                      /* of the export, in that process: never used twice */
+    ignis__ipc_handle ipc;                /* of IGNIS_TRANSPORT_IPC */
+    uint64_t name;                        /* from here on each handle of an export has its own; 0: descriptors came beside it */
     uint64_t seal;
 } ignis__record_of_array;
 
 typedef char ignis__record_has_its_size[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
+
+/*  Two handles of one export say the same. */
+static bool ignis__record_same(const ignis__record_of_array *a, const ignis__record_of_array *b)
+{
+    return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
+}
 
 /*  SipHash-2-4 (Aumasson and Bernstein, 2012) of a multiple of 8 bytes; keys and words are little-endian, as the hosts of CUDA are. */
 static uint64_t ignis__rotate(uint64_t value, int by) { return value << by | value >> (64 - by); }
@@ -4942,21 +5019,27 @@ static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_
     return false;
 }
 
-/*  This process, for records. */
-static struct {
-    ignis__mutex lock;
-    uint64_t pid, host, started;
-} ignis__self = {IGNIS__MUTEX_INIT, 0, 0, 0};
+/*  What all records of this process begin with. */
+static ignis__record_of_array ignis__self;
+static ignis__mutex ignis__self_lock = IGNIS__MUTEX_INIT;
 
-static void ignis__self_learn(void)
+static bool ignis__self_learn(const char *call)
 {
-    ignis__mutex_lock(&ignis__self.lock);
-    if (!ignis__self.pid) {
-        ignis__self.pid = ignis__process_id();
-        ignis__self.host = ignis__host_hash();
-        ignis__self.started = ignis__process_started();
+    ignis__record_of_array *self = &ignis__self;
+    bool known;
+    ignis__mutex_lock(&ignis__self_lock);
+    known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
+    if (known && !self->version) {
+        memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
+        self->pid = (uint32_t)ignis__process_id();
+        self->pid_namespace = ignis__pid_namespace();
+        self->host = ignis__host_hash();
+        self->version = IGNIS__RECORD_VERSION;
     }
-    ignis__mutex_unlock(&ignis__self.lock);
+    ignis__mutex_unlock(&ignis__self_lock);
+    if (!known)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
+    return known;
 }
 
 /* --- exports: an array that others may have, until the last lease of it ends ----------------------------------------------- */
@@ -4967,41 +5050,46 @@ typedef struct ignis__transport {
     ignis__device *src, *dst;
     ignis_channel_method exchange;
     ignis_channel channel;
-    int64_t peer_pid; /* at the channel's other side; 0: unknown */
+    int64_t peer_pid;  /* at the channel's other side; 0: unknown */
+    bool peer_certain; /* that is the kernel's word */
     unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
     int64_t timeout_ns;
     uint64_t ready;
     uint64_t serial; /* of this transport, in this process: its slot is used again */
     double bandwidth_gbs, latency_us;
     struct ignis__waiting *waiting, **waiting_end; /* what was sent to a receive of this process; the slot's lock guards them */
+    char folder[IGNIS__PATH_MAX];                  /* of named leases and copies; "": this user's */
 } ignis__transport;
 
 static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
 typedef struct ignis__lent_handle {
-    int watch; /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    char *path; /* of what lies under a name; null: nothing does */
     struct ignis__lent_handle *next;
 } ignis__lent_handle;
 
 /*  One array by one transport. Each handle of it is one of the array's exports, and holds it. */
 typedef struct ignis__export {
     uint64_t transport; /* serial */
+    ignis_channel channel;
     char description[96];
-    ignis__array *array;
-    ignis__record_of_array record; /* without its seal and flags */
+    ignis__array *array;           /* null: these are copies under names */
+    ignis__record_of_array record; /* without what each handle has of its own */
     ignis__lent_handle *handles;
     struct ignis__export *next;
 } ignis__export;
 
 /*  The mapping of an export in this process, which arrays share. */
 typedef struct ignis__import {
-    uint64_t pid, started, serial; /* the export's */
-    ignis_transport_kind kind;
+    ignis__record_of_array record; /* the export's */
+    uint64_t from;                 /* who has sent it */
     ignis__device *device;
     int arrays;
-    ignis__address address; /* of the memory that is shared */
-    ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
-    ignis__array *own;      /* of this process, held: not mapped again */
+    ignis__mutex lock;       /* taken while it is mapped, by who comes first */
+    ignis__address address;  /* of the memory that is shared; 0: it could not be mapped */
+    ignis__vmm_block block;  /* of IGNIS_TRANSPORT_VMM, from another process */
+    ignis__array *own;       /* of this process, held: not mapped again */
     int lease;
     struct ignis__import *next;
 } ignis__import;
@@ -5015,14 +5103,13 @@ typedef struct ignis__imported {
 } ignis__imported;
 
 static struct {
-    ignis__mutex lock;        /* never held while an array is locked, or the driver called */
-    ignis__mutex import_lock; /* held during an import, so that one record is mapped once */
-    uint64_t serials, transports;
+    ignis__mutex lock; /* never held while an array is locked, or the driver called */
+    uint64_t serials, names, transports;
     uint64_t ending; /* threads that have taken handles off the list which their array still counts */
     ignis__export *exports;
     ignis__import *imports;
     ignis__imported *imported;
-} ignis__shares = {IGNIS__MUTEX_INIT, IGNIS__MUTEX_INIT, 0, 0, 0, NULL, NULL, NULL};
+} ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL, NULL};
 
 /*  One more handle of an array is out. */
 static bool ignis__array_lend(const char *call, ignis__array *array)
@@ -5036,43 +5123,71 @@ static bool ignis__array_lend(const char *call, ignis__array *array)
     return true;
 }
 
-/*  The array stays held. */
-static void ignis__array_unlend(ignis__array *array)
+/*  One less. */
+static void ignis__array_unlend(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->exports--;
     if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
         ignis__array_unref(array);
     ignis__array_unlock(array);
+    ignis__array_drop(call, array);
 }
 
-/*  Which handles end: all of an array, all of a transport, and either only those whose lease has ended, or all. 0: any. */
+/*  The other side of a channel that is still open here has closed it, or died. */
+static bool ignis__channel_gone(ignis_channel handle)
+{
+    ignis__channel *channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
+    bool gone = channel && !channel->wire->kind->alive(channel->wire);
+    if (channel)
+        ignis__channel_drop(channel);
+    return gone;
+}
+
+/*  Which handles end: all of an array, all of a transport, and either only those that nobody has any more, or all. 0: any. */
 typedef struct ignis__ending {
     const ignis__array *array;
     uint64_t transport;
-    bool leased; /* only those that hang up */
+    bool unused;
 } ignis__ending;
+
+static bool ignis__lent_ends(ignis__ending which, const ignis__export *entry, const ignis__lent_handle *lent)
+{
+    bool taken = false, ended;
+    int64_t size, time;
+    if (!which.unused && (entry->array || !entry->channel.id))
+        return true; /* a copy that is on its way arrives without us */
+    ended = lent->watch >= 0 ? ignis__lease_ended(lent->watch, &taken) : lent->path && !ignis__file_info(lent->path, &size, &time);
+    return ended || (lent->path && !taken && ignis__channel_gone(entry->channel));
+}
+
+static void ignis__lent_free(ignis__lent_handle *lent)
+{
+    if (lent->path)
+        remove(lent->path);
+    ignis__lease_close(lent->watch);
+    ignis__free(lent->path);
+    ignis__free(lent);
+}
 
 /*  Ends the handles of one array that are concerned; how many there were. The array stays held for them. */
 static int ignis__export_end_one(ignis__ending which, ignis__array **array)
 {
     ignis__export **at, *entry;
-    ignis__lent_handle **handle, *gone;
+    ignis__lent_handle **handle, *lent;
     int count = 0;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
-        if ((!which.array || entry->array == which.array) && (!which.transport || entry->transport == which.transport)) {
-            *array = entry->array;
-            for (handle = &entry->handles; (gone = *handle) != NULL;) {
-                if (which.leased && (gone->watch < 0 || !ignis__lease_ended(gone->watch))) {
-                    handle = &gone->next;
-                    continue;
-                }
-                *handle = gone->next;
-                ignis__lease_close(gone->watch);
-                ignis__free(gone);
-                count++;
+        bool concerned = (!which.array || entry->array == which.array) && (!which.transport || entry->transport == which.transport);
+        *array = entry->array;
+        for (handle = &entry->handles; concerned && (lent = *handle) != NULL;) {
+            if (!ignis__lent_ends(which, entry, lent)) {
+                handle = &lent->next;
+                continue;
             }
+            *handle = lent->next;
+            ignis__lent_free(lent);
+            count++;
         }
         if (entry->handles) {
             at = &entry->next;
@@ -5087,33 +5202,26 @@ static int ignis__export_end_one(ignis__ending which, ignis__array **array)
     return count;
 }
 
-static void ignis__exports_end(const char *call, ignis__ending which)
-{
-    ignis__array *array = NULL;
-    int count, i;
-    while ((count = ignis__export_end_one(which, &array)) > 0) {
-        for (i = 0; i < count; i++)
-            ignis__array_unlend(array);
-        ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
-        for (i = 0; i < count; i++)
-            ignis__array_drop(call, array);
-    }
-}
-
-static ignis__ending ignis__ending_of(const ignis__array *array, uint64_t transport, bool leased)
+static void ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
     ignis__ending which;
+    ignis__array *of = NULL;
+    int count;
     which.array = array;
     which.transport = transport;
-    which.leased = leased;
-    return which;
+    which.unused = unused;
+    while ((count = ignis__export_end_one(which, &of)) > 0) {
+        while (of && count-- > 0)
+            ignis__array_unlend(call, of);
+        ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
+    }
 }
 
 /*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. */
 static void ignis__exports_reap_array(const char *call, ignis__array *array)
 {
     int tries;
-    ignis__exports_end(call, ignis__ending_of(array, 0, true));
+    ignis__exports_end(call, array, 0, true);
     for (tries = 0; tries < 1000 && ignis__atomic_load(&ignis__shares.ending) != 0; tries++)
         ignis__sleep_us(50);
 }
@@ -5126,11 +5234,10 @@ static void ignis__exports_describe(ignis__text *text, const ignis__array *array
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next) {
         int count = 0;
-        if (entry->array != array)
-            continue;
-        for (handle = entry->handles; handle; handle = handle->next)
+        for (handle = entry->array == array ? entry->handles : NULL; handle; handle = handle->next)
             count++;
-        ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
+        if (count)
+            ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
     }
     ignis__mutex_unlock(&ignis__shares.lock);
     ignis__text_add(text, "; close what was imported, or call ignis_transport_release_handle");
@@ -5138,8 +5245,8 @@ static void ignis__exports_describe(ignis__text *text, const ignis__array *array
 
 /* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
 
-/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go meanwhile, and not with the lock of the storage,
-    for which another thread may wait whose operation this work waits for. */
+/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go meanwhile, and not with the lock of the
+    storage, for which another thread may wait whose operation this work waits for. */
 static bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
@@ -5196,15 +5303,31 @@ static void ignis__ipc_array_release(void *ptr, void *data)
     ignis__device_leave(&binding);
 }
 
+static ignis_array ignis__ipc_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size)
+{
+    ignis_array result = IGNIS__ZERO;
+    ignis__address address = 0;
+    int error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+        ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]);
+        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+    }
+    if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
+                        (int)(device - ignis__devices))) {
+        result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
+        if (!result.id)
+            (void)IGNIS__CUDA(cuMemFree_v2, (address));
+    }
+    return result;
+}
+
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
 {
     static const char call[] = "ignis_ipc_array";
     ignis_array result = IGNIS__ZERO;
-    ignis__address address = 0;
     ignis__binding binding;
     ignis__device *device;
     int64_t size;
-    int error;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
@@ -5218,107 +5341,59 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     if (!ignis__vmm_array_check(call, desc, &size) || !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
-    if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
-        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-        if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-            ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]);
-            error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-        }
-        if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
-                            (int)(device - ignis__devices))) {
-            result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
-            if (!result.id)
-                (void)IGNIS__CUDA(cuMemFree_v2, (address));
-        }
-    }
+    if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0)
+        result = ignis__ipc_array_make(call, device, desc, size);
     ignis__device_leave(&binding);
     return result;
 }
 
-/*  What an export finds out about an array's memory. */
+/*  What an export finds out about an array's memory. The device is entered. */
 typedef struct ignis__offer {
     int64_t block_size, offset;
     ignis__ipc_handle ipc;
     ignis_vmm_handle memory;
+    const char *path; /* for a copy under a name; null: it goes to `memory` */
 } ignis__offer;
 
 static bool ignis__vmm_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
-    ignis__device *device = array->storage->device;
     ignis__vmm_behind behind;
-    ignis__binding binding;
-    bool ok;
-    if (!ignis__device_enter(call, device, &binding))
+    bool ok = ignis__vmm_find(call, array, &behind);
+    if (!ok)
         return false;
-    ok = ignis__vmm_find(call, array, &behind);
-    if (ok) {
-        offer->block_size = behind.size;
-        offer->offset = behind.offset;
-        ok = (behind.prop.handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
-        if (!ok)
-            ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
-                        (unsigned long long)array->id);
-        ok = ok && ignis__vmm_give_out(call, device, behind.handle, &offer->memory);
-        (void)IGNIS__CUDA(cuMemRelease, (behind.handle)); /* the handle that was given out keeps it */
-    }
-    ignis__device_leave(&binding);
+    offer->block_size = behind.size;
+    offer->offset = behind.offset;
+    ok = (behind.prop.handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
+                    (unsigned long long)array->id);
+    ok = ok && ignis__vmm_give_out(call, array->storage->device, behind.handle, &offer->memory);
+    (void)IGNIS__CUDA(cuMemRelease, (behind.handle)); /* the handle that was given out keeps it */
     return ok;
-}
-
-/*  Where an allocation begins, for memory that Ignis does not hand out in parts. */
-static bool ignis__whole_allocation(const char *call, ignis__array *array, const char *instead, ignis__address *base, int64_t *size)
-{
-    ignis__storage *storage = array->storage;
-    ignis__address address = ignis__atomic_load(&storage->address);
-    size_t whole = 0;
-    int error;
-    if (!address || storage->block) {
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                    "array #%llu lies in memory that it shares with other arrays, which would all be exposed; make it with %s",
-                    (unsigned long long)array->id, instead);
-        return false;
-    }
-    error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address));
-    if (error != 0) {
-        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
-                            (unsigned long long)array->id, ignis__cuda_name(error), error);
-        return false;
-    }
-    *size = (int64_t)whole;
-    return true;
 }
 
 static bool ignis__ipc_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
-    ignis__device *device = array->storage->device;
     ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
-    ignis__binding binding;
-    bool ok;
     int error;
-    if (!ignis__device_enter(call, device, &binding))
+    if (!ignis__vmm_allocation(call, array, "ignis_ipc_array", &base, &offer->block_size))
         return false;
-    ok = ignis__whole_allocation(call, array, "ignis_ipc_array", &base, &offer->block_size);
-    if (ok && array->storage->release_fn != ignis__ipc_array_release &&
+    if (array->storage->release_fn != ignis__ipc_array_release &&
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || offer->block_size % IGNIS__IPC_BLOCK != 0)) {
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
                     "array #%llu lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
                     "exposed; make it with ignis_ipc_array",
                     (unsigned long long)array->id, (long long)offer->block_size);
-        ok = false;
+        return false;
     }
-    if (ok) {
-        error = IGNIS__CUDA(cuIpcGetMemHandle, (&offer->ipc, base));
-        ok = error == 0;
-        if (!ok)
-            ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                                "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
-                                "ignis_ipc_array",
-                                (unsigned long long)array->id, ignis__cuda_name(error), error);
-        offer->offset = (int64_t)(address - base);
-    }
-    ignis__device_leave(&binding);
-    return ok;
+    error = IGNIS__CUDA(cuIpcGetMemHandle, (&offer->ipc, base));
+    if (error != 0)
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
+                            "ignis_ipc_array",
+                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+    offer->offset = (int64_t)(address - base);
+    return error == 0;
 }
 
 /*  In one process any memory will do. */
@@ -5336,77 +5411,126 @@ static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offe
     return ok;
 }
 
-/*  Copies between device and shared host memory, which is pinned meanwhile when it is worth it. */
-#define IGNIS__PIN_FROM ((int64_t)256 << 10)
-static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_vmm_handle *handle, bool to_device)
+/*  Copies from and to other processes go through this memory, which is pinned once. */
+#define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
+static struct {
+    ignis__mutex lock; /* taken during a copy */
+    void *memory;
+    ignis__device *device; /* whose context has made it */
+} ignis__staging = {IGNIS__MUTEX_INIT, NULL, NULL};
+
+static void ignis__staging_close(const char *call)
 {
-    int64_t size = ignis__array_bytes(array);
+    if (ignis__staging.memory)
+        ignis__pinned_give(call, ignis__staging.device, ignis__staging.memory, IGNIS__STAGING_BYTES);
+    ignis__staging.memory = NULL;
+}
+
+/*  Copies between an array and a file of its size, in memory or in the private folder. */
+static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
+{
+    int64_t size = ignis__array_bytes(array), done, part;
     ignis__address address;
     ignis__work work;
-    bool ok, pinned;
-    void *host;
-    if (size == 0)
-        return true;
-    host = ignis__host_map(call, handle, size);
-    if (!host)
+    bool ok = ignis__work_begin(call, array->storage->device, &work), moved = true;
+    if (!ok)
         return false;
-    ok = ignis__work_begin(call, array->storage->device, &work);
-    if (ok) {
-        pinned = size >= IGNIS__PIN_FROM && IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
-        ok = to_device ? ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, host, size)
-                       : ignis__work_read(&work, array, &address) && ignis__copy_to_host(&work, host, address, size);
-        if (!ok && ignis__device_finish(work.device) != 0) { /* a copy may still be under way: better lose the mapping than fault */
-            ignis__work_end(&work);
-            return false;
-        }
-        if (pinned)
-            (void)IGNIS__CUDA(cuMemHostUnregister, (host));
-        ignis__work_end(&work);
+    ignis__mutex_lock(&ignis__staging.lock);
+    if (!ignis__staging.memory) {
+        ignis__staging.device = work.device;
+        ignis__staging.memory = ignis__pinned_take(call, work.device, IGNIS__STAGING_BYTES);
     }
-    ignis__shared_unmap(host, (size_t)size);
+    ok = ignis__staging.memory && (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address));
+    for (done = 0; ok && moved && done < size; done += part) {
+        void *staging = ignis__staging.memory;
+        part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
+        if (to_device)
+            ok = (moved = ignis__fd_move(fd, staging, part, done, false)) &&
+                 ignis__copy_from_host(&work, address + (uint64_t)done, staging, part);
+        else
+            ok = ignis__copy_to_host(&work, staging, address + (uint64_t)done, part) &&
+                 (moved = ignis__fd_move(fd, staging, part, done, true));
+    }
+    if (!moved)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end after %lld, or cannot be %s: %s", (long long)size,
+                    (long long)done, to_device ? "read" : "written", strerror(errno));
+    else if (!ok && ignis__staging.memory && ignis__device_finish(work.device) != 0)
+        ignis__staging.memory = NULL; /* a copy may still be under way: better lose it than let that write into the next one */
+    ignis__mutex_unlock(&ignis__staging.lock);
+    ignis__work_end(&work);
     return ok;
 }
 
 static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
     int64_t size = ignis__array_bytes(array);
-    offer->block_size = size ? size : 1;
-    if (!ignis__host_share(call, offer->block_size, &offer->memory))
-        return false;
-    if (ignis__host_copy(call, array, &offer->memory, false))
-        return true;
-    ignis__vmm_handle_close(&offer->memory);
-    return false;
-}
-
-/*  The import's memory, from another process; address and what gives it back are noted in it. */
-static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
-{
-    if (!ignis__vmm_adopt_handle(call, mapped->device, memory, record->block_size, NULL, 0, &mapped->block))
-        return false;
-    mapped->address = mapped->block.address;
-    return true;
-}
-
-static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
-{
-    ignis__binding binding;
+    char end = 0;
+    int fd;
     bool ok;
-    (void)memory;
-    if (!ignis__device_enter(call, mapped->device, &binding))
-        return false;
-    ok = !IGNIS__VMM_FAILED(call, mapped->device, cuIpcOpenMemHandle_v2, (&mapped->address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
-                            "opening %s of process %llu", ignis__bytes_write(record->block_size).text, (unsigned long long)record->pid);
-    ignis__device_leave(&binding);
+    offer->block_size = size ? size : 1;
+    if (!offer->path) {
+        if (!ignis__host_share(call, offer->block_size, &offer->memory))
+            return false;
+        ok = ignis__host_copy(call, array, offer->memory.fd, false);
+        if (!ok)
+            ignis__vmm_handle_close(&offer->memory);
+        return ok;
+    }
+    fd = ignis__name_make(offer->path);
+    ok = fd >= 0 && ignis__fd_move(fd, &end, 1, offer->block_size - 1, true);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%s cannot be written: %s", offer->path, strerror(errno));
+    ok = ok && ignis__host_copy(call, array, fd, false);
+    ignis__lease_close(fd);
+    if (!ok)
+        remove(offer->path);
     return ok;
 }
 
-static bool ignis__peer_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+/*  The import's memory, which lies on the device `home` of another process; its size is proven, the address noted. The device is entered. */
+static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
 {
-    (void)mapped, (void)memory;
+    ignis_vmm_prop prop;
+    if (!ignis__vmm_adopt_handle(call, mapped->device, memory, mapped->record.block_size, NULL, 0, &mapped->block))
+        return false;
+    if (ignis__vmm_inspect(call, mapped->device, mapped->block.handle, &prop)) {
+        if (prop.location.id == home->handle) {
+            mapped->address = mapped->block.address;
+            return true;
+        }
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d", prop.location.id,
+                    (int)(home - ignis__devices));
+    }
+    ignis__vmm_drop(call, &mapped->block);
+    return false;
+}
+
+static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+{
+    const ignis__record_of_array *record = &mapped->record;
+    ignis__address address = 0, base = 0;
+    size_t size = 0;
+    (void)home, (void)memory;
+    if (IGNIS__VMM_FAILED(call, mapped->device, cuIpcOpenMemHandle_v2, (&address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
+                          "opening %s of process %u", ignis__bytes_write(record->block_size).text, record->pid))
+        return false;
+    if (!IGNIS__VMM_FAILED(call, mapped->device, cuMemGetAddressRange_v2, (&base, &size, address), "asking how large it is")) {
+        if (base == address && (int64_t)size >= record->block_size) {
+            mapped->address = address;
+            return true;
+        }
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle is of %lld bytes, the memory has %lld", (long long)record->block_size,
+                    (long long)size);
+    }
+    (void)IGNIS__CUDA(cuIpcCloseMemHandle, (address));
+    return false;
+}
+
+static bool ignis__peer_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+{
+    (void)home, (void)memory;
     ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                "the handle is of process %llu, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
-                (unsigned long long)record->pid);
+                "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST", mapped->record.pid);
     return false;
 }
 
@@ -5421,27 +5545,19 @@ static void ignis__ipc_return(const char *call, ignis__import *mapped)
     ignis__device_leave(&binding);
 }
 
-/*  Lets a device into memory of this process. */
+/*  Lets a device, which is entered, into memory of this process. */
 static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__device *device)
 {
     ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
     ignis__address base = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
     ignis__vmm_behind behind;
-    ignis__binding binding;
-    bool ok;
     if (device == array->storage->device)
         return true;
-    if (!ignis__device_enter(call, device, &binding))
+    if (!ignis__vmm_find(call, array, &behind))
         return false;
-    ok = ignis__vmm_find(call, array, &behind);
-    if (ok) {
-        base -= (uint64_t)behind.offset;
-        (void)IGNIS__CUDA(cuMemRelease, (behind.handle));
-        ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (base, (size_t)behind.size, &access, 1), "letting device %d into %s",
-                                (int)(device - ignis__devices), ignis__bytes_write(behind.size).text);
-    }
-    ignis__device_leave(&binding);
-    return ok;
+    (void)IGNIS__CUDA(cuMemRelease, (behind.handle));
+    return !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (base - (uint64_t)behind.offset, (size_t)behind.size, &access, 1),
+                              "letting device %d into %s", (int)(device - ignis__devices), ignis__bytes_write(behind.size).text);
 }
 
 static bool ignis__peer_let_in(const char *call, ignis__array *array, ignis__device *device)
@@ -5457,15 +5573,10 @@ static bool ignis__attribute(ignis__device *device, int attribute)
     return IGNIS__CUDA(cuDeviceGetAttribute, (&value, attribute, device->handle)) == 0 && value != 0;
 }
 
-static bool ignis__peer_reaches(ignis__device *from, ignis__device *to)
-{
-    int reaches = 0;
-    return from == to || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, from->handle, to->handle)) == 0 && reaches != 0);
-}
-
 static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__text *why)
 {
-    if (ignis__peer_reaches(dst, src))
+    int reaches = src == dst;
+    if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
         return true;
     ignis__text_add(why, "device %d cannot reach device %d's memory", (int)(dst - ignis__devices), (int)(src - ignis__devices));
     return false;
@@ -5487,12 +5598,12 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
         return false;
     ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
     ignis__work_end(&work);
-    if (ok && memcmp(sent, got, sizeof sent) == 0)
-        return true;
-    if (ok)
+    if (ok && memcmp(sent, got, sizeof sent) != 0) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
                     (int)(there->device - ignis__devices), (int)(here->device - ignis__devices));
-    return false;
+        return false;
+    }
+    return ok;
 }
 
 static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device *dst)
@@ -5564,39 +5675,35 @@ static bool ignis__peer_start(const char *call, ignis__device *src, ignis__devic
     return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
 }
 
-static bool ignis__nothing_to_start(const char *call, ignis__device *src, ignis__device *dst)
-{
-    (void)call, (void)src, (void)dst;
-    return true;
-}
-
-static void ignis__nothing_to_return(const char *call, ignis__import *mapped) { (void)call, (void)mapped; }
-
-/*  One row a kind. Estimates are for what nobody has measured: those of IPC are what the handles cost, not what NVLink brings. */
+/*  One row a kind; a null function has nothing to do. Estimates are for what nobody has measured: those of IPC are what the handles cost,
+    not what NVLink brings. */
 typedef struct ignis__transport_ops {
     const char *name, *word; /* shown; in the environment */
-    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy */
+    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy, and a lease on it */
     bool across;             /* between processes */
     bool copies;             /* receive copies */
+    bool descriptor;         /* its memory is a descriptor */
+    bool named;              /* what it needs beside the record can lie under a name */
     double bandwidth_gbs, latency_us;
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
     bool (*offer)(const char *call, ignis__array *array, ignis__offer *offer);
-    bool (*take)(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory);
+    bool (*take)(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory);
     void (*give_back)(const char *call, ignis__import *mapped);
     bool (*let_in)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
 
 /* clang-format off */
 static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
-    {"", "", false, false, false, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},
-    {"VMM", "vmm", true, true, false, 300, 5, ignis__vmm_available, ignis__nothing_to_start, ignis__vmm_offer, ignis__vmm_take,
+    /*               zero_copy across copies descriptor named */
+    {"", "",         false, false, false, false, false,   0,  0, NULL, NULL, NULL, NULL, NULL, NULL},
+    {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_offer, ignis__vmm_take,
      ignis__vmm_return, ignis__vmm_let_in},
-    {"peer", "peer", true, false, true, 300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer, ignis__peer_take,
-     ignis__nothing_to_return, ignis__peer_let_in},
-    {"IPC", "ipc", true, true, false, 25, 10, ignis__peer_available, ignis__nothing_to_start, ignis__ipc_offer, ignis__ipc_take,
+    {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer,
+     ignis__peer_take, NULL, ignis__peer_let_in},
+    {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_offer, ignis__ipc_take,
      ignis__ipc_return, ignis__peer_let_in},
-    {"host", "host", false, true, true, 10, 50, ignis__host_available, ignis__nothing_to_start, ignis__host_offer, NULL, NULL, NULL},
+    {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_offer, NULL, NULL, NULL},
 };
 /* clang-format on */
 
@@ -5645,7 +5752,9 @@ static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind
     return false;
 }
 
-static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, ignis_transport_choice *choice)
+/*  descriptors: those can travel, too. */
+static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, bool descriptors,
+                                    ignis_transport_choice *choice)
 {
     static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     ignis_transport_kind wanted;
@@ -5661,9 +5770,9 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
         ignis__text_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
         if (!same_process && !ops->across) {
             ignis__text_add(&text, "stays within one process");
-            continue;
-        }
-        if (ops->available(devices[0], devices[1], &text)) {
+        } else if (!descriptors && !ops->named) {
+            ignis__text_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
+        } else if (ops->available(devices[0], devices[1], &text)) {
             ignis__text_add(&text, kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
             choice->kind = kind;
             return true;
@@ -5682,7 +5791,7 @@ IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_proces
         return IGNIS_ERROR_NOT_SETUP;
     if (!choice)
         return ignis__fail_null(call, "choice");
-    return ignis__transport_devices(call, src, dst, devices) && ignis__transport_choose(call, devices, same_process, choice)
+    return ignis__transport_devices(call, src, dst, devices) && ignis__transport_choose(call, devices, same_process, true, choice)
                ? IGNIS_OK
                : ignis__failed();
 }
@@ -5708,8 +5817,8 @@ static ignis__transport *ignis__transport_hold(const char *call, ignis_transport
     return (ignis__transport *)ignis__handle_hold(call, &ignis__transports, handle.id);
 }
 
-/*  The next one that waits for a receive, or null. */
-static ignis__waiting *ignis__waiting_take(ignis__transport *transport)
+/*  The next one that waits for a receive, which becomes the caller's. */
+static bool ignis__waiting_take(ignis__transport *transport, ignis_transport_handle *handle)
 {
     ignis__waiting *first;
     ignis__mutex_lock(&transport->slot.lock);
@@ -5718,20 +5827,25 @@ static ignis__waiting *ignis__waiting_take(ignis__transport *transport)
         transport->waiting = first->next;
         if (!first->next)
             transport->waiting_end = &transport->waiting;
+        *handle = first->handle;
     }
     ignis__mutex_unlock(&transport->slot.lock);
-    return first;
+    ignis__free(first);
+    return first != NULL;
+}
+
+static void ignis__waiting_close(ignis__transport *transport)
+{
+    ignis_transport_handle handle;
+    while (ignis__waiting_take(transport, &handle))
+        ignis__handle_close(&handle);
 }
 
 static void ignis__transport_drop(ignis__transport *transport)
 {
-    ignis__waiting *waiting;
     if (!ignis__pool_drop(transport))
         return;
-    while ((waiting = ignis__waiting_take(transport)) != NULL) {
-        ignis__handle_close(&waiting->handle);
-        ignis__free(waiting);
-    }
+    ignis__waiting_close(transport);
     ignis__pool_give(&ignis__transports, transport);
 }
 
@@ -5744,6 +5858,12 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport is not initialized; call ignis_transport_initialize first");
     ignis__transport_drop(transport);
     return NULL;
+}
+
+static ignis_status ignis__transport_done(ignis__transport *transport, bool ok)
+{
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transport *transport)
@@ -5786,14 +5906,10 @@ static void ignis__imported_end(const char *call, uint64_t transport)
 
 static bool ignis__transport_end(const char *call, ignis__transport *transport)
 {
-    ignis__waiting *waiting;
     if (!ignis__handle_kill(transport))
         return false;
-    while ((waiting = ignis__waiting_take(transport)) != NULL) {
-        ignis__handle_close(&waiting->handle);
-        ignis__free(waiting);
-    }
-    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, false));
+    ignis__waiting_close(transport);
+    ignis__exports_end(call, NULL, transport->serial, false);
     ignis__imported_end(call, transport->serial);
     return true;
 }
@@ -5806,6 +5922,7 @@ static void ignis__transports_close(const char *call)
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
+    ignis__staging_close(call);
 }
 
 /*  A forked child must not seem to use what its parent does. */
@@ -5822,19 +5939,45 @@ static void ignis__leases_forked(void)
 }
 
 /*  Before the first handle. */
-static void ignis__transports_use(void)
+static bool ignis__transports_use(const char *call)
 {
     static uint64_t watched;
-    ignis__self_learn();
+    if (!ignis__self_learn(call))
+        return false;
     ignis__export_holders = ignis__exports_describe;
     ignis__exports_reap = ignis__exports_reap_array;
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
     if (ignis__atomic_add(&watched, 1) == 1)
         ignis__at_fork(ignis__leases_forked);
+    return true;
 }
 
-static bool ignis__transport_desc_check(const char *call, const ignis_transport_desc *desc)
+/*  Fills what a channel says about a transport that uses it. */
+static bool ignis__transport_channel(const char *call, ignis__transport *transport, ignis_channel handle)
 {
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    const char *slash;
+    if (!channel)
+        return false;
+    transport->channel = handle;
+    transport->exchange = channel->wire->kind->method;
+    transport->peer_pid = channel->wire->peer_pid;
+    transport->peer_certain = transport->exchange == IGNIS_CHANNEL_SOCKET && transport->peer_pid != 0;
+    slash = strrchr(channel->wire->path, '/');
+    if (slash) /* the folder that both sides know */
+        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->wire->path), channel->wire->path);
+    ignis__channel_drop(channel);
+    return true;
+}
+
+/*  Checks a desc, and fills from it what needs no room of a transport yet. */
+static bool ignis__transport_desc(const char *call, const ignis_transport_desc *desc, ignis__transport *out)
+{
+    ignis_transport_choice choice;
+    ignis__device *devices[2];
+    char reason[512];
+    ignis__text why;
+    memset(out, 0, sizeof *out);
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
         return false;
     if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT) {
@@ -5846,73 +5989,49 @@ static bool ignis__transport_desc_check(const char *call, const ignis_transport_
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6", desc->timeout_s);
         return false;
     }
-    return true;
+    if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device), devices))
+        return false;
+    out->src = devices[0];
+    out->dst = devices[1];
+    out->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
+    out->exchange = desc->exchange                                       ? desc->exchange
+                    : IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS_CHANNEL_PIPE
+                                                                         : IGNIS_CHANNEL_SOCKET;
+    if (desc->channel.id && !ignis__transport_channel(call, out, desc->channel))
+        return false;
+    choice.kind = desc->kind;
+    ignis__text_begin(&why, reason, sizeof reason);
+    if (desc->kind == IGNIS_TRANSPORT_AUTO) {
+        bool alone = desc->channel.id == 0;
+        if (!ignis__transport_choose(call, devices, alone, alone || out->exchange == IGNIS_CHANNEL_SOCKET, &choice))
+            return false;
+    } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name, reason);
+        return false;
+    }
+    out->kind = choice.kind;
+    if (desc->token)
+        memcpy(out->token, desc->token, sizeof out->token);
+    return desc->token || ignis__transport_secret(call, out->token);
 }
 
 IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
 {
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
-    unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
-    ignis_channel_method exchange;
-    ignis_channel_info channel;
-    ignis_transport_choice choice;
-    ignis__transport *transport;
-    ignis__device *devices[2];
-    char reason[512];
-    ignis__text why;
+    ignis__transport *transport, fresh;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
         ignis__fail_null(call, "desc");
         return result;
     }
-    if (!ignis__transport_desc_check(call, desc) || !ignis__transport_devices(call, desc->src_device, desc->dst_device, devices))
+    if (!ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
+        (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
-    exchange = desc->exchange;
-    if (desc->channel.id) {
-        ignis__channel *held = ignis__channel_hold_as(call, desc->channel, false);
-        if (!held)
-            return result;
-        ignis__channel_drop(held);
-        if (ignis_channel_query(desc->channel, &channel) != IGNIS_OK)
-            return result;
-        exchange = channel.method;
-    }
-    if (exchange == IGNIS_CHANNEL_DEFAULT)
-        exchange = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS_CHANNEL_PIPE : IGNIS_CHANNEL_SOCKET;
-    choice.kind = desc->kind;
-    if (desc->kind == IGNIS_TRANSPORT_AUTO) {
-        if (!ignis__transport_choose(call, devices, desc->channel.id == 0, &choice))
-            return result;
-    } else {
-        ignis__text_begin(&why, reason, sizeof reason);
-        if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
-            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name, reason);
-            return result;
-        }
-    }
-    if (desc->token)
-        memcpy(token, desc->token, sizeof token);
-    else if (!ignis__transport_secret(call, token))
-        return result;
-    transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports);
-    if (!transport)
-        return result;
-    transport->kind = choice.kind;
-    transport->src = devices[0];
-    transport->dst = devices[1];
-    transport->exchange = exchange;
-    transport->channel = desc->channel;
-    transport->peer_pid = desc->channel.id ? channel.peer_pid : 0;
-    memcpy(transport->token, token, sizeof token);
-    transport->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
-    transport->ready = 0;
+    memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot, sizeof fresh - sizeof fresh.slot);
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    transport->bandwidth_gbs = transport->latency_us = 0;
-    transport->waiting = NULL;
     transport->waiting_end = &transport->waiting;
-    ignis__transports_use();
     result.id = ignis__pool_publish(&ignis__transports, transport);
     return result;
 }
@@ -5927,22 +6046,22 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
     ok = ignis__transport_end(call, transport);
     if (!ok)
         ignis__fail(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
 {
     static const char call[] = "ignis_transport_initialize";
     ignis__transport *transport = ignis__transport_hold(call, handle);
+    const ignis__transport_ops *ops;
     bool ok;
     if (!transport)
         return ignis__failed();
-    ok = ignis__atomic_load(&transport->ready) != 0 || ignis__transport_ops_of(transport)->start(call, transport->src, transport->dst);
+    ops = ignis__transport_ops_of(transport);
+    ok = !ops->start || ignis__atomic_load(&transport->ready) != 0 || ops->start(call, transport->src, transport->dst);
     if (ok)
         ignis__atomic_store(&transport->ready, 1);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, ok);
 }
 
 IGNIS_API bool ignis_transport_ready(ignis_transport handle)
@@ -5956,21 +6075,31 @@ IGNIS_API bool ignis_transport_ready(ignis_transport handle)
     return ready;
 }
 
+/*  How many arrays of a mapping, or of all, a transport has imported. The lock is taken. */
+static int ignis__imported_count(uint64_t transport, const ignis__import *mapped)
+{
+    const ignis__imported *imported;
+    int count = 0;
+    for (imported = ignis__shares.imported; imported; imported = imported->next)
+        count += imported->transport == transport && (!mapped || imported->mapped == mapped);
+    return count;
+}
+
 IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_transport_info *info)
 {
     static const char call[] = "ignis_transport_query";
     ignis__transport *transport = ignis__transport_hold(call, handle);
     const ignis__transport_ops *ops;
     const ignis__lent_handle *lent;
-    const ignis__imported *imported, *earlier;
+    const ignis__import *mapped;
     const ignis__export *entry;
     if (!transport)
         return ignis__failed();
     if (!info) {
-        ignis__transport_drop(transport);
-        return ignis__fail_null(call, "info");
+        ignis__fail_null(call, "info");
+        return ignis__transport_done(transport, false);
     }
-    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    ignis__exports_end(call, NULL, transport->serial, true);
     ops = ignis__transport_ops_of(transport);
     memset(info, 0, sizeof *info);
     info->kind = transport->kind;
@@ -5990,19 +6119,11 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     for (entry = ignis__shares.exports; entry; entry = entry->next)
         for (lent = entry->transport == transport->serial ? entry->handles : NULL; lent; lent = lent->next)
             info->exported++;
-    for (imported = ignis__shares.imported; imported; imported = imported->next) {
-        if (imported->transport != transport->serial)
-            continue;
-        info->imported++;
-        for (earlier = ignis__shares.imported;
-             earlier != imported && (earlier->transport != transport->serial || earlier->mapped != imported->mapped);
-             earlier = earlier->next)
-            ;
-        info->mappings += earlier == imported;
-    }
+    info->imported = ignis__imported_count(transport->serial, NULL);
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
+        info->mappings += ignis__imported_count(transport->serial, mapped) > 0;
     ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__transport_drop(transport);
-    return IGNIS_OK;
+    return ignis__transport_done(transport, true);
 }
 
 IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_t capacity)
@@ -6022,26 +6143,17 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
 /* --- handles --------------------------------------------------------------------------------------------------------------- */
 
 static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer,
-                               ignis__record_of_array *record)
+                               uint64_t name, ignis__record_of_array *record)
 {
-    int i;
-    memset(record, 0, sizeof *record);
-    memcpy(record->magic, "IGNIS-TR", sizeof record->magic);
-    record->version = IGNIS__RECORD_VERSION;
-    record->size = sizeof *record;
+    *record = ignis__self;
+    record->name = name;
     record->kind = (uint32_t)transport->kind;
     record->dtype = (int32_t)array->dtype;
     record->ndim = array->shape.ndim;
-    for (i = 0; i < array->shape.ndim; i++)
-        record->dim[i] = array->shape.dim[i];
+    memcpy(record->dim, array->shape.dim, sizeof record->dim[0] * (size_t)array->shape.ndim);
     record->block_size = offer->block_size;
     record->offset = offer->offset;
-    record->bytes = ignis__array_bytes(array);
     memcpy(record->uuid, transport->src->info.uuid, sizeof record->uuid);
-    record->host = ignis__self.host;
-    record->pid = ignis__self.pid;
-    record->started = ignis__self.started;
-    record->address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
     record->ipc = offer->ipc;
 }
 
@@ -6050,20 +6162,41 @@ static uint64_t ignis__record_seal(const ignis__transport *transport, const igni
     return ignis__sip_hash(transport->token, record, offsetof(ignis__record_of_array, seal));
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already. */
+/*  Where what has a name lies; it is random for each process. */
+static bool ignis__record_path(const char *call, const ignis__transport *transport, const ignis__record_of_array *record, uint64_t name,
+                               char path[IGNIS__PATH_MAX])
+{
+    uint64_t process[2];
+    char folder[IGNIS__PATH_MAX];
+    memcpy(process, record->process, sizeof process);
+    memcpy(folder, transport->folder, sizeof folder);
+    if (!*folder && !ignis__private_folder(call, folder, sizeof folder))
+        return false;
+    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)process[0],
+                 (unsigned long long)process[1], (unsigned long long)name) < IGNIS__PATH_MAX)
+        return true;
+    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+    return false;
+}
+
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy.
+    The path becomes the note's. */
 static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
-                               int watch)
+                               int watch, const char *path)
 {
     ignis__lent_handle *lent = (ignis__lent_handle *)ignis__alloc(sizeof *lent);
     ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry;
+    char *kept = path ? ignis__copy_string(path) : NULL;
     ignis__text text;
-    if (!lent || !fresh) {
+    if (!lent || !fresh || (path && !kept)) {
         ignis__free(lent);
         ignis__free(fresh);
+        ignis__free(kept);
         ignis__fail_host_memory(call, sizeof *fresh);
         return false;
     }
     lent->watch = watch;
+    lent->path = kept;
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry && (entry->array != array || entry->transport != transport->serial); entry = entry->next)
         ;
@@ -6071,6 +6204,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
         entry = fresh;
         fresh = NULL;
         entry->transport = transport->serial;
+        entry->channel = transport->channel;
         entry->array = array;
         ignis__text_begin(&text, entry->description, sizeof entry->description);
         ignis__transport_describe(&text, transport);
@@ -6089,49 +6223,65 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     return true;
 }
 
+/*  The lease of a handle, and the note that it is out; a copy needs but the note, of its name. */
+static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
+                                const char *path, ignis_transport_handle *handle)
+{
+    bool leased = ignis__transport_ops_of(transport)->zero_copy, lent;
+    int ends[2] = {-1, -1};
+    if (!leased && !path)
+        return true;
+    if (leased && !ignis__lease_make(path, ends)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+        return false;
+    }
+    handle->has_lease = ends[1] >= 0;
+    handle->lease = ends[1];
+    lent = leased && ignis__array_lend(call, array);
+    if ((!leased || lent) && ignis__export_note(call, transport, leased ? array : NULL, record, ends[0], path))
+        return true;
+    if (lent)
+        ignis__array_unlend(call, array);
+    ignis__lease_close(ends[0]);
+    if (path)
+        remove(path);
+    return false;
+}
+
 static bool ignis__transport_export(const char *call, ignis__transport *transport, ignis__array *array, bool wait,
                                     ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+    bool named = ops->named && transport->exchange != IGNIS_CHANNEL_SOCKET && (IGNIS__LEASES || !ops->zero_copy), ok;
+    uint64_t name = named ? ignis__atomic_add(&ignis__shares.names, 1) : 0;
     ignis__record_of_array record;
+    char path[IGNIS__PATH_MAX];
+    ignis__binding binding;
     ignis__offer offer;
-    int ends[2] = {-1, -1};
-    bool ok = true;
     memset(handle, 0, sizeof *handle);
     memset(&offer, 0, sizeof offer);
-    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
                     (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->src - ignis__devices),
                     (int)(transport->dst - ignis__devices));
         return false;
     }
-    if ((wait && !ignis__array_wait(call, array)) || !ops->offer(call, array, &offer))
+    if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
         return false;
-    ignis__record_fill(transport, array, &offer, &record);
-    if (ops->zero_copy) { /* else the handle has a copy, and the array is free */
-        handle->has_lease = ignis__lease_make(ends);
-#ifndef _WIN32
-        ok = handle->has_lease;
-        if (!ok)
-            ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
-#endif
-        ok = ok && ignis__array_lend(call, array);
-        if (ok && !ignis__export_note(call, transport, array, &record, ends[0])) {
-            ignis__array_unlend(array);
-            ignis__array_drop(call, array);
-            ok = false;
-        }
-        if (!ok)
-            ignis__lease_close(ends[0]);
-    }
+    offer.path = named ? path : NULL;
+    if ((wait && !ignis__array_wait(call, array)) || !ignis__device_enter(call, transport->src, &binding))
+        return false;
+    ok = ops->offer(call, array, &offer);
+    ignis__device_leave(&binding);
+    if (!ok)
+        return false;
     handle->memory = offer.memory;
-    handle->lease = ends[1];
-    if (!ok) {
+    ignis__record_fill(transport, array, &offer, name, &record);
+    if (!ignis__export_lease(call, transport, array, &record, offer.path, handle)) {
         ignis__handle_close(handle);
         return false;
     }
-    record.flags = (uint32_t)((offer.memory.type ? IGNIS__RECORD_MEMORY : 0) | (handle->has_lease ? IGNIS__RECORD_LEASE : 0));
     record.seal = ignis__record_seal(transport, &record);
     memcpy(handle->record, &record, sizeof record);
     return true;
@@ -6151,21 +6301,56 @@ static ignis__array *ignis__transport_hold_both(const char *call, ignis_transpor
     return array;
 }
 
+static ignis_status ignis__transport_done_both(const char *call, ignis__transport *transport, ignis__array *array, bool ok)
+{
+    ignis__array_drop(call, array);
+    return ignis__transport_done(transport, ok);
+}
+
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle, ignis_transport_handle *out)
 {
     static const char call[] = "ignis_transport_export_handle";
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, handle, array_handle, &transport);
-    bool ok = false;
     if (!array)
         return ignis__failed();
-    if (out)
-        ok = ignis__transport_export(call, transport, array, true, out);
-    else
+    if (!out)
         ignis__fail_null(call, "handle");
-    ignis__array_drop(call, array);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done_both(call, transport, array, out && ignis__transport_export(call, transport, array, true, out));
+}
+
+IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, ignis_transport_handle *out)
+{
+    static const char call[] = "ignis_transport_exported_handle";
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle);
+    ignis__array *array = NULL;
+    const ignis__export *entry;
+    if (!transport)
+        return ignis__failed();
+    if (!out) {
+        ignis__fail_null(call, "handle");
+        return ignis__transport_done(transport, false);
+    }
+    ignis__exports_end(call, NULL, transport->serial, true);
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry && !array; entry = entry->next)
+        if (entry->transport == transport->serial && entry->array) {
+            array = entry->array;
+            ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+        }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (array)
+        return ignis__transport_done_both(call, transport, array, ignis__transport_export(call, transport, array, true, out));
+    ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call, "the transport has no handle out: none was exported, or nobody has one any more");
+    return ignis__transport_done(transport, false);
+}
+
+/*  Which descriptors travel with a record, in their order. */
+static int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
+{
+    const ignis__transport_ops *ops = &ignis__transport_kinds[record->kind < IGNIS_TRANSPORT_KIND_COUNT ? record->kind : 0];
+    *memory = !record->name && ops->descriptor;
+    return *memory + (IGNIS__LEASES && !record->name && ops->zero_copy);
 }
 
 IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, int fds[2])
@@ -6180,31 +6365,39 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
     return count;
 }
 
-IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
+/*  Puts a handle together, which has the descriptors then; false, and they are closed: they are not those that belong to the record. */
+static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
 {
-    static const char call[] = "ignis_transport_handle_from_fds";
     ignis__record_of_array record;
-    int at = 0, i, wanted;
-    if (!handle || !bytes || (!fds && fd_count > 0))
-        return ignis__fail_null(call, !handle ? "handle" : !bytes ? "record" : "fds");
+    bool memory;
+    int wanted;
     memset(handle, 0, sizeof *handle);
     memcpy(&record, bytes, sizeof record);
-    wanted = (record.flags & IGNIS__RECORD_MEMORY ? 1 : 0) + (record.flags & IGNIS__RECORD_LEASE ? 1 : 0);
+    wanted = ignis__record_fds(&record, &memory);
     if (fd_count != wanted) {
-        for (i = 0; i < fd_count; i++)
-            ignis__lease_close(fds[i]);
-        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the record goes with %d descriptors, %d came", wanted, fd_count);
+        while (fd_count > 0)
+            ignis__lease_close(fds[--fd_count]);
+        return false;
     }
     memcpy(handle->record, bytes, sizeof handle->record);
-    if (record.flags & IGNIS__RECORD_MEMORY) {
+    if (memory) {
         handle->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
-        handle->memory.fd = fds[at++];
+        handle->memory.fd = fds[0];
     }
-    if (record.flags & IGNIS__RECORD_LEASE) {
-        handle->has_lease = true;
-        handle->lease = fds[at];
-    }
-    return IGNIS_OK;
+    handle->has_lease = wanted > memory;
+    if (handle->has_lease)
+        handle->lease = fds[memory];
+    return true;
+}
+
+IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record, const int *fds, int fd_count)
+{
+    static const char call[] = "ignis_transport_handle_from_fds";
+    if (!handle || !record || (!fds && fd_count > 0))
+        return ignis__fail_null(call, !handle ? "handle" : !record ? "record" : "fds");
+    if (ignis__handle_join(handle, record, fds, fd_count))
+        return IGNIS_OK;
+    return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%d descriptors came, which are not as many as go with the record", fd_count);
 }
 
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle)
@@ -6223,110 +6416,144 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ig
     if (!transport)
         return ignis__failed();
     array = ignis__array_hold(call, array_handle);
-    if (array) {
-        ignis__exports_end(call, ignis__ending_of(array, transport->serial, false));
-        ignis__array_drop(call, array);
-    }
-    ignis__transport_drop(transport);
-    return array ? IGNIS_OK : ignis__failed();
+    if (!array)
+        return ignis__transport_done(transport, false);
+    ignis__exports_end(call, array, transport->serial, false);
+    return ignis__transport_done_both(call, transport, array, true);
 }
 
 /* --- imports --------------------------------------------------------------------------------------------------------------- */
 
-/*  Whether the numbers of a sealed record make sense together. */
-static bool ignis__record_sound(const ignis__record_of_array *record)
+/*  Whether the numbers of a sealed record make sense together; *bytes: of the array. */
+static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *bytes)
 {
-    int64_t bytes;
     bool empty = false;
     int i;
-    if (record->dtype <= IGNIS_DTYPE_DEFAULT || record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS)
+    if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || record->dtype <= IGNIS_DTYPE_DEFAULT ||
+        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS)
         return false;
-    bytes = ignis__dtypes[record->dtype].size;
+    *bytes = ignis__dtypes[record->dtype].size;
     for (i = 0; i < record->ndim; i++) {
-        if (record->dim[i] < 0)
+        if (record->dim[i] < 0 || (record->dim[i] > 0 && !ignis__multiply(*bytes, record->dim[i], bytes)))
             return false;
         empty = empty || record->dim[i] == 0;
-        if (record->dim[i] > 0 && !ignis__multiply(bytes, record->dim[i], &bytes))
-            return false;
     }
-    bytes = empty ? 0 : bytes;
-    return record->bytes == bytes && record->block_size > 0 && record->offset >= 0 && record->offset <= record->block_size &&
-           bytes <= record->block_size - record->offset;
+    *bytes = empty ? 0 : *bytes;
+    return record->block_size > 0 && record->offset >= 0 && record->offset <= record->block_size &&
+           record->offset % ignis__dtypes[record->dtype].size == 0 && *bytes <= record->block_size - record->offset;
 }
 
 /*  Reads and checks a handle's record, before anything is done with it. */
 static bool ignis__record_read(const char *call, const ignis__transport *transport, const ignis_transport_handle *handle,
                                ignis__record_of_array *record)
 {
+    const ignis__record_of_array *self = &ignis__self;
+    int64_t bytes;
     uint64_t seal;
+    bool memory;
     memcpy(record, handle->record, sizeof *record);
     seal = ignis__record_seal(transport, record);
-    if (memcmp(record->magic, "IGNIS-TR", sizeof record->magic) != 0) {
+    (void)ignis__record_fds(record, &memory);
+    if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
-    } else if (record->version != IGNIS__RECORD_VERSION || record->size != sizeof *record) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, %u bytes; this is version %d, %d bytes",
-                    record->version, record->size, IGNIS__RECORD_VERSION, (int)sizeof *record);
-    } else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal)) {
+    else if (record->version != IGNIS__RECORD_VERSION)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
+                    IGNIS__RECORD_VERSION);
+    else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal))
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
                     "the handle's seal is broken: it was changed on its way, or made with another token");
-    } else if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || !ignis__record_sound(record)) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle contradicts itself: %lld bytes at %lld of %lld",
-                    (long long)record->bytes, (long long)record->offset, (long long)record->block_size);
-    } else if (record->kind != (uint32_t)transport->kind) {
+    else if (!ignis__record_sound(record, &bytes))
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind, record->dtype,
+                    record->ndim, (long long)record->offset, (long long)record->block_size);
+    else if (record->kind != (uint32_t)transport->kind)
         ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s", ignis__transport_kinds[record->kind].name,
                     ignis__transport_ops_of(transport)->name);
-    } else if (record->host != ignis__self.host) {
+    else if (record->host != self->host)
         ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of another machine, or from before it was started again");
-    } else if ((record->flags & IGNIS__RECORD_MEMORY) != 0 && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM)) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor that belongs to the handle did not come with it");
-    } else {
+    else if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld", record->pid,
+                    (long long)transport->peer_pid);
+    else if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
+    else
         return true;
-    }
     return false;
 }
 
-/*  Whether a device of the record's UUID is visible to this process. */
-static bool ignis__record_device_known(const char *call, const ignis__record_of_array *record)
+/*  Opens what lies under the handle's name, if it has one that was not opened yet. */
+static bool ignis__handle_open(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                               ignis_transport_handle *handle)
+{
+    bool lease = ignis__transport_ops_of(transport)->zero_copy;
+    char path[IGNIS__PATH_MAX];
+    int fd;
+    if (!record->name || handle->has_lease || handle->memory.type)
+        return true;
+    if (!ignis__record_path(call, transport, record, record->name, path))
+        return false;
+    fd = ignis__name_take(path, lease);
+    if (fd < 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way", path);
+        return false;
+    }
+    if (lease) {
+        handle->has_lease = true;
+        handle->lease = fd;
+    } else {
+        handle->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
+        handle->memory.fd = fd;
+    }
+    return true;
+}
+
+/*  The device of a record. Null, and reported: this process does not see it. */
+static ignis__device *ignis__record_device(const char *call, const ignis__record_of_array *record)
 {
     ignis_device_info info;
     int i;
     for (i = 0; i < ignis__device_total; i++)
         if (ignis_device_query(i, &info) == IGNIS_OK && memcmp(info.uuid, record->uuid, sizeof info.uuid) == 0)
-            return true;
+            return &ignis__devices[i];
     ignis__fail(
         IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
         "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at CUDA_VISIBLE_DEVICES, or use "
         "IGNIS_TRANSPORT_HOST",
         record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
-    return false;
+    return NULL;
 }
 
-/*  The exported array of a record of this process, held; null when it is of another one, or (*gone) not exported any more. */
-static ignis__array *ignis__record_own(const ignis__record_of_array *record, bool *gone)
+/*  Whether a record is of an export of this process: then its array, held, or null, and reported, when that says anything else. */
+static bool ignis__record_own(const char *call, const ignis__record_of_array *record, ignis__array **array)
 {
     ignis__export *entry;
-    ignis__array *array = NULL;
-    *gone = false;
-    if (record->pid != ignis__self.pid || record->started != ignis__self.started)
-        return NULL;
+    bool found;
+    *array = NULL;
+    if (memcmp(record->process, ignis__self.process, sizeof record->process) != 0)
+        return false;
     ignis__mutex_lock(&ignis__shares.lock);
-    for (entry = ignis__shares.exports; entry && entry->record.serial != record->serial; entry = entry->next)
+    for (entry = ignis__shares.exports; entry && (!entry->array || entry->record.serial != record->serial); entry = entry->next)
         ;
-    if (entry) {
-        array = entry->array;
-        ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+    found = entry != NULL;
+    if (found && ignis__record_same(&entry->record, record)) {
+        *array = entry->array;
+        ignis__atomic_add(&(*array)->slot.state, 1); /* its handles hold it, so it is there to be held */
     }
     ignis__mutex_unlock(&ignis__shares.lock);
-    *gone = array == NULL;
-    return array;
+    if (!*array)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    found ? "the handle is not what this process has exported" : "the array of this handle is not exported any more");
+    return true;
 }
 
 static void ignis__import_free(const char *call, ignis__import *mapped)
 {
+    const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
-    else if (mapped->address)
-        ignis__transport_kinds[mapped->kind].give_back(call, mapped);
+    else if (mapped->address && ops->give_back)
+        ops->give_back(call, mapped);
     ignis__lease_close(mapped->lease);
     ignis__free(mapped);
 }
@@ -6361,71 +6588,115 @@ static void ignis__imported_release(void *ptr, void *data)
     ignis__free(imported);
 }
 
-/*  The import of a record, with one array more: the one that there is, or a new mapping. */
-static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                        const ignis_transport_handle *handle)
+/*  Maps what an import's record is of. The handle's lease becomes the import's, too. */
+static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped, ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    ignis__import *mapped;
-    bool ok, gone;
-    ignis__mutex_lock(&ignis__shares.lock);
-    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
-        if (mapped->serial == record->serial && mapped->pid == record->pid && mapped->started == record->started &&
-            mapped->device == transport->dst && mapped->kind == transport->kind) {
-            mapped->arrays++;
-            break;
-        }
-    ignis__mutex_unlock(&ignis__shares.lock);
-    if (mapped)
-        return mapped;
-    mapped = (ignis__import *)ignis__alloc(sizeof *mapped);
-    if (!mapped) {
-        ignis__fail_host_memory(call, sizeof *mapped);
-        return NULL;
+    const ignis__record_of_array *record = &mapped->record;
+    ignis__device *home = NULL;
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__handle_open(call, transport, record, handle))
+        return false;
+    mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
+    ok = mapped->lease >= 0 || !handle->has_lease;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle's lease is no open descriptor, or there are too many open ones");
+    else if (ignis__record_own(call, record, &mapped->own))
+        ok = mapped->own != NULL;
+    else
+        ok = (home = ignis__record_device(call, record)) != NULL;
+    if (ok && ignis__device_enter(call, mapped->device, &binding)) {
+        if (!mapped->own)
+            (void)ops->take(call, mapped, home, &handle->memory);
+        else if (ops->let_in(call, mapped->own, mapped->device))
+            mapped->address =
+                ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
+        ignis__device_leave(&binding);
     }
-    mapped->pid = record->pid;
-    mapped->started = record->started;
-    mapped->serial = record->serial;
-    mapped->kind = transport->kind;
-    mapped->device = transport->dst;
-    mapped->arrays = 1;
-    mapped->lease = handle->has_lease ? ignis__lease_copy(handle->lease) : -1;
-    mapped->own = ignis__record_own(record, &gone);
-    if (handle->has_lease && mapped->lease < 0) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle's lease is no open descriptor, or there are too many open ones");
-        ok = false;
-    } else if (gone) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
-        ok = false;
-    } else if (mapped->own) {
-        ok = ops->let_in(call, mapped->own, mapped->device);
-        mapped->address = record->address - (uint64_t)record->offset;
-    } else {
-        ok = ignis__record_device_known(call, record) && ops->take(call, mapped, record, &handle->memory);
-    }
-    if (!ok) {
-        ignis__import_free(call, mapped);
-        return NULL;
-    }
-    ignis__mutex_lock(&ignis__shares.lock);
-    mapped->next = ignis__shares.imports;
-    ignis__shares.imports = mapped;
-    ignis__mutex_unlock(&ignis__shares.lock);
-    return mapped;
+    if (mapped->address)
+        return true;
+    if (mapped->own)
+        ignis__array_drop(call, mapped->own);
+    mapped->own = NULL;
+    ignis__fd_drop(&mapped->lease);
+    return false;
 }
 
+/*  Who has sent a transport's handles: the process that the kernel names, else whoever uses this transport. */
+static uint64_t ignis__transport_from(const ignis__transport *transport)
+{
+    return transport->peer_certain ? (uint64_t)transport->peer_pid : (uint64_t)1 << 63 | transport->serial;
+}
+
+/*  The import of a record, with one array more: the one that there is, or a new mapping. */
+static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                                        ignis_transport_handle *handle)
+{
+    ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc(sizeof *fresh);
+    bool same = true, ok;
+    if (!fresh) {
+        ignis__fail_host_memory(call, sizeof *fresh);
+        return NULL;
+    }
+    fresh->record = *record;
+    fresh->from = ignis__transport_from(transport);
+    fresh->device = transport->dst;
+    fresh->arrays = 1;
+    fresh->lease = -1;
+    ignis__mutex_init(&fresh->lock);
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
+        if (mapped->from == fresh->from && mapped->device == fresh->device && mapped->record.serial == record->serial &&
+            memcmp(mapped->record.process, record->process, sizeof record->process) == 0)
+            break;
+    if (!mapped) {
+        fresh->next = ignis__shares.imports;
+        ignis__shares.imports = fresh;
+    } else {
+        same = ignis__record_same(&mapped->record, record);
+        mapped->arrays += same;
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (mapped)
+        ignis__free(fresh);
+    else
+        mapped = fresh;
+    if (!same) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle says other things of its array than one that came before it");
+        return NULL;
+    }
+    ignis__mutex_lock(&mapped->lock); /* the first to come maps; if that fails, the next one tries */
+    ok = mapped->address || ignis__import_map(call, transport, mapped, handle);
+    ignis__mutex_unlock(&mapped->lock);
+    if (ok)
+        return mapped;
+    ignis__import_drop(call, mapped);
+    return NULL;
+}
+
+/*  An array over the import of a record that was checked. */
 static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                       const ignis_array_desc *desc, const ignis_transport_handle *handle)
+                                       const char *tag, ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
-    ignis__imported *imported = (ignis__imported *)ignis__alloc(sizeof *imported);
+    ignis__imported *imported;
+    ignis_array_desc desc;
+    int ordinal = (int)(transport->dst - ignis__devices);
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = record->ndim;
+    memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
+    desc.dtype = (ignis_dtype)record->dtype;
+    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    desc.tag = tag;
+    if (!ignis__transport_ops_of(transport)->zero_copy)
+        return ignis__array_create(call, &desc);
+    imported = (ignis__imported *)ignis__alloc(sizeof *imported);
     if (!imported) {
         ignis__fail_host_memory(call, sizeof *imported);
         return result;
     }
-    ignis__mutex_lock(&ignis__shares.import_lock);
     imported->mapped = ignis__import_get(call, transport, record, handle);
-    ignis__mutex_unlock(&ignis__shares.import_lock);
     if (!imported->mapped) {
         ignis__free(imported);
         return result;
@@ -6434,7 +6705,7 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     imported->next = ignis__shares.imported;
     ignis__shares.imported = imported;
     ignis__mutex_unlock(&ignis__shares.lock);
-    result = ignis__vmm_wrap(call, transport->dst, imported->mapped->address + (uint64_t)record->offset, desc, ignis__imported_release,
+    result = ignis__vmm_wrap(call, transport->dst, imported->mapped->address + (uint64_t)record->offset, &desc, ignis__imported_release,
                              imported);
     if (!result.id) {
         ignis__imported_release(NULL, imported);
@@ -6447,38 +6718,55 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     return result;
 }
 
+/*  Copies what a handle is of into an array of its size: from host memory, or straight from the sender's. */
+static bool ignis__handle_copy(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                               ignis_transport_handle *handle, ignis__array *array)
+{
+    ignis__array *own;
+    bool ok;
+    if (!ignis__handle_open(call, transport, record, handle))
+        return false;
+    if (transport->kind == IGNIS_TRANSPORT_HOST) {
+        if (ignis__fd_has(handle->memory.fd, record->block_size))
+            return ignis__host_copy(call, array, handle->memory.fd, true);
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor is not %lld bytes of shared host memory",
+                    (long long)record->block_size);
+        return false;
+    }
+    if (!ignis__record_own(call, record, &own))
+        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of process %u, and peer copies stay within one", record->pid);
+    if (!own)
+        return false;
+    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
+    ignis__array_drop(call, own);
+    return ok;
+}
+
 static ignis_array ignis__transport_import(const char *call, ignis_transport transport_handle, const ignis_transport_handle *handle)
 {
     ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
     ignis_array result = IGNIS__ZERO;
+    ignis_transport_handle opened;
     ignis__record_of_array record;
-    ignis_array_desc desc;
     ignis__array *array;
-    int i, ordinal;
     if (!transport)
         return result;
     if (!handle) {
         ignis__fail_null(call, "handle");
     } else if (ignis__record_read(call, transport, handle, &record)) {
-        memset(&desc, 0, sizeof desc);
-        desc.shape.ndim = record.ndim;
-        for (i = 0; i < record.ndim; i++)
-            desc.shape.dim[i] = record.dim[i];
-        desc.dtype = (ignis_dtype)record.dtype;
-        ordinal = (int)(transport->dst - ignis__devices);
-        desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-        if (ignis__transport_ops_of(transport)->zero_copy) {
-            result = ignis__import_array(call, transport, &record, &desc, handle);
-        } else {
-            result = ignis__array_create(call, &desc);
-            array = result.id ? ignis__array_hold(call, result) : NULL;
-            if (array && !ignis__host_copy(call, array, &handle->memory, true)) {
+        opened = *handle;
+        result = ignis__import_array(call, transport, &record, NULL, &opened);
+        if (result.id && !ignis__transport_ops_of(transport)->zero_copy) {
+            array = ignis__array_hold(call, result);
+            if (array && !ignis__handle_copy(call, transport, &record, &opened, array)) {
                 ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
                 result.id = 0;
             }
             if (array)
                 ignis__array_drop(call, array);
         }
+        if (!handle->has_lease && !handle->memory.type)
+            ignis__handle_close(&opened); /* what was opened by its name */
     }
     ignis__transport_drop(transport);
     return result;
@@ -6497,80 +6785,119 @@ IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport
 IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport_handle, ignis_array handle)
 {
     static const char call[] = "ignis_transport_close_imported_handle";
-    ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
-    ignis__array *array = transport ? ignis__array_hold(call, handle) : NULL;
-    ignis_status status = IGNIS_OK;
+    ignis__transport *transport;
+    ignis__array *array = ignis__transport_hold_both(call, transport_handle, handle, &transport);
+    const ignis__storage *storage;
     ignis_owner owner;
     bool ours;
-    if (array) {
-        ours = ignis__transport_ops_of(transport)->zero_copy
-                   ? array->storage->release_fn == ignis__imported_release && !array->view &&
-                         ((ignis__imported *)array->storage->release_data)->transport == transport->serial
-                   : array->storage->device == transport->dst;
-        ignis__mutex_lock(&array->slot.lock);
-        owner = array->owner;
-        ignis__array_unlock(array);
-        status = ours ? ignis__array_free_as(call, handle, owner)
-                      : ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
-                                    (unsigned long long)array->id);
-        ignis__array_drop(call, array);
-    } else {
-        status = ignis__failed();
-    }
-    if (transport)
-        ignis__transport_drop(transport);
-    return status;
+    if (!array)
+        return ignis__failed();
+    storage = array->storage;
+    ignis__mutex_lock(&ignis__shares.lock);
+    ours = !ignis__transport_ops_of(transport)->zero_copy
+               ? storage->device == transport->dst
+               : storage->release_fn == ignis__imported_release && !array->view &&
+                     ((ignis__imported *)storage->release_data)->transport == transport->serial;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__mutex_lock(&array->slot.lock);
+    owner = array->owner;
+    ignis__array_unlock(array);
+    if (!ours)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
+                    (unsigned long long)array->id);
+    return ignis__transport_done_both(call, transport, array, ours && ignis__array_free_as(call, handle, owner) == IGNIS_OK);
 }
 
-/* --- send and receive ------------------------------------------------------------------------------------------------------ */
+/* --- send and receive: a handle goes to the caller, through the channel, or to a receive of this process ---------------------- */
+
+/*  Puts a handle where the next receive finds it; it is closed here, or given away. */
+static bool ignis__transport_put(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
+{
+    ignis__waiting *waiting;
+    int fds[2], count;
+    bool ok;
+    if (transport->channel.id) {
+        count = ignis_transport_handle_fds(handle, fds);
+        ok = ignis_channel_send(transport->channel, handle->record, (int64_t)sizeof handle->record, fds, count) == IGNIS_OK;
+        ignis__handle_close(handle);
+        return ok;
+    }
+    waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);
+    if (!waiting) {
+        ignis__handle_close(handle);
+        ignis__fail_host_memory(call, sizeof *waiting);
+        return false;
+    }
+    waiting->handle = *handle;
+    ignis__mutex_lock(&transport->slot.lock);
+    *transport->waiting_end = waiting;
+    transport->waiting_end = &waiting->next;
+    ignis__mutex_unlock(&transport->slot.lock);
+    return true;
+}
+
+/*  The next handle, and its record, checked. */
+static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle,
+                                  ignis__record_of_array *record)
+{
+    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns, size = 0;
+    unsigned char bytes[IGNIS_TRANSPORT_RECORD_BYTES];
+    int fds[2], count = 0;
+    bool ok;
+    memset(handle, 0, sizeof *handle);
+    if (transport->channel.id) {
+        if (ignis_channel_receive(transport->channel, bytes, (int64_t)sizeof bytes, &size, fds, 2, &count) != IGNIS_OK)
+            return false;
+        if (size != (int64_t)sizeof bytes) {
+            while (count > 0)
+                ignis__lease_close(fds[--count]);
+            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "%lld bytes came through the channel, a handle has %d", (long long)size,
+                        (int)sizeof bytes);
+            return false;
+        }
+        if (!ignis__handle_join(handle, bytes, fds, count)) {
+            ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "%d descriptors came with a handle, which are not those that go with it",
+                        count);
+            return false;
+        }
+    } else {
+        while (!ignis__waiting_take(transport, handle)) {
+            if (ignis__monotonic_ns() >= deadline || !ignis__pool_live(transport)) {
+                ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
+                return false;
+            }
+            ignis__sleep_us(200);
+        }
+    }
+    ok = ignis__record_read(call, transport, handle, record) && ignis__handle_open(call, transport, record, handle);
+    if (!ok)
+        ignis__handle_close(handle);
+    return ok;
+}
 
 static ignis_status ignis__transport_send(const char *call, ignis_transport transport_handle, ignis_array array_handle,
                                           ignis_transport_handle *out, bool wait)
 {
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
+    const ignis__transport_ops *ops;
     ignis_transport_handle handle;
-    ignis__waiting *waiting;
-    int fds[2], count;
-    bool ok;
+    bool ok = false;
     if (!array)
         return ignis__failed();
-    ok = out || transport->channel.id || ignis__transport_ops_of(transport)->copies;
-    if (!ok)
+    ops = ignis__transport_ops_of(transport);
+    if (!out && !transport->channel.id && !ops->copies)
         ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                    "%s sends a handle, and there is nowhere to put it: handle is null, and the "
-                    "transport has no channel",
-                    ignis__transport_ops_of(transport)->name);
-    ok = ok && ignis__transport_export(call, transport, array, wait, &handle);
-    ignis__array_drop(call, array);
-    if (ok && out) {
-        *out = handle;
-    } else if (ok && transport->channel.id) {
-        count = ignis_transport_handle_fds(&handle, fds);
-        if (handle.memory.type == IGNIS_VMM_HANDLE_WIN32) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                        "NT handles do not travel through channels; send the number that "
-                        "ignis_vmm_handle_duplicate gives for the other process");
-            ok = false;
-        }
-        ok = ok && ignis_channel_send(transport->channel, handle.record, (int64_t)sizeof handle.record, fds, count) == IGNIS_OK;
-        ignis__handle_close(&handle);
-    } else if (ok) {
-        waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);
-        ok = waiting != NULL;
-        if (ok) {
-            waiting->handle = handle;
-            ignis__mutex_lock(&transport->slot.lock);
-            *transport->waiting_end = waiting;
-            transport->waiting_end = &waiting->next;
-            ignis__mutex_unlock(&transport->slot.lock);
-        } else {
-            ignis__handle_close(&handle);
-            ignis__fail_host_memory(call, sizeof *waiting);
-        }
-    }
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+                    "%s sends a handle, and there is nowhere to put it: handle is null, and the transport has no channel", ops->name);
+    else if (!out && transport->channel.id && !ops->named && transport->exchange != IGNIS_CHANNEL_SOCKET)
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                    "memory of %s travels as a descriptor, which does not go through a channel by %s; use IGNIS_CHANNEL_SOCKET, "
+                    "IGNIS_TRANSPORT_IPC or IGNIS_TRANSPORT_HOST",
+                    ops->name, ignis__method_names[transport->exchange]);
+    else
+        ok = ignis__transport_export(call, transport, array, wait, out ? out : &handle) &&
+             (out || ignis__transport_put(call, transport, &handle));
+    return ignis__transport_done_both(call, transport, array, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
@@ -6583,41 +6910,11 @@ IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ign
     return ignis__transport_send("ignis_transport_send_async", transport, array, handle, false);
 }
 
-/*  The next handle that was sent: through the channel, or within this process. */
-static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
-{
-    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns, size = 0;
-    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
-    ignis__waiting *waiting;
-    int fds[2], count = 0;
-    memset(handle, 0, sizeof *handle);
-    if (transport->channel.id) {
-        if (ignis_channel_receive(transport->channel, record, (int64_t)sizeof record, &size, fds, 2, &count) != IGNIS_OK)
-            return false;
-        if (size == (int64_t)sizeof handle->record)
-            return ignis_transport_handle_from_fds(handle, record, fds, count) == IGNIS_OK;
-        while (count > 0)
-            ignis__lease_close(fds[--count]);
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "%lld bytes came through the channel, a handle has %d", (long long)size,
-                    (int)sizeof handle->record);
-        return false;
-    }
-    while ((waiting = ignis__waiting_take(transport)) == NULL) {
-        if (ignis__monotonic_ns() >= deadline || !ignis__pool_live(transport)) {
-            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
-            return false;
-        }
-        ignis__sleep_us(200);
-    }
-    *handle = waiting->handle;
-    ignis__free(waiting);
-    return true;
-}
-
 IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_handle, ignis_transport_handle *handle)
 {
     static const char call[] = "ignis_transport_receive_handle";
     ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
+    ignis__record_of_array record;
     bool ok = false;
     if (!transport)
         return ignis__failed();
@@ -6626,42 +6923,8 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     else if (!transport->channel.id)
         ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through");
     else
-        ok = ignis__transport_next(call, transport, handle);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
-}
-
-/*  Copies what a handle is of into an array: straight from the sender's, or from host memory. */
-static bool ignis__transport_copy(const char *call, ignis__transport *transport, const ignis_transport_handle *handle, ignis__array *array)
-{
-    ignis__record_of_array record;
-    ignis__array *own;
-    bool ok, gone;
-    if (!ignis__record_read(call, transport, handle, &record))
-        return false;
-    if (record.dtype != (int32_t)array->dtype) {
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "array #%llu is %s, what was sent is %s", (unsigned long long)array->id,
-                    ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
-        return false;
-    }
-    if (record.bytes != ignis__array_bytes(array)) {
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld bytes, what was sent has %lld", (unsigned long long)array->id,
-                    ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array), (long long)record.bytes);
-        return false;
-    }
-    if (transport->kind == IGNIS_TRANSPORT_HOST)
-        return ignis__host_copy(call, array, &handle->memory, true);
-    own = ignis__record_own(&record, &gone);
-    if (!own) {
-        if (gone)
-            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
-        else
-            ignis__peer_take(call, NULL, &record, NULL);
-        return false;
-    }
-    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
-    ignis__array_drop(call, own);
-    return ok;
+        ok = ignis__transport_next(call, transport, handle, &record);
+    return ignis__transport_done(transport, ok);
 }
 
 static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle, bool wait)
@@ -6669,6 +6932,8 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
     ignis_transport_handle handle;
+    ignis__record_of_array record;
+    int64_t bytes = 0;
     bool ok = false;
     if (!array)
         return ignis__failed();
@@ -6679,15 +6944,21 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
     } else if (array->storage->device != transport->dst) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes to device %d",
                     (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->dst - ignis__devices));
-    } else if (ignis__transport_next(call, transport, &handle)) {
-        ok = ignis__transport_copy(call, transport, &handle, array);
+    } else if (ignis__transport_next(call, transport, &handle, &record)) {
+        ignis__record_sound(&record, &bytes);
+        if (record.dtype != (int32_t)array->dtype)
+            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "array #%llu is %s, what was sent is %s", (unsigned long long)array->id,
+                        ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
+        else if (bytes != ignis__array_bytes(array))
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld bytes, what was sent has %lld",
+                        (unsigned long long)array->id, ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array),
+                        (long long)bytes);
+        else
+            ok = ignis__handle_copy(call, transport, &record, &handle, array) && (!wait || ignis__array_wait(call, array));
         ignis__handle_close(&handle);
-        ok = ok && (!wait || ignis__array_wait(call, array));
-        ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+        ignis__exports_end(call, NULL, transport->serial, true);
     }
-    ignis__array_drop(call, array);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done_both(call, transport, array, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array)
@@ -6705,51 +6976,39 @@ IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport handle)
     static const char call[] = "ignis_transport_synchronize";
     ignis__transport *transport = ignis__transport_hold_ready(call, handle);
     uint64_t mask;
-    bool ok;
     if (!transport)
         return ignis__failed();
     mask = (uint64_t)1 << (transport->src - ignis__devices) | (uint64_t)1 << (transport->dst - ignis__devices);
-    ok = !ignis__capture_refuses(call) && ignis__devices_wait(call, mask);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, !ignis__capture_refuses(call) && ignis__devices_wait(call, mask));
 }
 
-/* --- measuring ------------------------------------------------------------------------------------------------------------- */
+/* --- measuring: sends and receives, or, where there is nothing to copy, copies from what was received -------------------------- */
 
-/*  `count` copies the way the transport does, in nanoseconds; -1 on failure. */
-static int64_t ignis__measure_copies(const char *call, const ignis__transport *transport, ignis__array *src, ignis__array *dst, int count)
+/*  Nanoseconds of `count` copies; -1 on failure. */
+static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src, ignis__array *seen, ignis__array *dst,
+                                     int count)
 {
-    const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    ignis__address to, from = ignis__atomic_load(&src->storage->address);
     int64_t started = ignis__monotonic_ns();
-    ignis__offer offer;
-    ignis__work work;
+    ignis_transport_handle handle;
+    ignis__record_of_array record;
     bool ok = true;
-    if (ops->zero_copy) {
-        if (!ignis__work_begin(call, transport->dst, &work))
-            return -1;
-        ok = ignis__work_write(&work, dst, &to);
-        for (; ok && count > 0; count--)
-            ok = ignis__copy_on_device(&work, to, from, ignis__array_bytes(dst));
-        ok = ok && !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
-        ignis__work_end(&work);
-    }
     for (; ok && count > 0; count--) {
-        memset(&offer, 0, sizeof offer);
-        ok = ops->offer(call, src, &offer);
-        if (ok) {
-            ok = ignis__host_copy(call, dst, &offer.memory, true) && ignis__array_wait(call, dst);
-            ignis__vmm_handle_close(&offer.memory);
+        if (seen) {
+            ok = ignis__array_convert(call, dst, seen);
+        } else if ((ok = ignis__transport_export(call, transport, src, false, &handle)) != false) {
+            ok = ignis__record_read(call, transport, &handle, &record) && ignis__handle_copy(call, transport, &record, &handle, dst);
+            ignis__handle_close(&handle);
         }
     }
-    return ok ? ignis__monotonic_ns() - started : -1;
+    return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
 /*  Zeroed memory for a measurement, of the kind that the transport shares. */
-static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool own_memory)
+static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, ignis_transport_kind kind)
 {
     int ordinal = (int)(device - ignis__devices);
     ignis_array result = IGNIS__ZERO;
+    ignis__binding binding;
     ignis__vmm_block block;
     ignis_array_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -6757,12 +7016,16 @@ static ignis_array ignis__measure_array(const char *call, ignis__device *device,
     desc.shape.dim[0] = bytes;
     desc.dtype = IGNIS_U8;
     desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-    if (!own_memory) {
-        result = ignis__array_create(call, &desc);
-    } else if (ignis__vmm_make(call, device, bytes, NULL, 0, true, &block)) {
+    if (kind == IGNIS_TRANSPORT_IPC && ignis__device_enter(call, device, &binding)) {
+        if (ignis__vmm_round(call, bytes, IGNIS__IPC_BLOCK, &bytes))
+            result = ignis__ipc_array_make(call, device, &desc, bytes);
+        ignis__device_leave(&binding);
+    } else if (kind == IGNIS_TRANSPORT_VMM && ignis__vmm_make(call, device, bytes, NULL, 0, true, &block)) {
         result = ignis__vmm_block_array(call, &block, 0, &desc);
         if (!result.id)
             ignis__vmm_drop(call, &block);
+    } else if (kind == IGNIS_TRANSPORT_PEER || kind == IGNIS_TRANSPORT_HOST) {
+        result = ignis__array_create(call, &desc);
     }
     if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
         ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
@@ -6771,52 +7034,65 @@ static ignis_array ignis__measure_array(const char *call, ignis__device *device,
     return result;
 }
 
-static int64_t ignis__measure_size(const char *call, const ignis__transport *transport, int64_t bytes, int count)
+/*  Nanoseconds of one copy of so many bytes; -1 on failure. */
+static int64_t ignis__measure_size(const char *call, ignis__transport *transport, int64_t bytes, int count)
 {
-    ignis_array handles[2];
-    ignis__array *arrays[2];
+    bool zero_copy = ignis__transport_ops_of(transport)->zero_copy, ok;
+    ignis__array *arrays[3] = {NULL, NULL, NULL};
+    ignis_transport_handle handle;
+    ignis__record_of_array record;
+    ignis_array handles[3];
     int64_t ns = -1;
     int i;
-    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
-    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
-    if (handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays)) {
-        const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-        bool ok = (!ops->let_in || ops->let_in(call, arrays[0], transport->dst)) && ignis__array_wait(call, arrays[0]) &&
-                  ignis__array_wait(call, arrays[1]) && ignis__measure_copies(call, transport, arrays[0], arrays[1], 2) >= 0; /* warm */
-        if (ok)
-            ns = ignis__measure_copies(call, transport, arrays[0], arrays[1], count);
-        ignis__array_drop_all(call, 2, arrays);
+    memset(handles, 0, sizeof handles);
+    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind);
+    handles[1] = ignis__measure_array(call, transport->dst, bytes, IGNIS_TRANSPORT_PEER);
+    ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
+    if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
+        if (ignis__record_read(call, transport, &handle, &record))
+            handles[2] = ignis__import_array(call, transport, &record, NULL, &handle);
+        ok = handles[2].id && (arrays[2] = ignis__array_hold(call, handles[2])) != NULL;
+        ignis__handle_close(&handle);
     }
-    for (i = 0; i < 2; i++)
+    ok = ok && ignis__array_wait(call, arrays[0]) && ignis__array_wait(call, arrays[1]) &&
+         ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], 2) >= 0; /* warm */
+    if (ok)
+        ns = ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], count);
+    for (i = 2; i >= 0; i--) {
+        if (arrays[i])
+            ignis__array_drop(call, arrays[i]);
         if (handles[i].id)
             ignis__array_free_as(call, handles[i], IGNIS_OWNER_IGNIS);
+    }
     return ns < 0 ? -1 : ns / count;
 }
 
 IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
-    ignis__transport *transport = ignis__transport_hold_ready(call, handle);
-    int64_t large, small = -1;
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone; /* like it, with nobody at the other end */
+    int64_t large = -1, small = -1;
     if (!transport)
         return ignis__failed();
-    if (bytes < 0) {
+    memset(&alone, 0, sizeof alone);
+    alone.kind = transport->kind;
+    alone.src = transport->src;
+    alone.dst = transport->dst;
+    alone.exchange = IGNIS_CHANNEL_SOCKET;
+    alone.serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    if (bytes < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld, below 0", (long long)bytes);
-        large = -1;
-    } else {
-        bytes = bytes ? bytes : (int64_t)64 << 20;
-        large = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
-        if (large >= 0)
-            small = ignis__measure_size(call, transport, 4, 20);
-    }
+    else if (!ignis__capture_refuses(call))
+        large = ignis__measure_size(call, &alone, bytes = bytes ? bytes : (int64_t)64 << 20, 8);
+    if (large >= 0)
+        small = ignis__measure_size(call, &alone, 4, 20);
     if (small >= 0) {
         ignis__mutex_lock(&transport->slot.lock);
         transport->bandwidth_gbs = (double)bytes / (double)(large ? large : 1);
         transport->latency_us = (double)small * 1e-3;
         ignis__mutex_unlock(&transport->slot.lock);
     }
-    ignis__transport_drop(transport);
-    return small >= 0 ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, small >= 0);
 }
 
 /* ===============================================================================================================
@@ -6830,19 +7106,20 @@ typedef struct ignis__share_message {
     char tag[32];
 } ignis__share_message;
 
-static void ignis__shares_close(const char *call) { ignis__exports_end(call, ignis__ending_of(NULL, 0, false)); }
+static void ignis__shares_close(const char *call) { ignis__exports_end(call, NULL, 0, false); }
 
 /*  Fills the transport for one array. */
-static void ignis__share_begin(ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
+static bool ignis__share_begin(const char *call, ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
 {
     memset(transport, 0, sizeof *transport);
     transport->kind = IGNIS_TRANSPORT_VMM;
     transport->src = transport->dst = device;
     transport->exchange = wire->kind->method;
     transport->peer_pid = wire->peer_pid;
+    transport->peer_certain = wire->peer_pid != 0; /* by a socket */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    ignis__transports_use();
     ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
+    return ignis__transports_use(call);
 }
 
 /*  Sends an array that is held. */
@@ -6855,22 +7132,20 @@ static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *
     ignis__until until;
     int fds[2];
     bool ok;
-    ignis__share_begin(&transport, array->storage->device, wire);
-    if (!ignis__transport_export(call, &transport, array, true, &handle))
+    if (!ignis__share_begin(call, &transport, array->storage->device, wire) ||
+        !ignis__transport_export(call, &transport, array, true, &handle))
         return false;
     memcpy(message.record, handle.record, sizeof message.record);
     memcpy(message.tag, array->tag, sizeof message.tag);
-    fds[0] = handle.memory.fd;
-    fds[1] = handle.lease;
     until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
     until.stop = &wire->closing;
     ignis__mutex_lock(&wire->send_lock);
-    ok =
-        ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds, 2, &until);
+    ok = ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds,
+                                                                ignis_transport_handle_fds(&handle, fds), &until);
     ignis__mutex_unlock(&wire->send_lock);
     ignis__handle_close(&handle);
     if (!ok) {
-        ignis__exports_end(call, ignis__ending_of(NULL, transport.serial, false));
+        ignis__exports_end(call, NULL, transport.serial, false);
         ignis__trouble_report(call, &trouble);
     }
     return ok;
@@ -6904,73 +7179,40 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The device of a UUID. Null, and reported: this process has none. */
-static ignis__device *ignis__share_device(const char *call, const unsigned char uuid[16])
-{
-    int i;
-    for (i = 0; i < ignis__device_total; i++) {
-        ignis__device *device = &ignis__devices[i];
-        bool ok = true, same;
-        ignis__mutex_lock(&device->lock);
-        if (!device->info.warp_size)
-            ok = ignis__device_read(call, device);
-        same = memcmp(device->info.uuid, uuid, sizeof device->info.uuid) == 0;
-        ignis__mutex_unlock(&device->lock);
-        if (!ok || same)
-            return ok ? device : NULL;
-    }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                "the array lies on a GPU that this process does not see; look at CUDA_VISIBLE_DEVICES");
-    return NULL;
-}
-
 /*  The array of a message and its descriptors, which the handle has. */
 static ignis_array ignis__share_in(const char *call, const ignis__wire *wire, const ignis__share_message *message,
-                                   const ignis_transport_handle *handle)
+                                   ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
     ignis__record_of_array record;
     ignis__transport transport;
-    ignis_array_desc desc;
-    ignis__share_begin(&transport, NULL, wire);
-    if (!ignis__record_read(call, &transport, handle, &record))
+    if (!ignis__share_begin(call, &transport, NULL, wire) || !ignis__record_read(call, &transport, handle, &record))
         return result;
-    if (record.flags != (IGNIS__RECORD_MEMORY | IGNIS__RECORD_LEASE) || message->tag[sizeof message->tag - 1] != 0) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array with memory and lease");
+    if (record.name || message->tag[sizeof message->tag - 1] != 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "what came describes no array with memory and lease");
         return result;
     }
-    transport.src = transport.dst = ignis__share_device(call, record.uuid);
-    if (!transport.dst)
-        return result;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = record.ndim;
-    memcpy(desc.shape.dim, record.dim, sizeof record.dim[0] * (size_t)record.ndim);
-    desc.dtype = (ignis_dtype)record.dtype;
-    desc.tag = message->tag;
-    return ignis__import_array(call, &transport, &record, &desc, handle);
+    transport.src = transport.dst = ignis__record_device(call, &record);
+    return transport.dst ? ignis__import_array(call, &transport, &record, message->tag, handle) : result;
 }
 
 /*  Takes the message with an array out of the inbox. The receive lock is taken. */
 static bool ignis__share_take(const char *call, ignis__wire *wire, ignis__share_message *message, ignis_transport_handle *handle)
 {
-    bool whole = ignis__head_of(wire).size == sizeof *message && wire->inbox_fd_count == 2;
-    memset(handle, 0, sizeof *handle);
+    uint32_t size = ignis__head_of(wire).size;
+    int count = wire->inbox_fd_count;
+    bool whole = false;
     if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
         return false;
     }
-    if (whole) {
+    if (size == sizeof *message) {
         memcpy(message, wire->inbox + sizeof(ignis__head), sizeof *message);
-        memcpy(handle->record, message->record, sizeof handle->record);
-        handle->memory.type = IGNIS__VMM_HANDLE_SYSTEM;
-        handle->memory.fd = wire->inbox_fds[0];
-        handle->has_lease = true;
-        handle->lease = wire->inbox_fds[1];
+        whole = ignis__handle_join(handle, message->record, wire->inbox_fds, count);
         wire->inbox_fd_count = 0; /* they are the handle's now */
-    } else {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
-                    ignis__head_of(wire).size, wire->inbox_fd_count);
     }
+    if (!whole)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors", size, count);
     ignis__inbox_clear(wire);
     wire->received++;
     return whole;

@@ -333,7 +333,7 @@ TEST(release_and_destroy_end_exports)
     array = make_shared(IGNIS_TRANSPORT_PEER, 0, 100, 0);
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
     CHECK_OK(ignis_transport_release_handle(transport, array));
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &handle).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &handle).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     CHECK_MESSAGE_HAS("not exported any more");
     CHECK_OK(ignis_transport_handle_close(&handle));
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
@@ -588,7 +588,7 @@ TEST(sealed_lies_are_seen_too)
         case 2: record.offset = record.block_size; break;
         case 3: record.offset = -4; break;
         case 4: record.offset = INT64_MAX; break;
-        case 5: record.bytes = 1; break;
+        case 5: record.offset = 1; break;
         case 6: record.ndim = 9; break;
         case 7: record.ndim = 0; break;
         case 8: record.dtype = 99; break;
@@ -600,11 +600,11 @@ TEST(sealed_lies_are_seen_too)
         reseal(token, &record);
         bad = handle;
         memcpy(bad.record, &record, sizeof record);
-        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     }
     bad = handle; /* of another process, with a size that is not the memory's: the map tells */
     record = good;
-    record.pid = good.pid + 1;
+    record.process[0] ^= 1;
     record.block_size = good.block_size * 64;
     reseal(token, &record);
     memcpy(bad.record, &record, sizeof record);
@@ -615,7 +615,7 @@ TEST(sealed_lies_are_seen_too)
     memcpy(bad.record, &record, sizeof record);
     CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_VMM_SIZE);
     record = good;
-    record.pid = good.pid + 1;
+    record.process[0] ^= 1;
     record.uuid[3] ^= 0x55;
     reseal(token, &record);
     memcpy(bad.record, &record, sizeof record);
@@ -627,7 +627,7 @@ TEST(sealed_lies_are_seen_too)
     CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
     bad = handle;
     memset(&bad.memory, 0, sizeof bad.memory);
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     CHECK_REFUSED(0, ignis_transport_import_handle(host, &handle).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_STATE);
     CHECK_REFUSED(0, ignis_transport_import_handle(transport, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_INT(query(transport).imported, 0);
@@ -661,9 +661,9 @@ TEST(another_token_and_wrong_descriptors)
     REQUIRE(pipe(pipes) == 0);
     bad = handle;
     bad.memory.fd = pipes[0]; /* T3: a pipe, a closed one, one of another size */
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     close(pipes[0]);
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     fds[0] = pipes[1];
     fds[1] = dup(pipes[1]);
     CHECK_STATUS(ignis_transport_handle_from_fds(&bad, handle.record, fds, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
