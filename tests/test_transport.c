@@ -7,6 +7,8 @@
 
 #include "processes.h"
 
+#include <dirent.h>
+
 static const unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
 static ignis_transport make_transport(ignis_transport_kind kind, int src, int dst)
@@ -15,8 +17,8 @@ static ignis_transport make_transport(ignis_transport_kind kind, int src, int ds
     ignis_transport transport;
     memset(&desc, 0, sizeof desc);
     desc.kind = kind;
-    desc.src_device = src;
-    desc.dst_device = dst;
+    desc.src_device = src ? src : IGNIS_DEVICE_0;
+    desc.dst_device = dst ? dst : IGNIS_DEVICE_0;
     desc.token = token;
     desc.timeout_s = 2;
     transport = ignis_transport_create(&desc);
@@ -1106,25 +1108,35 @@ static ignis_transport channel_transport(ignis_transport_kind kind, ignis_channe
     return transport;
 }
 
+/*  The folder and the method are the environment's, also for the child. */
 static ignis_channel_desc channel_desc(void)
 {
+    const char *method = getenv("TEST_TRANSPORT_METHOD");
     ignis_channel_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.name = "test-transport";
     desc.token = token;
     desc.timeout_s = 20;
     desc.directory = getenv("TEST_TRANSPORT_DIR");
+    desc.method = (ignis_channel_method)(method ? atoi(method) : 0);
     return desc;
+}
+
+/*  What travels without a copy: descriptors need a socket. */
+static ignis_transport_kind kind_through(ignis_channel_method method)
+{
+    return method == IGNIS_CHANNEL_SOCKET ? IGNIS_TRANSPORT_VMM : IGNIS_TRANSPORT_IPC;
 }
 
 static int channel_receiver(void)
 {
     ignis_desc desc = test_desc(NULL);
     ignis_channel_desc channel = channel_desc();
+    ignis_transport_kind kind = kind_through(channel.method);
     ignis_channel connected;
-    ignis_transport vmm, host;
+    ignis_transport shared, host;
     ignis_transport_handle handle;
-    ignis_array seen, into;
+    ignis_array seen, again, into;
     char byte;
     if (ignis_setup(&desc) != IGNIS_OK)
         return 2;
@@ -1135,11 +1147,19 @@ static int channel_receiver(void)
     CHECK_COUNTING(into, 100, 1);
     CHECK_OK(ignis_transport_recv(host, into));
     CHECK_COUNTING(into, 100, 2);
-    if (available(IGNIS_TRANSPORT_VMM, 0, 0)) {
-        vmm = channel_transport(IGNIS_TRANSPORT_VMM, connected);
-        CHECK_OK(ignis_transport_receive_handle(vmm, &handle));
-        seen = ignis_transport_recv_with_handle(vmm, &handle);
+    CHECK_OK(ignis_transport_receive_handle(host, &handle));
+    seen = ignis_transport_import_handle(host, &handle);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    CHECK_INT(ignis_array_numel(seen), 3000000); /* more than goes through host memory at once */
+    CHECK_COUNTING(ignis_array_slice(seen, 0, 2999900, 100), 100, 2999904);
+    if (available(kind, 0, 0)) {
+        shared = channel_transport(kind, connected);
+        CHECK_OK(ignis_transport_receive_handle(shared, &handle));
+        seen = ignis_transport_recv_with_handle(shared, &handle);
+        again = ignis_transport_recv_with_handle(shared, &handle);
         CHECK_OK(ignis_transport_handle_close(&handle));
+        CHECK(info_of(seen).ptr == info_of(again).ptr);
+        drop(again);
         CHECK_COUNTING(seen, 100, 3);
         CHECK_OK(ignis_channel_send(connected, "x", 1, NULL, 0));
         CHECK_OK(ignis_channel_receive(connected, &byte, 1, NULL, NULL, 0, NULL));
@@ -1147,54 +1167,262 @@ static int channel_receiver(void)
     }
     drop(into);
     CHECK_OK(ignis_channel_send(connected, "x", 1, NULL, 0));
+    CHECK_OK(ignis_transport_destroy(host));
     CHECK_OK(ignis_shutdown());
     return test__state.failures ? 1 : 0;
 }
 
-TEST(through_a_channel)
+/*  How many handles wait in a folder under names. */
+static int names_in(const char *folder)
 {
-    char folder[] = "/tmp/ignis-test-XXXXXX", text[64], byte;
+    DIR *names = opendir(folder);
+    struct dirent *name;
+    int count = 0;
+    while (names && (name = readdir(names)) != NULL)
+        count += strncmp(name->d_name, "handle-", 7) == 0;
+    if (names)
+        closedir(names);
+    return count;
+}
+
+typedef struct meeting {
+    char folder[32];
     process child;
-    ignis_channel_desc desc;
     ignis_channel server, channel;
-    ignis_transport vmm, host;
-    ignis_array array;
-    REQUIRE(mkdtemp(folder) != NULL);
-    setenv("TEST_TRANSPORT_DIR", folder, 1);
-    child = process_start("channel");
+} meeting;
+
+/*  Starts a role at the other end of a channel, before the setup. */
+static void meet(meeting *m, const char *role, ignis_channel_method method)
+{
+    ignis_channel_desc desc;
+    char text[16];
+    memset(m, 0, sizeof *m);
+    snprintf(m->folder, sizeof m->folder, "/tmp/ignis-test-XXXXXX");
+    snprintf(text, sizeof text, "%d", (int)method);
+    REQUIRE(mkdtemp(m->folder) != NULL);
+    setenv("TEST_TRANSPORT_DIR", m->folder, 1);
+    setenv("TEST_TRANSPORT_METHOD", text, 1);
+    m->child = process_start(role);
     SETUP(NULL);
     desc = channel_desc();
-    server = ignis_channel_serve(&desc);
-    channel = ignis_channel_accept(server);
-    REQUIRE(channel.id);
-    host = channel_transport(IGNIS_TRANSPORT_HOST, channel);
+    m->server = ignis_channel_serve(&desc);
+    m->channel = ignis_channel_accept(m->server);
+    CHECK(m->channel.id);
+}
+
+static void part(meeting *m)
+{
+    CHECK_OK(ignis_channel_close(m->channel));
+    CHECK_OK(ignis_channel_close(m->server));
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(names_in(m->folder), 0);
+    unsetenv("TEST_TRANSPORT_DIR");
+    unsetenv("TEST_TRANSPORT_METHOD");
+    test_remove_folder(m->folder);
+}
+
+static void through_a_channel(ignis_channel_method method)
+{
+    static const char *const words[] = {"", "socket", "named_pipe", "shared_memory"};
+    ignis_transport_kind kind = kind_through(method);
+    ignis_transport shared, host, vmm;
+    ignis_array array;
+    char text[64], byte;
+    meeting m;
+    meet(&m, "channel", method);
+    REQUIRE(m.channel.id);
+    host = channel_transport(IGNIS_TRANSPORT_HOST, m.channel);
     CHECK(ignis_transport_to_string(host, text, sizeof text) > 0);
-    CHECK_TEXT(text, "host[0->0, socket]");
+    CHECK_HAS(text, words[method]);
     array = make_shared(IGNIS_TRANSPORT_HOST, 0, 100, 1);
     CHECK_OK(ignis_transport_send(host, array, NULL));
     drop(array); /* what was sent is a copy */
     array = make_shared(IGNIS_TRANSPORT_HOST, 0, 100, 2);
     CHECK_OK(ignis_transport_send(host, array, NULL));
     drop(array);
-    if (available(IGNIS_TRANSPORT_VMM, 0, 0)) {
-        vmm = channel_transport(IGNIS_TRANSPORT_VMM, channel);
-        array = make_shared(IGNIS_TRANSPORT_VMM, 0, 100, 3);
-        CHECK_OK(ignis_transport_send(vmm, array, NULL));
+    array = make_shared(IGNIS_TRANSPORT_HOST, 0, 3000000, 4);
+    CHECK_OK(ignis_transport_send(host, array, NULL));
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(host)); /* what is on its way arrives all the same */
+    if (available(kind, 0, 0)) {
+        shared = channel_transport(kind, m.channel);
+        array = make_shared(kind, 0, 100, 3);
+        CHECK_OK(ignis_transport_send(shared, array, NULL));
         CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
-        snprintf(text, sizeof text, "VMM[0->0, socket] to process %d", (int)child.pid);
+        snprintf(text, sizeof text, "%s] to process %d", words[method], (int)m.child.pid);
         CHECK_MESSAGE_HAS(text);
-        CHECK_OK(ignis_channel_receive(channel, &byte, 1, NULL, NULL, 0, NULL));
-        CHECK_OK(ignis_channel_send(channel, "x", 1, NULL, 0));
+        CHECK_OK(ignis_channel_receive(m.channel, &byte, 1, NULL, NULL, 0, NULL));
+        CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+        CHECK_INT(names_in(m.folder), 0);
+        CHECK_OK(ignis_channel_send(m.channel, "x", 1, NULL, 0));
     }
-    CHECK_OK(ignis_channel_receive(channel, &byte, 1, NULL, NULL, 0, NULL));
-    if (available(IGNIS_TRANSPORT_VMM, 0, 0))
+    CHECK_OK(ignis_channel_receive(m.channel, &byte, 1, NULL, NULL, 0, NULL));
+    if (available(kind, 0, 0))
+        drop(array); /* the other side has freed its own */
+    if (method != IGNIS_CHANNEL_SOCKET && available(IGNIS_TRANSPORT_VMM, 0, 0)) {
+        vmm = channel_transport(IGNIS_TRANSPORT_VMM, m.channel);
+        array = make_shared(IGNIS_TRANSPORT_VMM, 0, 100, 3);
+        CHECK_STATUS(ignis_transport_send(vmm, array, NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CHANNEL_DESCRIPTOR);
+        CHECK_MESSAGE_HAS("IGNIS_CHANNEL_SOCKET");
         drop(array);
-    CHECK_INT(process_end(&child), 0);
-    CHECK_OK(ignis_channel_close(channel));
-    CHECK_OK(ignis_channel_close(server));
-    CHECK_OK(ignis_shutdown());
-    unsetenv("TEST_TRANSPORT_DIR");
+        vmm = channel_transport(IGNIS_TRANSPORT_AUTO, m.channel);
+        CHECK_INT(query(vmm).kind, IGNIS_TRANSPORT_HOST);
+    }
+    CHECK_INT(process_end(&m.child), 0);
+    part(&m);
+}
+
+TEST(through_a_socket) { through_a_channel(IGNIS_CHANNEL_SOCKET); }
+TEST(through_a_pipe) { through_a_channel(IGNIS_CHANNEL_PIPE); }
+TEST(through_shared_memory) { through_a_channel(IGNIS_CHANNEL_SHM); }
+
+/*  Takes the first handle that comes, and no other. */
+static int channel_taker(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_channel_desc channel = channel_desc();
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_channel connected;
+    if (ignis_setup(&desc) != IGNIS_OK)
+        return 2;
+    connected = ignis_channel_connect(&channel);
+    transport = channel_transport(kind_through(channel.method), connected);
+    if (ignis_transport_receive_handle(transport, &handle) != IGNIS_OK || !ignis_transport_recv_with_handle(transport, &handle).id ||
+        ignis_channel_send(connected, "x", 1, NULL, 0) != IGNIS_OK)
+        return 3;
+    for (;;)
+        pause();
+}
+
+static void a_dead_receiver(ignis_channel_method method)
+{
+    ignis_transport_kind kind = kind_through(method);
+    ignis_transport transport, host;
+    ignis_array taken, waiting;
+    meeting m;
+    char byte;
+    int i;
+    meet(&m, "taker", method);
+    REQUIRE(m.channel.id);
+    if (!available(kind, 0, 0)) {
+        process_kill(&m.child);
+        SKIP("the transport is not available");
+    }
+    transport = channel_transport(kind, m.channel);
+    host = channel_transport(IGNIS_TRANSPORT_HOST, m.channel);
+    taken = make_shared(kind, 0, 100, 0);
+    waiting = make_shared(kind, 0, 100, 0);
+    CHECK_OK(ignis_transport_send(transport, taken, NULL));
+    CHECK_OK(ignis_channel_receive(m.channel, &byte, 1, NULL, NULL, 0, NULL));
+    CHECK_OK(ignis_transport_send(transport, waiting, NULL));
+    CHECK_OK(ignis_transport_send(host, waiting, NULL));
+    CHECK_STATUS(ignis_array_free(taken), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+    CHECK_STATUS(ignis_array_free(waiting), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+    CHECK_INT(names_in(m.folder), method == IGNIS_CHANNEL_SOCKET ? 0 : 2);
+    process_kill(&m.child);
+    if (method == IGNIS_CHANNEL_SOCKET) /* what is in it keeps its leases until it is closed */
+        CHECK_OK(ignis_transport_release_handle(transport, waiting));
+    for (i = 0; i < 100 && query(transport).exported + query(host).exported; i++)
+        ignis__sleep_us(10000);
+    drop(taken);
+    drop(waiting);
+    part(&m);
+}
+
+TEST(a_dead_receiver_at_a_socket) { a_dead_receiver(IGNIS_CHANNEL_SOCKET); }
+TEST(a_dead_receiver_at_a_pipe) { a_dead_receiver(IGNIS_CHANNEL_PIPE); }
+TEST(a_dead_receiver_at_shared_memory) { a_dead_receiver(IGNIS_CHANNEL_SHM); }
+
+/*  Handles that the caller carries as bytes alone. */
+TEST(handles_without_descriptors)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_HOST};
+    char folder[] = "/tmp/ignis-test-XXXXXX";
+    int k, fds[2];
+    REQUIRE(mkdtemp(folder) != NULL);
+    setenv("IGNIS_COMM_DIR", folder, 1);
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(kinds); k++) {
+        ignis_transport_handle sent, came, late;
+        ignis_transport_desc desc;
+        ignis_transport transport;
+        ignis_array array, seen;
+        if (!available(kinds[k], 0, 0))
+            continue;
+        memset(&desc, 0, sizeof desc);
+        desc.kind = kinds[k];
+        desc.token = token;
+        desc.exchange = IGNIS_CHANNEL_SHM;
+        transport = ignis_transport_create(&desc);
+        CHECK_OK(ignis_transport_initialize(transport));
+        array = make_shared(kinds[k], 0, 50, 7);
+        CHECK_OK(ignis_transport_export_handle(transport, array, &sent));
+        CHECK_INT(ignis_transport_handle_fds(&sent, fds), 0);
+        CHECK_OK(ignis_transport_handle_from_fds(&came, sent.record, NULL, 0));
+        CHECK_OK(ignis_transport_handle_close(&sent));
+        CHECK_INT(query(transport).exported, 1);
+        CHECK_INT(names_in(folder), 1);
+        late = came;
+        seen = ignis_transport_import_handle(transport, &came);
+        CHECK_COUNTING(seen, 50, 7);
+        CHECK_INT(names_in(folder), 0);
+        drop(seen);
+        CHECK_INT(query(transport).exported, 0);
+        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &late).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+        CHECK_OK(ignis_transport_export_handle(transport, array, &sent)); /* goes nowhere */
+        CHECK_INT(names_in(folder), 1);
+        CHECK_OK(ignis_transport_destroy(transport));
+        CHECK_INT(names_in(folder), 0);
+        drop(array);
+    }
+    unsetenv("IGNIS_COMM_DIR");
     test_remove_folder(folder);
+}
+
+TEST(the_handle_that_was_exported)
+{
+    ignis_transport_handle first, second, again;
+    ignis_transport transport;
+    ignis_array a, b;
+    SETUP(NULL);
+    transport = make_transport(IGNIS_TRANSPORT_PEER, 0, 0);
+    CHECK_STATUS(ignis_transport_exported_handle(transport, &again), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_HANDLE);
+    CHECK_STATUS(ignis_transport_exported_handle(transport, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    a = make_shared(IGNIS_TRANSPORT_PEER, 0, 10, 0);
+    b = make_shared(IGNIS_TRANSPORT_PEER, 0, 10, 0);
+    CHECK_OK(ignis_transport_export_handle(transport, a, &first));
+    CHECK_OK(ignis_transport_export_handle(transport, b, &second));
+    CHECK_OK(ignis_transport_exported_handle(transport, &again));
+    CHECK(memcmp(again.record, second.record, sizeof again.record) == 0);
+    CHECK_INT(info_of(b).ref_count, 2);
+    CHECK_OK(ignis_transport_handle_close(&again));
+    CHECK_OK(ignis_transport_handle_close(&second));
+    CHECK_OK(ignis_transport_exported_handle(transport, &again)); /* b's is not out any more */
+    CHECK(memcmp(again.record, first.record, sizeof again.record) == 0);
+    CHECK_OK(ignis_transport_handle_close(&again));
+    CHECK_OK(ignis_transport_handle_close(&first));
+    drop(a);
+    drop(b);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+TEST(device_0_is_the_current_one)
+{
+    ignis_transport_desc desc;
+    ignis_transport transport;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    memset(&desc, 0, sizeof desc);
+    desc.kind = IGNIS_TRANSPORT_HOST;
+    desc.token = token;
+    desc.dst_device = IGNIS_DEVICE_0;
+    CHECK_OK(ignis_device_use(1));
+    transport = ignis_transport_create(&desc);
+    CHECK_INT(query(transport).src_device, 1);
+    CHECK_INT(query(transport).dst_device, 0);
+    CHECK_OK(ignis_transport_destroy(transport));
+    CHECK_OK(ignis_device_use(0));
 }
 
 TEST(measure)
@@ -1225,6 +1453,7 @@ int main(int argc, char **argv)
         return strcmp(role, "importer") == 0   ? importer()
                : strcmp(role, "exporter") == 0 ? exporter()
                : strcmp(role, "renewer") == 0  ? renewer()
+               : strcmp(role, "taker") == 0   ? channel_taker()
                                                : channel_receiver();
     }
     return test_run(argc, argv);
