@@ -395,6 +395,11 @@ TEST(records_that_lie_are_refused)
     message.record[40] ^= 1;
     send_message(both.a, &message, sizeof message, memory, 2);
     CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    good.pid++;
+    message = sealed(&good, "another's");
+    send_message(both.a, &message, sizeof message, memory, 2);
+    CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_PEER, IGNIS_DIAG_TRANSPORT_PEER); /* the socket knows better */
+    good.pid--;
     good.uuid[0] ^= 1;
     message = sealed(&good, "elsewhere");
     send_message(both.a, &message, sizeof message, memory, 2);

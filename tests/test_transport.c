@@ -639,6 +639,166 @@ TEST(sealed_lies_are_seen_too)
     CHECK_OK(ignis_transport_destroy(host));
 }
 
+/*  One field of a record says something else. False: there is no such field. */
+static bool tell_a_lie(ignis__record_of_array *record, int field)
+{
+    switch (field) {
+    case 0: record->block_size = (int64_t)1 << 40; break;
+    case 1: record->block_size += 2 << 20; break;
+    case 2: record->offset += 4; break;
+    case 3: record->dim[0]++; break;
+    case 4: record->dim[0]--; break;
+    case 5: record->dtype = IGNIS_U8; break;
+    case 6: record->ndim = 2, record->dim[1] = 1; break;
+    case 7: record->uuid[5] ^= 1; break;
+    case 8: record->pid++; break;
+    case 9: record->pid_namespace++; break;
+    case 10: record->ipc.bytes[3] = (char)(record->ipc.bytes[3] ^ 1); break;
+    case 11: record->dim[7] = 1; break;
+    case 12: record->offset = (int64_t)512 << 30, record->block_size = (int64_t)1 << 40, record->dim[0] = 2 << 20; break;
+    default: return false;
+    }
+    return true;
+}
+
+/*  The handle with another record, sealed. */
+static const ignis_transport_handle *told(const ignis_transport_handle *handle, ignis__record_of_array *record)
+{
+    static ignis_transport_handle result;
+    result = *handle;
+    reseal(token, record);
+    memcpy(result.record, record, sizeof *record);
+    return &result;
+}
+
+/*  That this process knows an export, its own or another's, gives nobody memory of it by other words. */
+TEST(what_is_known_is_believed_no_other_words)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER};
+    int k, foreign, field;
+    SETUP(NULL);
+    for (k = 0; k < 2; k++)
+        for (foreign = 0; foreign < 2 - k; foreign++) {
+            ignis_transport transport;
+            ignis_transport_handle handle;
+            ignis__record_of_array good, record;
+            ignis_array array, seen;
+            if (!available(kinds[k], 0, 0))
+                continue;
+            transport = make_transport(kinds[k], 0, 0);
+            array = make_shared(kinds[k], 0, 1000, 5);
+            CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+            memcpy(&good, handle.record, sizeof good);
+            good.process[0] = (unsigned char)(good.process[0] ^ foreign); /* as if another process had exported it */
+            record = good;
+            seen = ignis_transport_import_handle(transport, told(&handle, &record));
+            CHECK_COUNTING(seen, 1000, 5);
+            fault_reset_counts();
+            for (field = 0; record = good, tell_a_lie(&record, field); field++) {
+                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+                CHECK_INT(query(transport).imported, 1);
+            }
+            CHECK_INT(fault_count("cuMemMap") + fault_count("cuMemImportFromShareableHandle"), 0);
+            record = good;
+            record.serial++;
+            if (!foreign)
+                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+            CHECK_COUNTING(seen, 1000, 5);
+            drop(seen);
+            CHECK_OK(ignis_transport_handle_close(&handle));
+            drop(array);
+            CHECK_OK(ignis_transport_destroy(transport));
+        }
+}
+
+/*  The device that a handle names has to be the memory's. */
+TEST(memory_lies_where_its_handle_says)
+{
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis__record_of_array record;
+    ignis_device_info other;
+    ignis_array array;
+    SETUP(NULL);
+    if (!available(IGNIS_TRANSPORT_VMM, 0, 1))
+        SKIP("there are not two devices that share memory");
+    transport = make_transport(IGNIS_TRANSPORT_VMM, 0, 0);
+    array = make_shared(IGNIS_TRANSPORT_VMM, 0, 10, 0);
+    CHECK_OK(ignis_device_query(1, &other));
+    CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+    memcpy(&record, handle.record, sizeof record);
+    record.process[0] ^= 1;
+    memcpy(record.uuid, other.uuid, sizeof record.uuid);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+static uint64_t random_state = 88172645463325252u;
+static unsigned random_below(unsigned limit)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (unsigned)(random_state >> 33) % limit;
+}
+
+/*  Sealed records of anything: an import fails, or all of the array can be read. */
+TEST(random_records_do_no_harm)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    static const int64_t numbers[] = {0, 1, -1, 4, 1 << 21, 1 << 22, INT64_MAX, INT64_MIN, (int64_t)1 << 40, (int64_t)1 << 32};
+    int k, round, rounds = test_env("IGNIS_SOAK") ? 20000 : 300, fds, accepted = 0;
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(kinds); k++) {
+        ignis_transport transport;
+        ignis_transport_handle handle;
+        ignis_array array;
+        if (!available(kinds[k], 0, 0))
+            continue;
+        transport = make_transport(kinds[k], 0, 0);
+        array = make_shared(kinds[k], 0, 1000, 5);
+        CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+        fds = process_descriptors();
+        for (round = 0; round < rounds && !test__state.failures; round++) {
+            unsigned char bytes[sizeof(ignis__record_of_array)];
+            ignis__record_of_array record;
+            ignis_array seen;
+            int change, changes = (int)random_below(4);
+            memcpy(bytes, handle.record, sizeof bytes);
+            for (change = 0; change < changes; change++) {
+                unsigned at = random_below((unsigned)sizeof bytes);
+                if (random_below(2)) {
+                    bytes[at] = (unsigned char)random_below(256);
+                } else {
+                    at = at / 8 * 8;
+                    memcpy(bytes + at, &numbers[random_below(COUNT_OF(numbers))], 8);
+                }
+            }
+            memcpy(&record, bytes, sizeof record);
+            if (random_below(2))
+                record.process[0] ^= 1;
+            seen = ignis_transport_import_handle(transport, told(&handle, &record));
+            if (seen.id) {
+                int64_t size = ignis_array_size_bytes(seen);
+                void *content = malloc((size_t)size + 1);
+                CHECK_OK(ignis_array_to_host_raw(seen, content, size));
+                free(content);
+                drop(seen);
+                accepted++;
+            }
+            ignis_status_clear();
+        }
+        CHECK_INT(query(transport).imported, 0);
+        CHECK(process_descriptors() <= fds + 1); /* one may be the driver's */
+        CHECK_OK(ignis_transport_handle_close(&handle));
+        drop(array);
+        CHECK_OK(ignis_transport_destroy(transport));
+    }
+    CHECK(accepted > 0); /* those that nothing was changed in, at least */
+}
+
 TEST(another_token_and_wrong_descriptors)
 {
     static const unsigned char other[IGNIS_TRANSPORT_TOKEN_BYTES] = {9};
@@ -778,6 +938,69 @@ static bool receive_handle(int socket, ignis_transport_handle *handle)
     count = (fds[0] >= 0) + (fds[1] >= 0);
     return ignis_transport_handle_from_fds(handle, record, fds, count) == IGNIS_OK;
 }
+
+/*  Sends handles of one array, of which the first ones make it larger than it is. */
+static int liar(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_transport_handle handle, lie;
+    ignis__record_of_array record;
+    ignis_transport transport;
+    order todo;
+    int i;
+    if (ignis_setup(&desc) != IGNIS_OK || !process_receive(PROCESS_SOCKET, &todo, sizeof todo, NULL))
+        return 2;
+    transport = make_transport(todo.kind, 0, 0);
+    if (ignis_transport_export_handle(transport, make_shared(todo.kind, 0, 1000, 100), &handle) != IGNIS_OK)
+        return 3;
+    for (i = 0; i < 3; i++) {
+        lie = handle;
+        memcpy(&record, handle.record, sizeof record);
+        record.block_size += i < 2 ? (int64_t)2 << (i ? 30 : 20) : 0;
+        reseal(token, &record);
+        memcpy(lie.record, &record, sizeof record);
+        if (!send_handle(PROCESS_SOCKET, &lie))
+            return 4;
+    }
+    return process_meet(PROCESS_SOCKET) ? 0 : 5;
+}
+
+static void check_liar(ignis_transport_kind kind)
+{
+    process child = process_start("liar");
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_array seen;
+    order todo;
+    int i;
+    SETUP(NULL);
+    if (!available(kind, 0, 0)) {
+        process_kill(&child);
+        SKIP("the transport is not available");
+    }
+    memset(&todo, 0, sizeof todo);
+    todo.kind = kind;
+    CHECK(process_send(child.socket, &todo, sizeof todo, -1));
+    transport = make_transport(kind, 0, 0);
+    for (i = 0; i < 3; i++) {
+        REQUIRE(receive_handle(child.socket, &handle));
+        seen = ignis_transport_import_handle(transport, &handle);
+        CHECK_INT(seen.id != 0, i == 2);
+        if (i < 2 && kind != IGNIS_TRANSPORT_VMM) /* where the map itself fails */
+            CHECK_INT(ignis_status_last(), IGNIS_ERROR_MISMATCH);
+        ignis_status_clear();
+        CHECK_OK(ignis_transport_handle_close(&handle));
+    }
+    CHECK_COUNTING(seen, 1000, 100);
+    drop(seen);
+    CHECK(process_meet(child.socket));
+    process_end(&child);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+TEST(a_vmm_size_is_the_memorys) { check_liar(IGNIS_TRANSPORT_VMM); }
+TEST(an_ipc_size_is_the_memorys) { check_liar(IGNIS_TRANSPORT_IPC); }
+TEST(a_host_size_is_the_memorys) { check_liar(IGNIS_TRANSPORT_HOST); }
 
 /*  Imports what it is sent, twice; checks it; writes it; then closes it when it is told to. */
 static int importer(void)
@@ -1453,6 +1676,7 @@ int main(int argc, char **argv)
         return strcmp(role, "importer") == 0   ? importer()
                : strcmp(role, "exporter") == 0 ? exporter()
                : strcmp(role, "renewer") == 0  ? renewer()
+               : strcmp(role, "liar") == 0    ? liar()
                : strcmp(role, "taker") == 0   ? channel_taker()
                                                : channel_receiver();
     }
