@@ -4922,13 +4922,13 @@ typedef struct ignis__record_of_array {
     int32_t dtype, ndim;
     uint32_t pid, pid_namespace;
     int64_t dim[IGNIS_MAX_DIMS];
-    int64_t block_size, offset;           /* of the memory that is shared, and of the array in it */
-    unsigned char uuid[16];               /* of the exporter's device */
-    uint64_t host;                        /* the machine, since it was started */
-    unsigned char process[16];            /* random, of the exporter: numbers of processes are used again */
-    uint64_t serial;                      /* of the export, in that process: never used twice */
-    ignis__ipc_handle ipc;                /* of IGNIS_TRANSPORT_IPC */
-    uint64_t name;                        /* from here on each handle of an export has its own; 0: descriptors came beside it */
+    int64_t block_size, offset; /* of the memory that is shared, and of the array in it */
+    unsigned char uuid[16];     /* of the exporter's device */
+    uint64_t host;              /* the machine, since it was started */
+    unsigned char process[16];  /* random, of the exporter: numbers of processes are used again */
+    uint64_t serial;            /* of the export, in that process: never used twice */
+    ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
+    uint64_t name;              /* from here on each handle of an export has its own; 0: descriptors came beside it */
     uint64_t seal;
 } ignis__record_of_array;
 
@@ -5086,10 +5086,10 @@ typedef struct ignis__import {
     uint64_t from;                 /* who has sent it */
     ignis__device *device;
     int arrays;
-    ignis__mutex lock;       /* taken while it is mapped, by who comes first */
-    ignis__address address;  /* of the memory that is shared; 0: it could not be mapped */
-    ignis__vmm_block block;  /* of IGNIS_TRANSPORT_VMM, from another process */
-    ignis__array *own;       /* of this process, held: not mapped again */
+    ignis__mutex lock;      /* taken while it is mapped, by who comes first */
+    ignis__address address; /* of the memory that is shared; 0: it could not be mapped */
+    ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
+    ignis__array *own;      /* of this process, held: not mapped again */
     int lease;
     struct ignis__import *next;
 } ignis__import;
@@ -6142,8 +6142,8 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
 
 /* --- handles --------------------------------------------------------------------------------------------------------------- */
 
-static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer,
-                               uint64_t name, ignis__record_of_array *record)
+static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer, uint64_t name,
+                               ignis__record_of_array *record)
 {
     *record = ignis__self;
     record->name = name;
@@ -6610,8 +6610,7 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
         if (!mapped->own)
             (void)ops->take(call, mapped, home, &handle->memory);
         else if (ops->let_in(call, mapped->own, mapped->device))
-            mapped->address =
-                ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
+            mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
         ignis__device_leave(&binding);
     }
     if (mapped->address)
@@ -6794,10 +6793,9 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
         return ignis__failed();
     storage = array->storage;
     ignis__mutex_lock(&ignis__shares.lock);
-    ours = !ignis__transport_ops_of(transport)->zero_copy
-               ? storage->device == transport->dst
-               : storage->release_fn == ignis__imported_release && !array->view &&
-                     ((ignis__imported *)storage->release_data)->transport == transport->serial;
+    ours = !ignis__transport_ops_of(transport)->zero_copy ? storage->device == transport->dst
+                                                          : storage->release_fn == ignis__imported_release && !array->view &&
+                                                                ((ignis__imported *)storage->release_data)->transport == transport->serial;
     ignis__mutex_unlock(&ignis__shares.lock);
     ignis__mutex_lock(&array->slot.lock);
     owner = array->owner;
@@ -6985,8 +6983,8 @@ IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport handle)
 /* --- measuring: sends and receives, or, where there is nothing to copy, copies from what was received -------------------------- */
 
 /*  Nanoseconds of `count` copies; -1 on failure. */
-static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src, ignis__array *seen, ignis__array *dst,
-                                     int count)
+static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src, ignis__array *seen,
+                                     ignis__array *dst, int count)
 {
     int64_t started = ignis__monotonic_ns();
     ignis_transport_handle handle;

@@ -516,6 +516,127 @@ TEST(threads_share_one_transport)
     CHECK_OK(ignis_transport_destroy(c.transport));
 }
 
+/*  What all threads use, replace and destroy under each other's hands. */
+enum { MIX_THREADS = 4, MIX_ITEMS = 3 };
+
+typedef struct mix {
+    ignis_transport_kind kind;
+    uint64_t transports[MIX_ITEMS], arrays[MIX_ITEMS]; /* handles; swapped atomically */
+    int rounds;
+} mix;
+
+typedef struct mixer {
+    mix *all;
+    unsigned random;
+} mixer;
+
+static unsigned mixer_draw(mixer *m, unsigned limit)
+{
+    m->random = m->random * 1664525u + 1013904223u;
+    return (m->random >> 8) % limit;
+}
+
+static uint64_t mix_swap(uint64_t *place, uint64_t value)
+{
+    uint64_t before = ignis__atomic_load(place);
+    while (!ignis__atomic_swap_if(place, &before, value))
+        ;
+    return before;
+}
+
+static void *mix_calls(void *context)
+{
+    mixer *m = (mixer *)context;
+    int round;
+    for (round = 0; round < m->all->rounds; round++) {
+        uint64_t *place = &m->all->transports[mixer_draw(m, MIX_ITEMS)], *other = &m->all->arrays[mixer_draw(m, MIX_ITEMS)];
+        ignis_transport transport;
+        ignis_transport_handle handle;
+        ignis_transport_info info;
+        ignis_array array, seen;
+        char text[64];
+        transport.id = ignis__atomic_load(place);
+        array.id = ignis__atomic_load(other);
+        switch (mixer_draw(m, 12)) {
+        case 0:
+            transport.id = mix_swap(place, make_transport(m->all->kind, 0, 0).id);
+            (void)ignis_transport_destroy(transport);
+            break;
+        case 1:
+            array.id = mix_swap(other, make_shared(m->all->kind, 0, 64, round).id);
+            while (ignis_array_is_live(array) && ignis_array_free(array) != IGNIS_OK) { /* others have handles of it */
+                transport.id = ignis__atomic_load(&m->all->transports[mixer_draw(m, MIX_ITEMS)]);
+                (void)ignis_transport_release_handle(transport, array);
+            }
+            break;
+        case 2: (void)ignis_transport_release_handle(transport, array); break;
+        case 3:
+            (void)ignis_transport_query(transport, &info);
+            (void)ignis_transport_to_string(transport, text, sizeof text);
+            break;
+        case 4:
+            (void)ignis_transport_synchronize(transport);
+            (void)ignis_transport_initialize(transport);
+            break;
+        case 5:
+            if (ignis_transport_exported_handle(transport, &handle) == IGNIS_OK)
+                (void)ignis_transport_handle_close(&handle);
+            break;
+        case 6:
+            if (round % 8 == 0)
+                (void)ignis_transport_measure(transport, 1 << 12);
+            break;
+        case 7: (void)ignis_transport_send(transport, array, NULL); break;
+        default:
+            if (ignis_transport_export_handle(transport, array, &handle) != IGNIS_OK)
+                break;
+            seen = ignis_transport_import_handle(transport, &handle);
+            (void)ignis_transport_handle_close(&handle);
+            if (seen.id && ignis_transport_close_imported_handle(transport, seen) != IGNIS_OK)
+                (void)ignis_array_free(seen); /* if the transport went meanwhile, and did not take it along */
+        }
+        ignis_status_clear();
+    }
+    return NULL;
+}
+
+TEST(threads_mix_every_call)
+{
+    pthread_t threads[MIX_THREADS];
+    mixer mixers[MIX_THREADS];
+    mix all;
+    int k, i;
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(zero_copy); k++) {
+        if (!available(zero_copy[k], 0, 0))
+            continue;
+        memset(&all, 0, sizeof all);
+        all.kind = zero_copy[k];
+        all.rounds = test_env("IGNIS_SOAK") ? 3000 : 60;
+        for (i = 0; i < MIX_ITEMS; i++) {
+            all.transports[i] = make_transport(all.kind, 0, 0).id;
+            all.arrays[i] = make_shared(all.kind, 0, 64, i).id;
+        }
+        for (i = 0; i < MIX_THREADS; i++) {
+            mixers[i].all = &all;
+            mixers[i].random = (unsigned)(k * 100 + i);
+            CHECK_INT(pthread_create(&threads[i], NULL, mix_calls, &mixers[i]), 0);
+        }
+        for (i = 0; i < MIX_THREADS; i++)
+            pthread_join(threads[i], NULL);
+        for (i = 0; i < MIX_ITEMS; i++) {
+            ignis_transport transport;
+            transport.id = all.transports[i];
+            CHECK_OK(ignis_transport_destroy(transport));
+        }
+        for (i = 0; i < MIX_ITEMS; i++) {
+            ignis_array array;
+            array.id = all.arrays[i];
+            drop(array); /* nobody has any of it */
+        }
+    }
+}
+
 /* records that lie ---------------------------------------------------------------------------------------------------- */
 
 static void reseal(const unsigned char *with, ignis__record_of_array *record)
@@ -695,14 +816,16 @@ TEST(what_is_known_is_believed_no_other_words)
             CHECK_COUNTING(seen, 1000, 5);
             fault_reset_counts();
             for (field = 0; record = good, tell_a_lie(&record, field); field++) {
-                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH,
+                              IGNIS_DIAG_TRANSPORT_MISMATCH);
                 CHECK_INT(query(transport).imported, 1);
             }
             CHECK_INT(fault_count("cuMemMap") + fault_count("cuMemImportFromShareableHandle"), 0);
             record = good;
             record.serial++;
             if (!foreign)
-                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH,
+                              IGNIS_DIAG_TRANSPORT_MISMATCH);
             CHECK_COUNTING(seen, 1000, 5);
             drop(seen);
             CHECK_OK(ignis_transport_handle_close(&handle));
@@ -729,7 +852,8 @@ TEST(memory_lies_where_its_handle_says)
     memcpy(&record, handle.record, sizeof record);
     record.process[0] ^= 1;
     memcpy(record.uuid, other.uuid, sizeof record.uuid);
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH,
+                  IGNIS_DIAG_TRANSPORT_MISMATCH);
     CHECK_OK(ignis_transport_handle_close(&handle));
     drop(array);
     CHECK_OK(ignis_transport_destroy(transport));
@@ -1676,8 +1800,8 @@ int main(int argc, char **argv)
         return strcmp(role, "importer") == 0   ? importer()
                : strcmp(role, "exporter") == 0 ? exporter()
                : strcmp(role, "renewer") == 0  ? renewer()
-               : strcmp(role, "liar") == 0    ? liar()
-               : strcmp(role, "taker") == 0   ? channel_taker()
+               : strcmp(role, "liar") == 0     ? liar()
+               : strcmp(role, "taker") == 0    ? channel_taker()
                                                : channel_receiver();
     }
     return test_run(argc, argv);
