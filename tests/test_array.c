@@ -718,6 +718,29 @@ TEST(arrays_of_no_elements_work_everywhere)
     }
 }
 
+/* names and sizes ------------------------------------------------------------------------------------------------- */
+
+TEST(names_and_sizes_need_no_setup)
+{
+    static const char *const names[] = {"f32", "f16", "bf16", "f32", "f64", "i32", "i64", "u8"};
+    static const int sizes[] = {4, 2, 2, 4, 8, 4, 8, 1};
+    static const char *const owners[] = {"ignis", "ignis", "nvccl", "wnais"};
+    int i;
+    for (i = 0; i < IGNIS_DTYPE_COUNT; i++) {
+        CHECK_TEXT(ignis_dtype_name((ignis_dtype)i), names[i]);
+        CHECK_INT(ignis_dtype_size((ignis_dtype)i), sizes[i]);
+    }
+    for (i = 0; i < IGNIS_OWNER_COUNT; i++)
+        CHECK_TEXT(ignis_owner_name((ignis_owner)i), owners[i]);
+    CHECK_TEXT(ignis_dtype_name(IGNIS_DTYPE_COUNT), "unknown dtype");
+    CHECK_TEXT(ignis_dtype_name((ignis_dtype)-1), "unknown dtype");
+    CHECK_INT(ignis_dtype_size(IGNIS_DTYPE_COUNT), 0);
+    CHECK_INT(ignis_dtype_size((ignis_dtype)-1), 0);
+    CHECK_TEXT(ignis_owner_name(IGNIS_OWNER_COUNT), "unknown owner");
+    CHECK_TEXT(ignis_owner_name((ignis_owner)-1), "unknown owner");
+    CHECK_OK(ignis_status_last());
+}
+
 /* pins, references, owners -------------------------------------------------------------------------------------- */
 
 TEST(pinned_memory_comes_and_goes)
@@ -742,6 +765,13 @@ TEST(pinned_memory_comes_and_goes)
     CHECK_OK(ignis_array_unpin(array));
     CHECK(info_of(array).pinned_host_ptr == NULL);
     CHECK_STATUS(ignis_array_unpin(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_PIN_MISSING);
+    CHECK(ignis_array_pin(array) != NULL);
+    CHECK_OK(ignis_contract_acquire(array, IGNIS_OWNER_NVCCL)); /* which may be reading it */
+    CHECK_STATUS(ignis_array_unpin(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_BY_OTHER);
+    CHECK_MESSAGE_HAS("owned by nvccl");
+    CHECK(info_of(array).pinned_host_ptr != NULL);
+    CHECK_OK(ignis_contract_release(array, IGNIS_OWNER_NVCCL));
+    CHECK_OK(ignis_array_unpin(array));
     CHECK(ignis_array_pin(array) != NULL);
     drop(array); /* pinned memory goes with the array */
     CHECK_INT(memory().pinned_bytes, before);

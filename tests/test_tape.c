@@ -1721,6 +1721,53 @@ TEST(gradcheck_of_bad_functions)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+static ignis_tensor failing_operation(const ignis_tensor *inputs, int count, void *user_data)
+{
+    ignis_rule rule = rule_of("failing", failing_backward);
+    ignis_tensor output = ignis_tensor_from_array(ignis_tensor_data(inputs[0]), false);
+    (void)count, (void)user_data;
+    CHECK_OK(ignis_tape_record(output, inputs, 1, &rule));
+    return output;
+}
+
+/*  The first failure says where it happened, however deep; the next one, outside, does not. */
+static void check_inside(const char *call, const char *where)
+{
+    CHECK_HAS(ignis_status_message(), call);
+    CHECK_HAS(ignis_status_message(), where);
+    ignis_status_clear();
+    CHECK_STATUS(ignis_device_use(-7), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
+    CHECK(strstr(test__message, "inside") == NULL);
+}
+
+TEST(what_fails_in_a_function_of_the_caller_names_the_outer_call)
+{
+    ignis_scope scope;
+    ignis_tensor x, y;
+    ignis_array g;
+    SETUP(NULL);
+    failure = LOUD;
+    scope = ignis_scope_begin();
+    x = tensor_counting(IGNIS_SHAPE(3), IGNIS_F64, 1, true);
+    g = ignis_array_clone(ignis_tensor_data(x));
+    y = failing_operation(&x, 1, NULL);
+    CHECK(ignis_backward(y, g) != IGNIS_OK);
+    check_inside("ignis_array_add: ", " (inside the backward of 'failing', ignis_backward)");
+    y = ignis_checkpoint(failing_operation, NULL, &x, 1);
+    CHECK(ignis_backward(y, g) != IGNIS_OK);
+    check_inside("ignis_array_add: ", " (inside the backward of 'failing', ignis_backward, the backward of 'checkpoint', ignis_backward)");
+    CHECK_INT(ignis_checkpoint(failing_function, NULL, &x, 1).id, 0);
+    check_inside("ignis_reshape: ", " (inside ignis_checkpoint)");
+    CHECK(isnan(ignis_gradcheck(failing_function, NULL, &x, 1, NULL)));
+    check_inside("ignis_reshape: ", " (inside ignis_gradcheck)");
+    CHECK(isnan(ignis_gradcheck(failing_operation, NULL, &x, 1, NULL)));
+    check_inside("ignis_array_add: ", " (inside the backward of 'failing', ignis_backward, ignis_gradcheck)");
+    drop(g);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK(isnan(ignis_gradcheck(failing_operation, NULL, &x, 1, NULL)));
+    check_inside("ignis_tensor_query: ", " (inside ignis_gradcheck)");
+}
+
 TEST(gradcheck_refuses)
 {
     ignis_tensor x, y;
