@@ -1199,32 +1199,27 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
 #pragma comment(lib, "advapi32.lib")
 #endif
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
+#define IGNIS__VMM_HANDLES "NT handles"
 
-/*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone. */
-typedef struct ignis__vmm_security {
-    struct {
+/*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone, made once; null: Windows makes none. */
+static void *ignis__vmm_security(void)
+{
+    static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    static struct {
         ULONG length;
         HANDLE root;
         void *name;
         ULONG attributes;
-        void *descriptor;
+        PSECURITY_DESCRIPTOR descriptor;
         void *quality;
     } object;
-} ignis__vmm_security;
-
-static bool ignis__vmm_security_make(const char *call, ignis__vmm_security *security)
-{
-    PSECURITY_DESCRIPTOR descriptor = NULL;
-    memset(security, 0, sizeof *security);
-    if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &descriptor, NULL)) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "Windows made no security descriptor for a shareable handle: error %lu", GetLastError());
-        return false;
-    }
-    security->object.length = (ULONG)sizeof security->object;
-    security->object.descriptor = descriptor;
-    return true;
+    ignis__mutex_lock(&lock);
+    object.length = (ULONG)sizeof object;
+    if (!object.descriptor)
+        ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &object.descriptor, NULL);
+    ignis__mutex_unlock(&lock);
+    return object.descriptor ? &object : NULL;
 }
-static void ignis__vmm_security_drop(ignis__vmm_security *security) { LocalFree(security->object.descriptor); }
 
 static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 {
@@ -1249,17 +1244,9 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
 #else /* POSIX */
 
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
+#define IGNIS__VMM_HANDLES "file descriptors"
 
-typedef struct ignis__vmm_security {
-    int object;
-} ignis__vmm_security;
-static bool ignis__vmm_security_make(const char *call, ignis__vmm_security *security)
-{
-    (void)call;
-    security->object = 0;
-    return true;
-}
-static void ignis__vmm_security_drop(ignis__vmm_security *security) { (void)security; }
+static void *ignis__vmm_security(void) { return NULL; }
 
 static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 {
@@ -1331,17 +1318,11 @@ static bool ignis__vmm_step(const char *call, ignis__device *device, const char 
     return false;
 }
 
-/*  What a device can do, read once a setup. */
+/*  What a device can do. */
 typedef struct ignis__vmm_facts {
-    uint64_t setup;
     int vmm, shareable;
-    int64_t granularity, recommended;
+    size_t granularity, recommended;
 } ignis__vmm_facts;
-
-static struct {
-    ignis__mutex lock;
-    ignis__vmm_facts facts[IGNIS_MAX_DEVICES];
-} ignis__vmm_devices = {IGNIS__MUTEX_INIT, {IGNIS__ZERO}};
 
 IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable)
 {
@@ -1373,59 +1354,40 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
     return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
 }
 
-/*  The facts of an entered device; null, and reported, when it has no virtual memory management. */
-static const ignis__vmm_facts *ignis__vmm_device(const char *call, ignis__device *device)
+static int ignis__vmm_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
+
+/*  The facts of an entered device; false, and reported, when it has no virtual memory management. */
+static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vmm_facts *facts)
 {
-    int ordinal = (int)(device - ignis__devices);
-    ignis__vmm_facts *facts = &ignis__vmm_devices.facts[ordinal];
-    int attribute = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
+    int shareable = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
-    size_t minimum = 0, recommended = 0;
-    bool ok = true;
-    ignis__mutex_lock(&ignis__vmm_devices.lock);
-    if (facts->setup != ignis__global.setups) {
-        memset(facts, 0, sizeof *facts);
-        ok = !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) &&
-             !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, attribute, device->handle)) &&
-             (!facts->vmm || (!IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
-                                                 (&minimum, &prop, IGNIS__CU_GRANULARITY_MINIMUM), "device %d", ordinal) &&
-                              !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
-                                                 (&recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal)));
-        facts->granularity = (int64_t)minimum;
-        facts->recommended = (int64_t)recommended;
-        if (ok)
-            facts->setup = ignis__global.setups;
-    }
-    ignis__mutex_unlock(&ignis__vmm_devices.lock);
-    if (ok && !facts->vmm) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
-                    ordinal);
-        return NULL;
-    }
-    return ok ? facts : NULL;
+    int ordinal = ignis__vmm_ordinal(device);
+    if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, shareable, device->handle)))
+        return false;
+    if (facts->vmm)
+        return !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity, (&facts->granularity, &prop, IGNIS__CU_GRANULARITY_MINIMUM),
+                                  "device %d", ordinal) &&
+               !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
+                                  (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal);
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
+                ordinal);
+    return false;
 }
 
-/*  The type that DEFAULT stands for; NONE is 0 to the driver. False, and reported: this system has no such type. */
-static bool ignis__vmm_handle_type(const char *call, ignis__device *device, const ignis__vmm_facts *facts, ignis_vmm_handle_type type,
-                                   int *driver_type)
+/*  The number that the driver has for a handle type; -1, and reported: there is no such type on this system. */
+static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 {
-    *driver_type = type == IGNIS_VMM_HANDLE_DEFAULT ? IGNIS__VMM_HANDLE_SYSTEM : type == IGNIS_VMM_HANDLE_NONE ? 0 : (int)type;
-    if (*driver_type != 0 && *driver_type != IGNIS_VMM_HANDLE_POSIX_FD && *driver_type != IGNIS_VMM_HANDLE_WIN32 &&
-        *driver_type != IGNIS_VMM_HANDLE_WIN32_KMT) {
+    if (type == IGNIS_VMM_HANDLE_NONE)
+        return 0;
+    if (type == IGNIS_VMM_HANDLE_DEFAULT || type == IGNIS__VMM_HANDLE_SYSTEM)
+        return IGNIS__VMM_HANDLE_SYSTEM;
+    if (type == IGNIS_VMM_HANDLE_POSIX_FD || type == IGNIS_VMM_HANDLE_WIN32 || type == IGNIS_VMM_HANDLE_WIN32_KMT)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by handles of type %d",
+                    (int)type);
+    else
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no handle type %d; see ignis_vmm_handle_type", (int)type);
-        return false;
-    }
-    if (*driver_type != 0 && *driver_type != IGNIS__VMM_HANDLE_SYSTEM) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by %s on this system, not by handles of type %d",
-                    IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? "NT handles" : "file descriptors", *driver_type);
-        return false;
-    }
-    if (*driver_type != 0 && !facts->shareable) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
-                    (int)(device - ignis__devices));
-        return false;
-    }
-    return true;
+    return -1;
 }
 
 static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
@@ -1439,90 +1401,152 @@ static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity
     return true;
 }
 
-static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t granularity)
+static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t least, int64_t granularity)
 {
-    if (value >= 0 && value % granularity == 0)
+    if (value >= least && value % granularity == 0)
         return true;
     ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
                 ignis__bytes_write(granularity).text);
     return false;
 }
 
-/*  Memory that was made here counts once, and until the last of this process' handles of it is gone. */
-typedef struct ignis__vmm_account {
-    uint64_t handles;
-    ignis__device *device;
+/* --- physical memory of the driver's: one handle, with as many holds as this process has uses of it ---------------------- */
+
+typedef struct ignis__physical {
+    uint64_t holds;
+    ignis__device *device; /* where it lies */
+    unsigned long long handle;
     int64_t size;
-} ignis__vmm_account;
+    int handle_types;
+    bool made; /* here: then it counts, and until the last hold is gone */
+} ignis__physical;
+
+/*  A hold less. What the driver answers after a fault says nothing. */
+static void ignis__physical_drop(const char *call, ignis__physical *memory)
+{
+    bool lost = ignis__devices_lost(), entered;
+    ignis__binding binding;
+    int error;
+    if (!memory || ignis__atomic_add(&memory->holds, (uint64_t)-1) != 0)
+        return;
+    entered = !lost && ignis__device_enter(call, memory->device, &binding);
+    error = IGNIS__CUDA(cuMemRelease, (memory->handle));
+    if (!lost)
+        ignis__vmm_step(call, memory->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(memory->size).text);
+    if (entered)
+        ignis__device_leave(&binding);
+    if (memory->made) {
+        ignis__cache *cache = &ignis__caches[ignis__vmm_ordinal(memory->device)];
+        ignis__mutex_lock(&cache->lock);
+        cache->info.vmm_bytes -= memory->size;
+        ignis__mutex_unlock(&cache->lock);
+    }
+    ignis__free(memory);
+}
+
+/*  Of a driver's handle, which becomes its, or is released when there is no host memory. */
+static ignis__physical *ignis__physical_of(const char *call, ignis__device *device, unsigned long long handle, int64_t size,
+                                           int handle_types)
+{
+    ignis__physical *memory = (ignis__physical *)ignis__alloc(sizeof *memory);
+    if (!memory) {
+        ignis__fail_host_memory(call, sizeof *memory);
+        (void)IGNIS__CUDA(cuMemRelease, (handle));
+        return NULL;
+    }
+    memory->holds = 1;
+    memory->device = device;
+    memory->handle = handle;
+    memory->size = size;
+    memory->handle_types = handle_types;
+    return memory;
+}
+
+/*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it fails. The device is entered. */
+static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size, ignis_vmm_handle_type type)
+{
+    ignis__cache *cache = &ignis__caches[ignis__vmm_ordinal(device)];
+    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
+    unsigned long long handle = 0;
+    ignis__physical *memory;
+    ignis__vmm_facts facts;
+    int error;
+    prop.handle_types = ignis__vmm_handle_type(call, type);
+    if (prop.handle_types < 0 || !ignis__vmm_device(call, device, &facts) ||
+        !ignis__vmm_round(call, size, (int64_t)facts.granularity, &size))
+        return NULL;
+    if (prop.handle_types && !facts.shareable) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
+                    ignis__vmm_ordinal(device));
+        return NULL;
+    }
+    prop.win32_security = prop.handle_types ? ignis__vmm_security() : NULL;
+    error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
+    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+        ignis__cache_trim(call, device, cache);
+        error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
+    }
+    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
+                         ignis__vmm_ordinal(device)) ||
+        (memory = ignis__physical_of(call, device, handle, size, prop.handle_types)) == NULL)
+        return NULL;
+    memory->made = true;
+    ignis__mutex_lock(&cache->lock);
+    cache->info.vmm_bytes += size;
+    ignis__mutex_unlock(&cache->lock);
+    return memory;
+}
+
+/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is refused. */
+static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
+{
+    memset(prop, 0, sizeof *prop);
+    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle), "asking what memory it is"))
+        return false;
+    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
+        prop->location.id < ignis__device_total)
+        return true;
+    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected", prop->type,
+                prop->location.type, prop->location.id);
+    return false;
+}
+
+/*  A handle for another process, as the system has them: a descriptor is closed on exec. */
+static bool ignis__physical_export(const char *call, const ignis__physical *memory, ignis_vmm_handle *out)
+{
+    ignis__binding binding;
+    bool ok;
+    memset(out, 0, sizeof *out);
+    if (!ignis__device_enter(call, memory->device, &binding))
+        return false;
+    out->type = IGNIS__VMM_HANDLE_SYSTEM;
+    out->fd = -1;
+    ok = !IGNIS__VMM_FAILED(
+        call, memory->device, cuMemExportToShareableHandle,
+        (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd, memory->handle, (int)out->type, 0),
+        "exporting physical memory");
+    if (ok && !ignis__vmm_handle_ready(out)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
+        ignis__vmm_handle_close(out);
+        ok = false;
+    }
+    if (!ok)
+        memset(out, 0, sizeof *out);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
 
 typedef struct ignis__vmm_block {
     ignis__address address;
     int64_t size;
-    unsigned long long handle;
-    ignis__device *device;       /* that uses it; imported memory may lie on another one */
-    ignis__vmm_account *account; /* null: it was made elsewhere */
+    ignis__device *device; /* that uses it; imported memory may lie on another one */
+    ignis__physical *memory;
 } ignis__vmm_block;
 
-static void ignis__vmm_count(ignis__device *device, int64_t size)
-{
-    ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis__mutex_lock(&cache->lock);
-    cache->info.vmm_bytes += size;
-    ignis__mutex_unlock(&cache->lock);
-}
-
-/*  Releases a handle of physical memory. Returns the driver's error. */
-static int ignis__vmm_release(unsigned long long handle, ignis__vmm_account *account)
-{
-    int error = IGNIS__CUDA(cuMemRelease, (handle));
-    if (account && ignis__atomic_add(&account->handles, (uint64_t)-1) == 0) {
-        ignis__vmm_count(account->device, -account->size);
-        ignis__free(account);
-    }
-    return error;
-}
-
-/*  Physical memory of the driver's, of `size` bytes. Like any other request, it gets what the cache holds in vain before it fails. */
-static bool ignis__vmm_physical(const char *call, ignis__device *device, int64_t size, int handle_types, ignis__vmm_block *out)
-{
-    ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
-    ignis__vmm_security security;
-    int error;
-    memset(out, 0, sizeof *out);
-    prop.handle_types = handle_types;
-    if (handle_types) {
-        if (!ignis__vmm_security_make(call, &security))
-            return false;
-        prop.win32_security = handle_types == IGNIS_VMM_HANDLE_WIN32 ? &security.object : NULL;
-    }
-    out->device = device;
-    out->size = size;
-    out->account = (ignis__vmm_account *)ignis__alloc(sizeof *out->account);
-    error = out->account ? IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0)) : 0;
-    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-        ignis__cache_trim(call, device, cache);
-        error = IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0));
-    }
-    if (handle_types)
-        ignis__vmm_security_drop(&security);
-    if (!out->account) {
-        ignis__fail_host_memory(call, sizeof *out->account);
-        return false;
-    }
-    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
-                         (int)(device - ignis__devices))) {
-        ignis__free(out->account);
-        return false;
-    }
-    out->account->handles = 1;
-    out->account->device = device;
-    out->account->size = size;
-    ignis__vmm_count(device, size);
-    return true;
-}
-
-/*  Opens the devices that are to have access: the driver wants their contexts. */
+/*  Opens a device that is to have access: the driver wants its context. */
 static bool ignis__vmm_open(const char *call, int ordinal)
 {
     ignis__device *device = ignis__device_get(call, ordinal);
@@ -1532,8 +1556,6 @@ static bool ignis__vmm_open(const char *call, int ordinal)
     ignis__device_leave(&binding);
     return true;
 }
-
-/* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
 
 /*  Ends a block's mapping and gives its addresses back, both also when one fails. What the driver answers after a fault says nothing. */
 static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
@@ -1557,53 +1579,51 @@ static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
 static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
-    bool lost = ignis__devices_lost();
-    bool entered = !lost && ignis__device_enter(call, block->device, &binding);
+    bool entered = !ignis__devices_lost() && ignis__device_enter(call, block->device, &binding);
     ignis__vmm_unplace(call, block);
-    if (block->handle) {
-        int error = ignis__vmm_release(block->handle, block->account);
-        if (!lost)
-            ignis__vmm_step(call, block->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(block->size).text);
-    }
+    ignis__physical_drop(call, block->memory);
     if (entered)
         ignis__device_leave(&binding);
     memset(block, 0, sizeof *block);
 }
 
-/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in. The block's device is entered. On failure
-    the block has no address; its memory remains. */
+/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in; a failure gives back what the block has. The block's
+    device is entered. */
 static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const int *access_devices, int access_count)
 {
     ignis_vmm_access_desc access[IGNIS_MAX_DEVICES + 1];
     ignis__device *device = block->device;
     ignis__address address = 0;
+    size_t size = (size_t)block->size;
     int i, count = 1;
+    bool ok = true, mapped = false;
     access[0] = ignis_vmm_access_of(device->handle, true);
-    for (i = 0; i < access_count; i++) {
-        if (access_devices[i] == (int)(device - ignis__devices))
+    for (i = 0; ok && i < access_count; i++) {
+        if (access_devices[i] == ignis__vmm_ordinal(device))
             continue;
-        if (count > IGNIS_MAX_DEVICES) {
+        ok = count <= IGNIS_MAX_DEVICES;
+        if (!ok)
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count, ignis__device_total);
-            return false;
-        }
-        if (!ignis__vmm_open(call, access_devices[i]))
-            return false;
-        access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
+        ok = ok && ignis__vmm_open(call, access_devices[i]);
+        if (ok)
+            access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
     }
-    if (IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)block->size, 0, 0, 0), "reserving %s of addresses",
-                          ignis__bytes_write(block->size).text))
-        return false;
-    if (!IGNIS__VMM_FAILED(call, device, cuMemMap, (address, (size_t)block->size, 0, block->handle, 0), "mapping %s at 0x%llx",
-                           ignis__bytes_write(block->size).text, address)) {
-        if (!IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, (size_t)block->size, access, (size_t)count),
-                               "letting %d device%s into %s at 0x%llx", count, count == 1 ? "" : "s", ignis__bytes_write(block->size).text,
-                               address)) {
-            block->address = address;
-            return true;
-        }
-        (void)IGNIS__CUDA(cuMemUnmap, (address, (size_t)block->size)); /* the first failure is the one reported */
+    ok = ok && !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, size, 0, 0, 0), "reserving %s of addresses",
+                                  ignis__bytes_write(block->size).text);
+    mapped = ok && !IGNIS__VMM_FAILED(call, device, cuMemMap, (address, size, 0, block->memory->handle, 0), "mapping %s at 0x%llx",
+                                      ignis__bytes_write(block->size).text, address);
+    ok = mapped &&
+         !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, size, access, (size_t)count), "letting %d device%s into %s at 0x%llx",
+                            count, count == 1 ? "" : "s", ignis__bytes_write(block->size).text, address);
+    if (ok) {
+        block->address = address;
+        return true;
     }
-    (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)block->size));
+    if (mapped) /* the first failure is the one reported */
+        (void)IGNIS__CUDA(cuMemUnmap, (address, size));
+    if (address)
+        (void)IGNIS__CUDA(cuMemAddressFree, (address, size));
+    ignis__vmm_drop(call, block);
     return false;
 }
 
@@ -1611,77 +1631,49 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
 static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t size, const int *access_devices, int access_count,
                             bool shareable, ignis__vmm_block *out)
 {
-    const ignis__vmm_facts *facts;
     ignis__binding binding;
-    int handle_types;
-    int64_t rounded;
     bool ok;
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    facts = ignis__vmm_device(call, device);
-    ok = facts &&
-         ignis__vmm_handle_type(call, device, facts, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE, &handle_types) &&
-         ignis__vmm_round(call, size, facts->granularity, &rounded) && ignis__vmm_physical(call, device, rounded, handle_types, out);
-    if (ok && !ignis__vmm_place(call, out, access_devices, access_count)) {
-        ignis__vmm_drop(call, out);
-        ok = false;
+    out->memory = ignis__physical_make(call, device, size, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE);
+    ok = out->memory != NULL;
+    if (ok) {
+        out->device = device;
+        out->size = out->memory->size;
+        ok = ignis__vmm_place(call, out, access_devices, access_count);
     }
-    if (!ok)
-        memset(out, 0, sizeof *out);
     ignis__device_leave(&binding);
     return ok;
 }
 
-/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is refused. */
-static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
-{
-    memset(prop, 0, sizeof *prop);
-    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle), "asking what was imported"))
-        return false;
-    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
-        prop->location.id < ignis__device_total)
-        return true;
-    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was "
-                "expected",
-                prop->type, prop->location.type, prop->location.id);
-    return false;
-}
-
-/*  The handle as the driver takes it: a descriptor or NT handle that travels in a pointer. */
-static bool ignis__vmm_take_in(const char *call, ignis__device *device, const ignis_vmm_handle *from, unsigned long long *handle)
-{
-    void *os = from->type == IGNIS_VMM_HANDLE_WIN32 ? from->win32 : (void *)(intptr_t)from->fd;
-    return !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (handle, os, (int)from->type), "importing handle %lld",
-                              (long long)(intptr_t)os);
-}
-
-/*  Memory of another process, of exactly `size` bytes, mapped for `device` and the others named. The handle stays the caller's. */
+/*  Memory of another process, of exactly `size` bytes, mapped for `device` and the others named. The handle stays the caller's: a
+    descriptor or NT handle, which the driver takes in a pointer. */
 static bool ignis__vmm_adopt_handle(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size,
                                     const int *access_devices, int access_count, ignis__vmm_block *out)
 {
-    const ignis__vmm_facts *facts;
+    void *os = handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 : (void *)(intptr_t)handle->fd;
+    unsigned long long memory = 0;
     ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis_vmm_prop prop;
     bool ok;
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    out->device = device;
-    facts = ignis__vmm_device(call, device);
-    ok = facts && size > 0 && ignis__vmm_multiple(call, "size", size, facts->granularity) &&
-         ignis__vmm_take_in(call, device, handle, &out->handle);
-    if (facts && size <= 0)
-        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "size is %lld, that of shared memory is positive", (long long)size);
-    out->size = size;
-    if (ok && !(ignis__vmm_inspect(call, device, out->handle, &prop) && ignis__vmm_open(call, prop.location.id) &&
-                ignis__vmm_place(call, out, access_devices, access_count))) {
-        ignis__vmm_drop(call, out);
+    ok = ignis__vmm_device(call, device, &facts) && ignis__vmm_multiple(call, "size", size, 1, (int64_t)facts.granularity) &&
+         !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (&memory, os, (int)handle->type), "importing handle %lld",
+                            (long long)(intptr_t)os);
+    if (ok && !(ignis__vmm_inspect(call, device, memory, &prop) && ignis__vmm_open(call, prop.location.id))) {
+        (void)IGNIS__CUDA(cuMemRelease, (memory));
         ok = false;
     }
-    if (!ok)
-        memset(out, 0, sizeof *out);
+    if (ok) {
+        out->device = device;
+        out->size = size;
+        out->memory = ignis__physical_of(call, &ignis__devices[prop.location.id], memory, size, prop.handle_types);
+        ok = out->memory && ignis__vmm_place(call, out, access_devices, access_count);
+    }
     ignis__device_leave(&binding);
     return ok;
 }
@@ -1696,54 +1688,27 @@ static bool ignis__vmm_adopt(const char *call, ignis__device *device, int fd, in
     return ignis__vmm_adopt_handle(call, device, &handle, size, access_devices, access_count, out);
 }
 
-/*  A handle of physical memory for another process, as the system has them. */
-static bool ignis__vmm_give_out(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_handle *out)
-{
-    ignis__binding binding;
-    bool ok;
-    memset(out, 0, sizeof *out);
-    out->type = IGNIS__VMM_HANDLE_SYSTEM;
-    out->fd = -1;
-    if (!ignis__device_enter(call, device, &binding))
-        return false;
-    ok = !IGNIS__VMM_FAILED(call, device, cuMemExportToShareableHandle,
-                            (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd, handle, (int)out->type, 0),
-                            "exporting physical memory");
-    if (ok && !ignis__vmm_handle_ready(out)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
-        ignis__vmm_handle_close(out);
-        ok = false;
-    }
-    if (!ok)
-        memset(out, 0, sizeof *out);
-    ignis__device_leave(&binding);
-    return ok;
-}
-
 /*  A descriptor of a shareable block, closed on exec, and by the caller. */
 static bool ignis__vmm_fd(const char *call, const ignis__vmm_block *block, int *fd)
 {
     ignis_vmm_handle handle;
-    if (!ignis__vmm_give_out(call, block->device, block->handle, &handle))
+    if (!ignis__physical_export(call, block->memory, &handle))
         return false;
     *fd = handle.fd;
     if (handle.type == IGNIS_VMM_HANDLE_POSIX_FD)
         return true;
     ignis__vmm_handle_close(&handle);
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by NT handles on this system, not by file descriptors");
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by file descriptors");
     return false;
 }
 
-/* --- physical memory --------------------------------------------------------------------------------------------------- */
+/* --- handles of physical memory ----------------------------------------------------------------------------------------- */
 
-/*  Handle and mappings are holds of the same slot, so the memory is released when the last of them is gone. */
+/*  Handle and mappings are holds of the same slot, so the memory is let go when the last of them is gone. */
 typedef struct ignis__vmm {
     ignis__slot slot;
-    ignis__device *device; /* where it lies */
-    unsigned long long handle;
-    ignis__vmm_account *account; /* null: it was made elsewhere */
-    int64_t size, granularity;
-    int handle_types;
+    ignis__physical *memory;
+    int64_t granularity;
     bool imported;
     uint64_t mappings;
 } ignis__vmm;
@@ -1757,22 +1722,16 @@ static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
 
 static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
 {
-    ignis__vmm_block block;
     if (!ignis__pool_drop(vmm))
         return;
-    memset(&block, 0, sizeof block);
-    block.device = vmm->device;
-    block.handle = vmm->handle;
-    block.account = vmm->account;
-    block.size = vmm->size;
-    ignis__vmm_drop(call, &block);
+    ignis__physical_drop(call, vmm->memory);
     ignis__pool_give(&ignis__vmms, vmm);
 }
 
 /* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__mapping {
-    int64_t offset;
+    int64_t offset, size;
     ignis__vmm *vmm;  /* held */
     uint64_t devices; /* bit d: device d was let in */
     int arrays;
@@ -1801,9 +1760,9 @@ static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__map
 {
     ignis__address at = range->address + (uint64_t)mapping->offset;
     bool lost = ignis__devices_lost();
-    int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->vmm->size));
+    int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->size));
     bool ok = lost || ignis__vmm_step(call, range->device, "cuMemUnmap", error, "unmapping %s at 0x%llx",
-                                      ignis__bytes_write(mapping->vmm->size).text, at);
+                                      ignis__bytes_write(mapping->size).text, at);
     ignis__atomic_add(&mapping->vmm->mappings, (uint64_t)-1);
     ignis__vmm_unhold(call, mapping->vmm);
     ignis__free(mapping);
@@ -1866,27 +1825,23 @@ static void ignis__vmm_close(const char *call)
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
-                    ignis__bytes_write(vmm->size).text, (int)(vmm->device - ignis__devices));
+                    ignis__bytes_write(vmm->memory->size).text, ignis__vmm_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
 }
 
-/*  A handle for physical memory, which becomes its; or releases it, when there is no room. */
-static ignis_vmm ignis__vmm_publish(const char *call, const ignis__vmm_block *block, int64_t granularity, int handle_types, bool imported)
+/*  A handle for physical memory, whose hold becomes its; or dropped, when there is no room. */
+static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, size_t granularity, bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
     ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(call, &ignis__vmms);
     if (!vmm) {
-        (void)ignis__vmm_release(block->handle, block->account);
+        ignis__physical_drop(call, memory);
         return result;
     }
-    vmm->device = block->device;
-    vmm->handle = block->handle;
-    vmm->account = block->account;
-    vmm->size = block->size;
-    vmm->granularity = granularity;
-    vmm->handle_types = handle_types;
+    vmm->memory = memory;
+    vmm->granularity = (int64_t)granularity;
     vmm->imported = imported;
     vmm->mappings = 0;
     ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
@@ -1911,24 +1866,23 @@ IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
     static const char call[] = "ignis_vmm_granularity";
     ignis__binding binding;
     ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
-    const ignis__vmm_facts *facts;
+    ignis__vmm_facts facts;
+    bool ok;
     if (!device)
         return -1;
-    facts = ignis__vmm_device(call, device);
+    ok = ignis__vmm_device(call, device, &facts);
     ignis__device_leave(&binding);
-    return !facts ? -1 : recommended ? facts->recommended : facts->granularity;
+    return !ok ? -1 : (int64_t)(recommended ? facts.recommended : facts.granularity);
 }
 
 IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
 {
     static const char call[] = "ignis_vmm_create";
     ignis_vmm result = IGNIS__ZERO;
-    const ignis__vmm_facts *facts;
-    ignis__vmm_block block;
+    ignis__physical *memory;
     ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis__device *device;
-    int handle_types;
-    int64_t size;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
@@ -1938,10 +1892,8 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
         return result;
-    facts = ignis__vmm_device(call, device);
-    if (facts && ignis__vmm_handle_type(call, device, facts, desc->handle_type, &handle_types) &&
-        ignis__vmm_round(call, desc->size, facts->granularity, &size) && ignis__vmm_physical(call, device, size, handle_types, &block))
-        result = ignis__vmm_publish(call, &block, facts->granularity, handle_types, false);
+    if (ignis__vmm_device(call, device, &facts) && (memory = ignis__physical_make(call, device, desc->size, desc->handle_type)) != NULL)
+        result = ignis__vmm_publish(call, memory, facts.granularity, false);
     ignis__device_leave(&binding);
     return result;
 }
@@ -1964,22 +1916,23 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
 {
     static const char call[] = "ignis_vmm_query";
     ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    const ignis__physical *memory;
     ignis__binding binding;
     bool ok = false;
     if (!vmm)
         return ignis__failed();
+    memory = vmm->memory;
     if (!info) {
         ignis__fail_null(call, "info");
-    } else if (ignis__device_enter(call, vmm->device, &binding)) {
+    } else if (ignis__device_enter(call, memory->device, &binding)) {
         memset(info, 0, sizeof *info);
-        info->size = vmm->size;
+        info->size = memory->size;
         info->granularity = vmm->granularity;
-        info->device = (int)(vmm->device - ignis__devices);
-        info->handle_type = vmm->handle_types ? (ignis_vmm_handle_type)vmm->handle_types : IGNIS_VMM_HANDLE_NONE;
+        info->device = ignis__vmm_ordinal(memory->device);
+        info->handle_type = memory->handle_types ? (ignis_vmm_handle_type)memory->handle_types : IGNIS_VMM_HANDLE_NONE;
         info->imported = vmm->imported;
         info->mappings = (int)ignis__atomic_load(&vmm->mappings);
-        ok = !IGNIS__VMM_FAILED(call, vmm->device, cuMemGetAllocationPropertiesFromHandle, (&info->prop, vmm->handle),
-                                "asking what the memory is");
+        ok = ignis__vmm_inspect(call, memory->device, memory->handle, &info->prop);
         ignis__device_leave(&binding);
     }
     ignis__vmm_unhold(call, vmm);
@@ -1990,33 +1943,30 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
 {
     static const char call[] = "ignis_vmm_reserve";
     ignis_vmm_range result = IGNIS__ZERO;
-    const ignis__vmm_facts *facts;
     ignis__address address = 0;
     ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis__range *range;
-    ignis__device *device;
-    int64_t rounded;
-    device = ignis__device_current_enter(call, &binding);
+    ignis__device *device = ignis__device_current_enter(call, &binding);
     if (!device)
         return result;
-    facts = ignis__vmm_device(call, device);
     if (alignment < 0 || (alignment & (alignment - 1)) != 0) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two", (long long)alignment);
-    } else if (facts && ignis__vmm_round(call, size, facts->granularity, &rounded) &&
-               !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)rounded, (size_t)alignment, 0, 0),
-                                  "reserving %s of addresses", ignis__bytes_write(rounded).text)) {
+    } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_round(call, size, (int64_t)facts.granularity, &size) &&
+               !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)size, (size_t)alignment, 0, 0),
+                                  "reserving %s of addresses", ignis__bytes_write(size).text)) {
         range = (ignis__range *)ignis__pool_take(call, &ignis__ranges);
         if (range) {
             range->device = device;
             range->address = address;
-            range->size = rounded;
-            range->granularity = facts->granularity;
+            range->size = size;
+            range->granularity = (int64_t)facts.granularity;
             range->mappings = NULL;
             range->arrays = 0;
             ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
             result.id = ignis__pool_publish(&ignis__ranges, range);
         } else {
-            (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)rounded));
+            (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)size));
         }
     }
     ignis__device_leave(&binding);
@@ -2034,7 +1984,37 @@ static bool ignis__range_lock(const char *call, ignis__range *range)
     return false;
 }
 
-static void ignis__range_unlock(ignis__range *range) { ignis__mutex_unlock(&range->slot.lock); }
+/*  A range held and locked for a call, with a device entered. */
+typedef struct ignis__range_use {
+    ignis__range *range;
+    ignis__device *device;
+    ignis__binding binding;
+} ignis__range_use;
+
+#define IGNIS__RANGE_DEVICE (-2) /* the range's own */
+
+/*  Null, with nothing taken, on failure. */
+static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle, int ordinal, ignis__range_use *use)
+{
+    ignis__range *range = use->range = ignis__range_hold(call, handle);
+    if (!range)
+        return NULL;
+    use->device = ignis__vmm_enter(call, ordinal == IGNIS__RANGE_DEVICE ? ignis__vmm_ordinal(range->device) : ordinal, &use->binding);
+    if (use->device && ignis__range_lock(call, range))
+        return range;
+    if (use->device)
+        ignis__device_leave(&use->binding);
+    ignis__range_unhold(call, range);
+    return NULL;
+}
+
+static ignis_status ignis__range_end(const char *call, ignis__range_use *use, bool ok)
+{
+    ignis__mutex_unlock(&use->range->slot.lock);
+    ignis__device_leave(&use->binding);
+    ignis__range_unhold(call, use->range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
 
 IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
 {
@@ -2045,17 +2025,16 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
         return ignis__failed();
     ok = ignis__range_lock(call, range);
     if (ok) {
-        if (range->mappings) {
+        ok = !range->mappings;
+        if (ok)
+            ignis__pool_kill(range);
+        else
             ignis__fail(IGNIS_DIAG_VMM_STATE, call, "memory is still mapped in the range, the first at offset %lld; unmap it first",
                         (long long)range->mappings->offset);
-            ok = false;
-        } else {
-            ignis__pool_kill(range);
-        }
-        ignis__range_unlock(range);
+        ignis__mutex_unlock(&range->slot.lock);
     }
     if (ok)
-        ignis__pool_drop(range);
+        ignis__pool_drop(range); /* the handle's own hold */
     ignis__range_unhold(call, range);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -2063,91 +2042,78 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
 IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range handle, ignis_vmm_range_info *info)
 {
     static const char call[] = "ignis_vmm_range_query";
-    ignis__range *range = ignis__range_hold(call, handle);
     const ignis__mapping *mapping;
-    bool ok = false;
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, IGNIS__RANGE_DEVICE, &use);
     if (!range)
         return ignis__failed();
     if (!info) {
         ignis__fail_null(call, "info");
-    } else if (ignis__range_lock(call, range)) {
-        memset(info, 0, sizeof *info);
-        info->ptr = (void *)(uintptr_t)range->address;
-        info->size = range->size;
-        info->arrays = range->arrays;
-        for (mapping = range->mappings; mapping; mapping = mapping->next) {
-            info->mapped_bytes += mapping->vmm->size;
-            info->mappings++;
-        }
-        ignis__range_unlock(range);
-        ok = true;
+        return ignis__range_end(call, &use, false);
     }
-    ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    memset(info, 0, sizeof *info);
+    info->ptr = (void *)(uintptr_t)range->address;
+    info->size = range->size;
+    info->arrays = range->arrays;
+    for (mapping = range->mappings; mapping; mapping = mapping->next) {
+        info->mapped_bytes += mapping->size;
+        info->mappings++;
+    }
+    return ignis__range_end(call, &use, true);
 }
 
-/*  Puts a mapping into the list of a locked range, if there is room for it. */
-static bool ignis__mapping_insert(const char *call, ignis__range *range, ignis__mapping *added)
+/*  Where in the list of a locked range a mapping belongs; null, and reported: there is no room for it. */
+static ignis__mapping **ignis__mapping_place(const char *call, ignis__range *range, int64_t offset, int64_t size)
 {
-    ignis__mapping **at = &range->mappings, *other;
-    int64_t size = added->vmm->size;
-    if (added->offset > range->size - size) {
+    ignis__mapping **at = &range->mappings;
+    if (offset > range->size - size) {
         ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s", ignis__bytes_write(size).text,
-                    (long long)added->offset, ignis__bytes_write(range->size).text);
-        return false;
+                    (long long)offset, ignis__bytes_write(range->size).text);
+        return NULL;
     }
-    while ((other = *at) != NULL && other->offset + other->vmm->size <= added->offset)
-        at = &other->next;
-    if (other && other->offset < added->offset + size) {
-        ignis__fail(IGNIS_DIAG_VMM_STATE, call, "at offset %lld, %s are mapped already", (long long)other->offset,
-                    ignis__bytes_write(other->vmm->size).text);
-        return false;
-    }
-    added->next = other;
-    *at = added;
-    return true;
+    while (*at && (*at)->offset + (*at)->size <= offset)
+        at = &(*at)->next;
+    if (!*at || (*at)->offset >= offset + size)
+        return at;
+    ignis__fail(IGNIS_DIAG_VMM_STATE, call, "at offset %lld, %s are mapped already", (long long)(*at)->offset,
+                ignis__bytes_write((*at)->size).text);
+    return NULL;
 }
 
 IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ignis_vmm memory)
 {
     static const char call[] = "ignis_vmm_map";
-    ignis__range *range = ignis__range_hold(call, handle);
-    ignis__vmm *vmm = range ? ignis__vmm_hold(call, memory) : NULL;
     ignis__mapping *mapping = NULL, **at;
-    ignis__binding binding;
-    bool ok = false;
-    if (vmm && ignis__vmm_multiple(call, "offset", offset, vmm->granularity)) {
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, IGNIS__RANGE_DEVICE, &use);
+    ignis__vmm *vmm = range ? ignis__vmm_hold(call, memory) : NULL;
+    ignis_status status;
+    int64_t size = vmm ? vmm->memory->size : 0;
+    if (!range)
+        return ignis__failed();
+    if (vmm && ignis__vmm_multiple(call, "offset", offset, 0, vmm->granularity) &&
+        (at = ignis__mapping_place(call, range, offset, size)) != NULL) {
         mapping = (ignis__mapping *)ignis__alloc(sizeof *mapping);
-        if (!mapping)
+        if (!mapping) {
             ignis__fail_host_memory(call, sizeof *mapping);
-    }
-    if (mapping && ignis__device_enter(call, range->device, &binding)) {
-        mapping->offset = offset;
-        mapping->vmm = vmm;
-        if (ignis__range_lock(call, range)) {
-            ignis__address address = range->address + (uint64_t)offset;
-            if (ignis__mapping_insert(call, range, mapping)) {
-                ok = !IGNIS__VMM_FAILED(call, range->device, cuMemMap, (address, (size_t)vmm->size, 0, vmm->handle, 0),
-                                        "mapping %s at 0x%llx", ignis__bytes_write(vmm->size).text, address);
-                for (at = &range->mappings; !ok && *at != mapping; at = &(*at)->next)
-                    ;
-                if (!ok)
-                    *at = mapping->next;
-            }
-            ignis__range_unlock(range);
+        } else if (IGNIS__VMM_FAILED(call, range->device, cuMemMap,
+                                     (range->address + (uint64_t)offset, (size_t)size, 0, vmm->memory->handle, 0), "mapping %s at 0x%llx",
+                                     ignis__bytes_write(size).text, range->address + (uint64_t)offset)) {
+            ignis__free(mapping);
+            mapping = NULL;
+        } else {
+            mapping->offset = offset;
+            mapping->size = size;
+            mapping->vmm = vmm;
+            mapping->next = *at;
+            *at = mapping;
+            ignis__atomic_add(&vmm->mappings, 1);
         }
-        ignis__device_leave(&binding);
     }
-    if (ok) {
-        ignis__atomic_add(&vmm->mappings, 1);
-    } else {
-        ignis__free(mapping);
-        if (vmm)
-            ignis__vmm_unhold(call, vmm);
-    }
-    if (range)
-        ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    status = ignis__range_end(call, &use, mapping != NULL);
+    if (vmm && status != IGNIS_OK)
+        ignis__vmm_unhold(call, vmm);
+    return status;
 }
 
 /*  The mapping that begins at an offset of a locked range, if nothing uses it; else null, and reported. */
@@ -2186,7 +2152,7 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
                 *at = mapping->next;
                 ok = ignis__mapping_end(call, range, mapping);
             }
-            ignis__range_unlock(range); /* a device may wait for a thread that needs it */
+            ignis__mutex_unlock(&range->slot.lock); /* a device may wait for a thread that needs it */
             again = devices && ignis__devices_wait(call, devices);
             waited |= devices;
         }
@@ -2197,70 +2163,52 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Whether a part of a locked range is mapped throughout; visits the mappings that it touches. */
-static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size,
-                                 void (*visit)(ignis__mapping *mapping, uint64_t value), uint64_t value)
+/*  Whether a part of a locked range is mapped throughout; then the mappings that it touches get devices and arrays more. */
+static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size, uint64_t devices, int arrays)
 {
-    ignis__mapping *mapping, *first = NULL;
+    ignis__mapping *mapping;
     int64_t at = offset;
     bool inside = offset >= 0 && size > 0 && size <= range->size && offset <= range->size - size;
-    for (mapping = inside ? range->mappings : NULL; mapping && at < offset + size; mapping = mapping->next) {
-        if (mapping->offset > at || mapping->offset + mapping->vmm->size <= at)
-            continue;
-        first = first ? first : mapping;
-        at = mapping->offset + mapping->vmm->size;
-    }
+    for (mapping = inside ? range->mappings : NULL; mapping && at < offset + size; mapping = mapping->next)
+        if (mapping->offset <= at && mapping->offset + mapping->size > at)
+            at = mapping->offset + mapping->size;
     if (!inside || at < offset + size) {
         ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
                     (long long)size, (long long)offset, (long long)range->size);
         return false;
     }
-    for (mapping = first; visit && mapping && mapping->offset < offset + size; mapping = mapping->next)
-        visit(mapping, value);
+    for (mapping = range->mappings; mapping; mapping = mapping->next)
+        if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
+            mapping->devices |= devices;
+            mapping->arrays += arrays;
+        }
     return true;
-}
-
-static void ignis__mapping_let_in(ignis__mapping *mapping, uint64_t device) { mapping->devices |= (uint64_t)1 << device; }
-
-static void ignis__mapping_add_array(ignis__mapping *mapping, uint64_t count) { mapping->arrays += (int)(int64_t)count; }
-
-static bool ignis__access_valid(const char *call, ignis_vmm_access access)
-{
-    if (access == IGNIS_VMM_ACCESS_NONE || access == IGNIS_VMM_ACCESS_READ || access == IGNIS_VMM_ACCESS_READ_WRITE)
-        return true;
-    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3",
-                (int)access);
-    return false;
 }
 
 IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offset, int64_t size, int ordinal, ignis_vmm_access access)
 {
     static const char call[] = "ignis_vmm_set_access";
-    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, ordinal, &use);
     ignis_vmm_access_desc desc;
-    ignis__binding binding;
-    ignis__device *device;
+    ignis__address address;
     bool ok = false;
     if (!range)
         return ignis__failed();
-    if (ignis__access_valid(call, access) && ignis__vmm_multiple(call, "offset", offset, range->granularity) &&
-        ignis__vmm_multiple(call, "size", size, range->granularity) && (device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
-        desc = ignis_vmm_access_of(device->handle, false);
-        desc.access = (int)access;
-        if (ignis__range_lock(call, range)) {
-            ignis__address address = range->address + (uint64_t)offset;
-            ok = ignis__range_covered(call, range, offset, size, NULL, 0) &&
-                 !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
-                                    "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal, ignis__bytes_write(size).text,
-                                    address);
-            if (ok && access != IGNIS_VMM_ACCESS_NONE)
-                ignis__range_covered(call, range, offset, size, ignis__mapping_let_in, (uint64_t)ordinal);
-            ignis__range_unlock(range);
-        }
-        ignis__device_leave(&binding);
-    }
-    ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    address = range->address + (uint64_t)offset;
+    desc = ignis_vmm_access_of(use.device->handle, false);
+    desc.access = (int)access;
+    if (access != IGNIS_VMM_ACCESS_NONE && access != IGNIS_VMM_ACCESS_READ && access != IGNIS_VMM_ACCESS_READ_WRITE)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3",
+                    (int)access);
+    else
+        ok = ignis__vmm_multiple(call, "offset", offset, 0, range->granularity) &&
+             ignis__vmm_multiple(call, "size", size, 0, range->granularity) &&
+             ignis__range_covered(call, range, offset, size, access ? (uint64_t)1 << ordinal : 0, 0) &&
+             !IGNIS__VMM_FAILED(call, use.device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
+                                "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal, ignis__bytes_write(size).text,
+                                address);
+    return ignis__range_end(call, &use, ok);
 }
 
 static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address, unsigned long long *flags)
@@ -2268,33 +2216,25 @@ static bool ignis__access_read(const char *call, ignis__device *device, ignis__a
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;
     return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address), "asking what device %d may do at 0x%llx",
-                              (int)(device - ignis__devices), address);
+                              ignis__vmm_ordinal(device), address);
 }
 
 IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal, ignis_vmm_access *access)
 {
     static const char call[] = "ignis_vmm_get_access";
-    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, ordinal, &use);
     unsigned long long flags;
-    ignis__binding binding;
-    ignis__device *device;
-    bool ok = false;
+    bool ok;
     if (!range)
         return ignis__failed();
-    if (!access) {
+    if (!access)
         ignis__fail_null(call, "access");
-    } else if ((device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
-        if (ignis__range_lock(call, range)) {
-            ok = ignis__range_covered(call, range, offset, 1, NULL, 0) &&
-                 ignis__access_read(call, device, range->address + (uint64_t)offset, &flags);
-            if (ok)
-                *access = (ignis_vmm_access)flags;
-            ignis__range_unlock(range);
-        }
-        ignis__device_leave(&binding);
-    }
-    ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    ok = access && ignis__range_covered(call, range, offset, 1, 0, 0) &&
+         ignis__access_read(call, use.device, range->address + (uint64_t)offset, &flags);
+    if (ok)
+        *access = (ignis_vmm_access)flags;
+    return ignis__range_end(call, &use, ok);
 }
 
 /* --- export and import ------------------------------------------------------------------------------------------------- */
@@ -2308,11 +2248,11 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
         return ignis__failed();
     if (!out)
         ignis__fail_null(call, "handle");
-    else if (!(vmm->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM))
+    else if (!(vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM))
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
                     "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it");
     else
-        ok = ignis__vmm_give_out(call, vmm->device, vmm->handle, out);
+        ok = ignis__physical_export(call, vmm->memory, out);
     ignis__vmm_unhold(call, vmm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -2332,28 +2272,28 @@ static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *ha
 IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
 {
     static const char call[] = "ignis_vmm_import";
-    const ignis__vmm_facts *facts;
     ignis_vmm result = IGNIS__ZERO;
+    ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis__vmm_block block;
-    ignis_vmm_prop prop;
-    ignis__device *device;
-    if (!ignis__enter(call))
+    ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
+    if (!device)
         return result;
     if (!handle) {
         ignis__fail_null(call, "handle");
-        return result;
+    } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_handle_check(call, handle) &&
+               ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block)) {
+        /* it was mapped to prove its size */
+        if (block.memory->device != device)
+            ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
+                        ignis__vmm_ordinal(block.memory->device), ordinal);
+        else if (ignis__vmm_unplace(call, &block)) {
+            result = ignis__vmm_publish(call, block.memory, facts.granularity, true);
+            block.memory = NULL;
+        }
+        ignis__vmm_drop(call, &block);
     }
-    device = ignis__device_get(call, ordinal);
-    if (!device || !ignis__vmm_handle_check(call, handle) || !ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block))
-        return result;
-    facts = ignis__vmm_device(call, device);
-    /* it was mapped to prove its size */
-    if (facts && ignis__vmm_unplace(call, &block) && ignis__vmm_inspect(call, device, block.handle, &prop)) {
-        if (prop.location.id == device->handle)
-            return ignis__vmm_publish(call, &block, facts->granularity, prop.handle_types, true);
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d", prop.location.id, ordinal);
-    }
-    ignis__vmm_drop(call, &block);
+    ignis__device_leave(&binding);
     return result;
 }
 
@@ -2412,6 +2352,11 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     return ignis__array_publish(array);
 }
 
+static bool ignis__vmm_stream(const char *call, ignis__device *device, void *stream)
+{
+    return !stream || stream == device->stream || ignis__stream_adopt(call, device, stream) != 0;
+}
+
 /*  What of an array's desc can be wrong before there is memory for it. */
 static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *desc, int64_t *size)
 {
@@ -2431,19 +2376,25 @@ static void ignis__vmm_array_release(void *ptr, void *data)
     ignis__free(data);
 }
 
-/*  An array over a whole block, which becomes its, at an offset; the block stays the caller's on failure. */
-static ignis_array ignis__vmm_block_array(const char *call, const ignis__vmm_block *block, int64_t offset, const ignis_array_desc *desc)
+/*  An array in memory of its own. */
+static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size,
+                                         const int *access_devices, int access_count, bool shareable)
 {
-    ignis__vmm_block *kept = (ignis__vmm_block *)ignis__alloc(sizeof *kept);
     ignis_array result = IGNIS__ZERO;
-    if (!kept) {
-        ignis__fail_host_memory(call, sizeof *kept);
+    ignis__vmm_block block, *kept;
+    if (!ignis__vmm_make(call, device, size ? size : 1, access_devices, access_count, shareable, &block))
         return result;
+    kept = (ignis__vmm_block *)ignis__alloc(sizeof *kept);
+    if (kept) {
+        *kept = block;
+        result = ignis__vmm_wrap(call, device, block.address, desc, ignis__vmm_array_release, kept);
+    } else {
+        ignis__fail_host_memory(call, sizeof *kept);
     }
-    *kept = *block;
-    result = ignis__vmm_wrap(call, block->device, block->address + (uint64_t)offset, desc, ignis__vmm_array_release, kept);
-    if (!result.id)
+    if (!result.id) {
+        ignis__vmm_drop(call, &block);
         ignis__free(kept);
+    }
     return result;
 }
 
@@ -2452,9 +2403,9 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     static const char call[] = "ignis_vmm_array";
     ignis_array result = IGNIS__ZERO;
     ignis_array_desc plain;
-    ignis__vmm_block block;
     ignis__device *device;
     int64_t size;
+    int type;
     if (!ignis__enter(call))
         return result;
     if (!desc || (!desc->access_devices && desc->access_count > 0)) {
@@ -2466,20 +2417,10 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     plain.dtype = desc->dtype;
     plain.owner = desc->owner;
     plain.tag = desc->tag;
-    if (desc->handle_type != IGNIS_VMM_HANDLE_NONE && desc->handle_type != IGNIS_VMM_HANDLE_DEFAULT &&
-        desc->handle_type != IGNIS__VMM_HANDLE_SYSTEM) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc.handle_type is %d, this system shares memory by type %d", (int)desc->handle_type,
-                    (int)IGNIS__VMM_HANDLE_SYSTEM);
-        return result;
-    }
-    device = ignis__device_get(call, ignis__desc_device(desc->device));
-    if (!device || !ignis__vmm_array_check(call, &plain, &size) ||
-        !ignis__vmm_make(call, device, size ? size : 1, desc->access_devices, desc->access_count,
-                         desc->handle_type != IGNIS_VMM_HANDLE_NONE, &block))
-        return result;
-    result = ignis__vmm_block_array(call, &block, 0, &plain);
-    if (!result.id)
-        ignis__vmm_drop(call, &block);
+    type = ignis__vmm_handle_type(call, desc->handle_type);
+    device = type < 0 ? NULL : ignis__device_get(call, ignis__desc_device(desc->device));
+    if (device && ignis__vmm_array_check(call, &plain, &size))
+        result = ignis__vmm_array_make(call, device, &plain, size, desc->access_devices, desc->access_count, type != 0);
     return result;
 }
 
@@ -2494,7 +2435,7 @@ static void ignis__vmm_part_release(void *ptr, void *data)
     ignis__vmm_part *part = (ignis__vmm_part *)data;
     (void)ptr;
     ignis__mutex_lock(&part->range->slot.lock);
-    ignis__range_covered("ignis_array_free", part->range, part->offset, part->size, ignis__mapping_add_array, (uint64_t)-1);
+    ignis__range_covered("ignis_array_free", part->range, part->offset, part->size, 0, -1);
     part->range->arrays--;
     ignis__mutex_unlock(&part->range->slot.lock);
     ignis__range_unhold("ignis_array_free", part->range);
@@ -2511,14 +2452,14 @@ static bool ignis__vmm_part_check(const char *call, const ignis__range *range, i
                     (long long)element);
         return false;
     }
-    if (!ignis__range_covered(call, range, part->offset, part->size, NULL, 0))
+    if (!ignis__range_covered(call, range, part->offset, part->size, 0, 0))
         return false;
     for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size; at += range->granularity) {
         if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
             return false;
         if (flags == IGNIS_VMM_ACCESS_NONE) {
             ignis__fail(IGNIS_DIAG_VMM_STATE, call, "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
-                        (int)(device - ignis__devices), (long long)at);
+                        ignis__vmm_ordinal(device), (long long)at);
             return false;
         }
     }
@@ -2529,10 +2470,9 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
 {
     static const char call[] = "ignis_vmm_array_map";
     ignis_array result = IGNIS__ZERO;
-    ignis__range *range = ignis__range_hold(call, handle);
     ignis__vmm_part *part = NULL;
-    ignis__binding binding;
-    ignis__device *device;
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, desc ? ignis__desc_device(desc->device) : IGNIS__RANGE_DEVICE, &use);
     int64_t size;
     if (!range)
         return result;
@@ -2540,31 +2480,26 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
         ignis__fail_null(call, "desc");
     } else if (desc->ptr || desc->release_fn) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr and desc.release_fn are null: the range says where the array lies");
-    } else if (ignis__vmm_array_check(call, desc, &size) &&
-               (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) != NULL) {
-        if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
-            part = (ignis__vmm_part *)ignis__alloc(sizeof *part);
-            if (!part)
-                ignis__fail_host_memory(call, sizeof *part);
-        }
-        if (part && ignis__range_lock(call, range)) {
-            part->range = range;
-            part->offset = offset;
-            part->size = size ? size : 1;
-            if (ignis__vmm_part_check(call, range, device, part, ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
-                result = ignis__vmm_wrap(call, device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release, part);
-            if (result.id) {
-                ignis__range_covered(call, range, offset, part->size, ignis__mapping_add_array, 1);
-                range->arrays++;
-            }
-            ignis__range_unlock(range);
-        }
-        ignis__device_leave(&binding);
+    } else if (ignis__vmm_array_check(call, desc, &size) && ignis__vmm_stream(call, use.device, desc->stream)) {
+        part = (ignis__vmm_part *)ignis__alloc(sizeof *part);
+        if (!part)
+            ignis__fail_host_memory(call, sizeof *part);
     }
-    if (!result.id) { /* else the array has the hold */
+    if (part) {
+        part->range = range;
+        part->offset = offset;
+        part->size = size ? size : 1;
+        if (ignis__vmm_part_check(call, range, use.device, part, ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
+            result = ignis__vmm_wrap(call, use.device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release, part);
+    }
+    if (result.id) {
+        ignis__range_covered(call, range, offset, part->size, 0, 1);
+        range->arrays++;
+        ignis__atomic_add(&range->slot.state, 1); /* the array's hold */
+    } else {
         ignis__free(part);
-        ignis__range_unhold(call, range);
     }
+    (void)ignis__range_end(call, &use, true);
     return result;
 }
 
@@ -2590,60 +2525,59 @@ static bool ignis__vmm_allocation(const char *call, const ignis__array *array, c
     return error == 0;
 }
 
-/*  The physical memory behind an array, retained. */
-typedef struct ignis__vmm_behind {
-    unsigned long long handle;
-    ignis__vmm_account *account; /* of the memory, as long as the array lives; null: it was made elsewhere */
-    int64_t size;                /* of the memory */
-    int64_t offset;              /* of the array's first element in it */
-    ignis_vmm_prop prop;
-} ignis__vmm_behind;
-
-/*  Finds it without the driver where Ignis has mapped it; else the array wraps a pointer of the caller's. The device is entered. */
-static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_behind *behind)
+/*  The physical memory of a pointer of the caller's: *base is where it begins. */
+static ignis__physical *ignis__physical_retain(const char *call, ignis__array *array, ignis__address at, ignis__address *base)
 {
-    ignis__storage *storage = array->storage;
-    ignis__device *device = storage->device;
-    ignis__address address = ignis__atomic_load(&storage->address), at = address + (uint64_t)array->offset, base = at;
-    int64_t size = 0;
+    unsigned long long handle = 0;
+    ignis_vmm_prop prop;
+    int64_t size;
     int error;
-    memset(behind, 0, sizeof *behind);
-    if (storage->release_fn == ignis__vmm_array_release) {
-        const ignis__vmm_block *block = (const ignis__vmm_block *)storage->release_data;
-        base = block->address;
-        size = block->size;
-        behind->account = block->account;
-    } else if (storage->release_fn == ignis__vmm_part_release) {
-        ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
-        const ignis__mapping *mapping;
-        ignis__mutex_lock(&range->slot.lock);
-        for (mapping = range->mappings; mapping; mapping = mapping->next)
-            if (range->address + (uint64_t)mapping->offset <= at) {
-                base = range->address + (uint64_t)mapping->offset;
-                size = mapping->vmm->size;
-                behind->account = mapping->vmm->account;
-            }
-        ignis__mutex_unlock(&range->slot.lock);
-    } else if (!ignis__vmm_allocation(call, array, "ignis_vmm_array", &base, &size)) {
-        return false;
-    }
-    error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&behind->handle, (void *)(uintptr_t)at));
+    if (!ignis__vmm_allocation(call, array, "ignis_vmm_array", base, &size))
+        return NULL;
+    error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&handle, (void *)(uintptr_t)at));
     if (error != 0) {
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
                             "array #%llu does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
                             "gives %s (%d); make it with ignis_vmm_array",
                             (unsigned long long)array->id, ignis__cuda_name(error), error);
-        return false;
+        return NULL;
     }
-    behind->size = size;
-    behind->offset = (int64_t)(at - base);
-    if (behind->offset + ignis__array_bytes(array) > behind->size)
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu reaches over more than one allocation; export them one by one",
-                    (unsigned long long)array->id);
-    else if (ignis__vmm_inspect(call, device, behind->handle, &behind->prop))
-        return true;
-    (void)IGNIS__CUDA(cuMemRelease, (behind->handle));
-    return false;
+    if (ignis__vmm_inspect(call, array->storage->device, handle, &prop))
+        return ignis__physical_of(call, &ignis__devices[prop.location.id], handle, size, prop.handle_types);
+    (void)IGNIS__CUDA(cuMemRelease, (handle));
+    return NULL;
+}
+
+/*  The physical memory behind an array, with one hold more, and where in it the array begins. The device is entered. */
+static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, int64_t *offset)
+{
+    ignis__storage *storage = array->storage;
+    ignis__address at = ignis__atomic_load(&storage->address) + (uint64_t)array->offset, base = at;
+    ignis__physical *memory = NULL;
+    if (storage->release_fn == ignis__vmm_array_release) {
+        base = ((const ignis__vmm_block *)storage->release_data)->address;
+        memory = ((const ignis__vmm_block *)storage->release_data)->memory;
+        ignis__atomic_add(&memory->holds, 1);
+    } else if (storage->release_fn == ignis__vmm_part_release) {
+        ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
+        const ignis__mapping *mapping;
+        ignis__mutex_lock(&range->slot.lock);
+        for (mapping = range->mappings; mapping && range->address + (uint64_t)mapping->offset <= at; mapping = mapping->next) {
+            base = range->address + (uint64_t)mapping->offset;
+            memory = mapping->vmm->memory;
+        }
+        ignis__atomic_add(&memory->holds, 1); /* the array keeps it mapped */
+        ignis__mutex_unlock(&range->slot.lock);
+    } else if ((memory = ignis__physical_retain(call, array, at, &base)) == NULL) {
+        return NULL;
+    }
+    *offset = (int64_t)(at - base);
+    if (*offset + ignis__array_bytes(array) <= memory->size)
+        return memory;
+    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu reaches over more than one allocation; export them one by one",
+                (unsigned long long)array->id);
+    ignis__physical_drop(call, memory);
+    return NULL;
 }
 
 IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
@@ -2651,26 +2585,17 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     static const char call[] = "ignis_vmm_of_array";
     ignis__array *array = ignis__array_hold(call, handle);
     ignis_vmm result = IGNIS__ZERO;
-    const ignis__vmm_facts *facts;
-    ignis__vmm_behind behind;
+    ignis__physical *memory;
     ignis__binding binding;
-    ignis__vmm_block block;
+    ignis__vmm_facts facts;
+    int64_t at;
     if (!array)
         return result;
     if (ignis__device_enter(call, array->storage->device, &binding)) {
-        facts = ignis__vmm_device(call, array->storage->device);
-        if (facts && ignis__vmm_find(call, array, &behind)) {
-            memset(&block, 0, sizeof block);
-            block.device = &ignis__devices[behind.prop.location.id];
-            block.handle = behind.handle;
-            block.size = behind.size;
-            block.account = behind.account;
-            if (block.account)
-                ignis__atomic_add(&block.account->handles, 1);
-            result = ignis__vmm_publish(call, &block, facts->granularity, behind.prop.handle_types, false);
-            if (result.id && offset)
-                *offset = behind.offset;
-        }
+        if (ignis__vmm_device(call, array->storage->device, &facts) && (memory = ignis__vmm_find(call, array, &at)) != NULL)
+            result = ignis__vmm_publish(call, memory, facts.granularity, false);
+        if (result.id && offset)
+            *offset = at;
         ignis__device_leave(&binding);
     }
     ignis__array_drop(call, array);
@@ -5301,8 +5226,8 @@ static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__dev
     error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
     ignis__device_leave(&binding);
     return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
-           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", (int)(from - ignis__devices),
-                           (int)(to - ignis__devices));
+           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", ignis__vmm_ordinal(from),
+                           ignis__vmm_ordinal(to));
 }
 
 static void ignis__ipc_array_release(void *ptr, void *data)
@@ -5325,7 +5250,7 @@ static ignis_array ignis__ipc_array_make(const char *call, ignis__device *device
         error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
     }
     if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
-                        (int)(device - ignis__devices))) {
+                        ignis__vmm_ordinal(device))) {
         result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
         if (!result.id)
             (void)IGNIS__CUDA(cuMemFree_v2, (address));
@@ -5353,7 +5278,7 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     if (!ignis__vmm_array_check(call, desc, &size) || !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
-    if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0)
+    if (ignis__vmm_stream(call, device, desc->stream))
         result = ignis__ipc_array_make(call, device, desc, size);
     ignis__device_leave(&binding);
     return result;
@@ -5369,18 +5294,16 @@ typedef struct ignis__offer {
 
 static bool ignis__vmm_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
-    ignis__vmm_behind behind;
-    bool ok = ignis__vmm_find(call, array, &behind);
-    if (!ok)
+    ignis__physical *memory = ignis__vmm_find(call, array, &offer->offset);
+    bool ok = memory && (memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
+    if (!memory)
         return false;
-    offer->block_size = behind.size;
-    offer->offset = behind.offset;
-    ok = (behind.prop.handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
+    offer->block_size = memory->size;
     if (!ok)
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
                     (unsigned long long)array->id);
-    ok = ok && ignis__vmm_give_out(call, array->storage->device, behind.handle, &offer->memory);
-    (void)IGNIS__CUDA(cuMemRelease, (behind.handle)); /* the handle that was given out keeps it */
+    ok = ok && ignis__physical_export(call, memory, &offer->memory);
+    ignis__physical_drop(call, memory); /* the handle that was given out keeps it */
     return ok;
 }
 
@@ -5502,17 +5425,16 @@ static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offe
 /*  The import's memory, which lies on the device `home` of another process; its size is proven, the address noted. The device is entered. */
 static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
 {
-    ignis_vmm_prop prop;
+    const ignis__device *lies;
     if (!ignis__vmm_adopt_handle(call, mapped->device, memory, mapped->record.block_size, NULL, 0, &mapped->block))
         return false;
-    if (ignis__vmm_inspect(call, mapped->device, mapped->block.handle, &prop)) {
-        if (prop.location.id == home->handle) {
-            mapped->address = mapped->block.address;
-            return true;
-        }
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d", prop.location.id,
-                    (int)(home - ignis__devices));
+    lies = mapped->block.memory->device;
+    if (lies == home) {
+        mapped->address = mapped->block.address;
+        return true;
     }
+    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d", ignis__vmm_ordinal(lies),
+                ignis__vmm_ordinal(home));
     ignis__vmm_drop(call, &mapped->block);
     return false;
 }
@@ -5561,15 +5483,19 @@ static void ignis__ipc_return(const char *call, ignis__import *mapped)
 static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__device *device)
 {
     ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
-    ignis__address base = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
-    ignis__vmm_behind behind;
+    ignis__address at = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
+    ignis__physical *memory;
+    int64_t offset;
+    bool ok;
     if (device == array->storage->device)
         return true;
-    if (!ignis__vmm_find(call, array, &behind))
+    memory = ignis__vmm_find(call, array, &offset);
+    if (!memory)
         return false;
-    (void)IGNIS__CUDA(cuMemRelease, (behind.handle));
-    return !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (base - (uint64_t)behind.offset, (size_t)behind.size, &access, 1),
-                              "letting device %d into %s", (int)(device - ignis__devices), ignis__bytes_write(behind.size).text);
+    ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),
+                            "letting device %d into %s", ignis__vmm_ordinal(device), ignis__bytes_write(memory->size).text);
+    ignis__physical_drop(call, memory);
+    return ok;
 }
 
 static bool ignis__peer_let_in(const char *call, ignis__array *array, ignis__device *device)
@@ -5590,7 +5516,7 @@ static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis_
     int reaches = src == dst;
     if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
         return true;
-    ignis__text_add(why, "device %d cannot reach device %d's memory", (int)(dst - ignis__devices), (int)(src - ignis__devices));
+    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__vmm_ordinal(dst), ignis__vmm_ordinal(src));
     return false;
 }
 
@@ -5612,7 +5538,7 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
     ignis__work_end(&work);
     if (ok && memcmp(sent, got, sizeof sent) != 0) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
-                    (int)(there->device - ignis__devices), (int)(here->device - ignis__devices));
+                    ignis__vmm_ordinal(there->device), ignis__vmm_ordinal(here->device));
         return false;
     }
     return ok;
@@ -5625,7 +5551,7 @@ static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device
     bool ok;
     if (!ignis__vmm_make(call, src, 1, NULL, 0, true, &made))
         return false;
-    ok = ignis__vmm_give_out(call, src, made.handle, &handle);
+    ok = ignis__physical_export(call, made.memory, &handle);
     if (ok) {
         ok = ignis__vmm_adopt_handle(call, dst, &handle, made.size, NULL, 0, &seen);
         ignis__vmm_handle_close(&handle);
@@ -5653,8 +5579,7 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, attribute)) {
-        ignis__text_add(why, "device %d or %d makes no memory that can be shared", (int)(src - ignis__devices),
-                        (int)(dst - ignis__devices));
+        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__vmm_ordinal(src), ignis__vmm_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
@@ -5790,8 +5715,8 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
             return true;
         }
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", (int)(devices[0] - ignis__devices),
-                (int)(devices[1] - ignis__devices), choice->reason);
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", ignis__vmm_ordinal(devices[0]),
+                ignis__vmm_ordinal(devices[1]), choice->reason);
     return false;
 }
 
@@ -5886,8 +5811,8 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
 static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
-    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, (int)(transport->src - ignis__devices),
-                    (int)(transport->dst - ignis__devices), methods[transport->exchange]);
+    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, ignis__vmm_ordinal(transport->src),
+                    ignis__vmm_ordinal(transport->dst), methods[transport->exchange]);
 }
 
 /*  Frees the arrays that a transport has imported, as their owners; those that are referenced stay. */
@@ -6116,8 +6041,8 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     memset(info, 0, sizeof *info);
     info->kind = transport->kind;
     info->name = ops->name;
-    info->src_device = (int)(transport->src - ignis__devices);
-    info->dst_device = (int)(transport->dst - ignis__devices);
+    info->src_device = ignis__vmm_ordinal(transport->src);
+    info->dst_device = ignis__vmm_ordinal(transport->dst);
     info->exchange = transport->exchange;
     info->ready = ignis__atomic_load(&transport->ready) != 0;
     info->zero_copy = ops->zero_copy;
@@ -6275,8 +6200,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->src - ignis__devices),
-                    (int)(transport->dst - ignis__devices));
+                    (unsigned long long)array->id, ignis__vmm_ordinal(array->storage->device), ignis__vmm_ordinal(transport->src),
+                    ignis__vmm_ordinal(transport->dst));
         return false;
     }
     if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
@@ -6693,7 +6618,7 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     ignis_array result = IGNIS__ZERO;
     ignis__imported *imported;
     ignis_array_desc desc;
-    int ordinal = (int)(transport->dst - ignis__devices);
+    int ordinal = ignis__vmm_ordinal(transport->dst);
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = record->ndim;
     memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
@@ -6953,7 +6878,7 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
                     ignis__transport_ops_of(transport)->name);
     } else if (array->storage->device != transport->dst) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes to device %d",
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->dst - ignis__devices));
+                    (unsigned long long)array->id, ignis__vmm_ordinal(array->storage->device), ignis__vmm_ordinal(transport->dst));
     } else if (ignis__transport_next(call, transport, &handle, &record)) {
         ignis__record_sound(&record, &bytes);
         if (record.dtype != (int32_t)array->dtype)
@@ -7016,10 +6941,9 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
 /*  Zeroed memory for a measurement, of the kind that the transport shares. */
 static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, ignis_transport_kind kind)
 {
-    int ordinal = (int)(device - ignis__devices);
+    int ordinal = ignis__vmm_ordinal(device);
     ignis_array result = IGNIS__ZERO;
     ignis__binding binding;
-    ignis__vmm_block block;
     ignis_array_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = 1;
@@ -7030,11 +6954,9 @@ static ignis_array ignis__measure_array(const char *call, ignis__device *device,
         if (ignis__vmm_round(call, bytes, IGNIS__IPC_BLOCK, &bytes))
             result = ignis__ipc_array_make(call, device, &desc, bytes);
         ignis__device_leave(&binding);
-    } else if (kind == IGNIS_TRANSPORT_VMM && ignis__vmm_make(call, device, bytes, NULL, 0, true, &block)) {
-        result = ignis__vmm_block_array(call, &block, 0, &desc);
-        if (!result.id)
-            ignis__vmm_drop(call, &block);
-    } else if (kind == IGNIS_TRANSPORT_PEER || kind == IGNIS_TRANSPORT_HOST) {
+    } else if (kind == IGNIS_TRANSPORT_VMM) {
+        result = ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true);
+    } else if (kind != IGNIS_TRANSPORT_IPC) {
         result = ignis__array_create(call, &desc);
     }
     if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
@@ -9787,7 +9709,7 @@ static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *reg
     ignis__binding binding;
     int i;
     for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* better lose them than fault */
-        if (regions->block[i].handle)
+        if (regions->block[i].memory)
             ignis__vmm_drop(call, &regions->block[i]);
         if (regions->pinned[i] && !ignis__devices_lost() && ignis__device_enter(call, regions->device, &binding)) {
             (void)IGNIS__CUDA_FAILED(call, regions->device, cuMemHostUnregister, (regions->host[i]));
