@@ -4,6 +4,7 @@ HEADERS := $(wildcard ignis*.h)
 STRICT := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror
 LDLIBS := -lm -ldl -lpthread
 LANE := default
+JOBS := $(shell nproc 2>/dev/null || echo 1)
 OUT := build/$(LANE)
 
 # Where programs run: on the simulator with IGNIS_SIM=1 or without an NVIDIA driver, else on the GPU.
@@ -39,9 +40,10 @@ help:
 	@echo "make check         run the tests in every lane, and all other checks that this machine has the tools for"
 	@echo "make bench         run the benchmarks"
 	@echo "make format        format the hand-written C with clang-format"
+	@echo "make sim-env       print what makes programs of your own run on the simulator: eval \"\$$(make -s sim-env)\""
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-clang test-sim (simulator), test-memcheck (GPU)"
-	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-prototypes check-resume check-storage check-torch"
+	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -57,9 +59,10 @@ build/%: tools/%.c
 	$(CC) -O1 -I. $< -o $@ -ldl -lpthread
 build/nvrtc_check: ignis_kernels.h
 
+# Not optimized: an example is compiled in a third of the time, and what takes long in it runs on the device.
 $(OUT)/%: examples/%.c $(HEADERS)
 	@mkdir -p $(OUT)
-	$(CC) -O1 -g -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+	$(CC) -O0 -g -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
 $(OUT)/%: examples/%.cu $(HEADERS)
 	@mkdir -p $(OUT)
@@ -73,24 +76,35 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
 
-# The example that mixes in cudart code needs nvcc, and a GPU that cudart sees too.
-RUN := hello custom_kernel memory_contract custom_op share_array_b train_gpt
+# What `make run` runs, in this order, each by its command below or alone. The example that mixes in cudart code needs nvcc, and a GPU that
+# cudart sees too; the ranks of examples/allreduce.c need a GPU each.
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
-RUN += $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
-# The ranks of examples/allreduce.c: a GPU each.
-RUN += allreduce
+CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
+RUN := fit_image train_gpt hello save_load custom_kernel custom_op memory_contract share_array ring $(CUDART) allreduce
 
-# share_array_b works with share_array_a, which runs beside it.
-run: $(SIMULATOR) $(addprefix $(OUT)/,$(RUN) share_array_a)
-	@for example in $(RUN); do \
-	    case $$example in train_gpt) set -- --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors;; *) set --;; esac; \
-	    case $$example in allreduce) launch='examples/launch.sh $(RANKS) ';; *) launch=;; esac; \
-	    case $$example in share_array_b) beside='$(OUT)/share_array_a & ';; *) beside=;; esac; \
-	    echo "== on the $(DEVICE): $${beside}$${launch}$(OUT)/$$example $$*"; \
-	    if [ -n "$$beside" ]; then $(OUT)/share_array_a & fi; \
-	    $${launch}$(OUT)/$$example "$$@" || exit 1; \
-	    if [ -n "$$beside" ]; then wait $$! || exit 1; fi; done
+fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
+train_gpt = $(OUT)/train_gpt --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors
+save_load = $(OUT)/save_load $(OUT)/sine.safetensors
+share_array = $(OUT)/share_array_a & $(OUT)/share_array_b && wait $$!
+ring = $(OUT)/ring_producer & $(OUT)/ring_consumer 20 || $(OUT)/ring_consumer && wait $$!
+allreduce = examples/launch.sh $(RANKS) $(OUT)/allreduce
+
+define run_example
+	@echo '== on the $(DEVICE): $(or $($1),$(OUT)/$1)'
+	@$(or $($1),$(OUT)/$1)
+
+endef
+
+# The programs are compiled side by side.
+run: $(SIMULATOR)
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(EXAMPLES) $(addprefix $(OUT)/,$(CUDART))
+	$(foreach example,$(RUN),$(call run_example,$(example)))
+
+# For programs of your own on a machine without a GPU: eval "$(make -s sim-env)"
+sim-env: simulator
+	@for library in CUDA:libcuda.so.1 NVRTC:libnvrtc.so CUBLAS:libcublasLt.so NCCL:libnccl.so.2; do \
+	    echo "export IGNIS_$${library%:*}_LIBRARY='$(CURDIR)/build/sim/$${library#*:}'"; done
 
 test: $(SIMULATOR) $(TESTS)
 	@echo "tests run on the $(DEVICE)"
@@ -107,18 +121,18 @@ soak: $(SIMULATOR) $(SOAKS)
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
 # A million damaged files for the reader of safetensors; it ends at the first sanitizer report.
-fuzz: $(OUT)/fuzz_storage
-	$(OUT)/fuzz_storage 1000000
+fuzz: $(OUT)/fuzz_file
+	$(OUT)/fuzz_file 1000000
 
-$(OUT)/fuzz_storage: tests/fuzz_storage.c $(HEADERS)
+$(OUT)/fuzz_file: tests/fuzz_file.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
 
 # Both directions against the Python package safetensors, where that is installed.
-check-storage: $(SIMULATOR) $(OUT)/storage_copy
-	python3 tests/safetensors_roundtrip.py $(OUT)/storage_copy
+check-safetensors: $(SIMULATOR) $(OUT)/file_copy
+	python3 tests/safetensors_roundtrip.py $(OUT)/file_copy
 
-$(OUT)/storage_copy: tests/storage_copy.c $(HEADERS)
+$(OUT)/file_copy: tests/file_copy.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
@@ -149,7 +163,6 @@ MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
 HOST_TESTS := $(addprefix %/test_,channel comm_model comm_ops)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)
-JOBS := $(shell nproc 2>/dev/null || echo 1)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
 lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
 
@@ -209,7 +222,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-storage)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -219,4 +232,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: all help simulator run test test-clang bench fuzz soak check check-storage check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: all help simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

@@ -20,13 +20,16 @@ static const char *source = "extern \"C\" __global__ void saxpy(float a, const f
 
 int main(void)
 {
+    static ignis_array_desc four; /* descs that are zero stand for the defaults */
+    static ignis_kernel_desc program;
+    static ignis_launch launch;
     float data[4] = {1, 2, 3, 4};
-    ignis_array_desc shape_of_four = {.shape = IGNIS_SHAPE(4)};
-    ignis_kernel_desc program = {.source = source, .entry = "saxpy"};
-    ignis_launch launch = {.grid = {1}, .block = {4}};
+    four.shape = IGNIS_SHAPE(4);
+    program.source = source, program.entry = "saxpy";
+    launch.grid[0] = 1, launch.block[0] = 4;
 
     ignis_setup(NULL);
-    ignis_array x = ignis_array_create(&shape_of_four), y = ignis_array_create(&shape_of_four);
+    ignis_array x = ignis_array_create(&four), y = ignis_array_create(&four);
     ignis_array_from_host(x, data, IGNIS_F32, 4);
     ignis_array_fill(y, 100);
     ignis_kernel saxpy = ignis_kernel_compile(&program);

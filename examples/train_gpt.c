@@ -96,6 +96,7 @@ typedef struct settings {
     double lr;
     int64_t graph, sample, gpus;
     const char *text, *save, *resume, *out;
+    const char *prompt; /* null: the beginning of the held-out text */
 } settings;
 
 static const char help[] = "train_gpt [text file] [--option value ...]\n"
@@ -106,7 +107,7 @@ static const char help[] = "train_gpt [text file] [--option value ...]\n"
                            "  --context n     bytes that are looked at      --out file      the picture (loss.svg)\n"
                            "  --batch n       stretches of text per step    --sample n      bytes that are shown (0: none)\n"
                            "  --dtype f32|bf16                              --graph 0|1     steps as a CUDA graph\n"
-                           "  --gpus n        that share the work\n";
+                           "  --gpus n        that share the work           --prompt text   what samples go on from\n";
 
 static settings settings_default(int is_simulator)
 {
@@ -180,6 +181,8 @@ static void settings_read(settings *s, int argc, char **argv)
             s->resume = value;
         } else if (strcmp(name, "--out") == 0) {
             s->out = value;
+        } else if (strcmp(name, "--prompt") == 0 && *value) {
+            s->prompt = value;
         } else {
             give_up("no such option, or not such a value (--help lists them): ", name);
         }
@@ -476,17 +479,50 @@ static int choose(const run *r, const float *scores, double temperature, uint64_
     return last;
 }
 
-/*  Lets the model write, byte by byte, beginning with a new line. It sees a window with the last bytes; what stands in the window
-    behind them does not matter, as attention only looks back. */
+/*  How many of the bytes from here on are words with single blanks between them; 0 in the middle of a word. */
+static int64_t words_at(const unsigned char *from, const unsigned char *end)
+{
+    int64_t count = 0;
+    if (isalpha(from[-1]))
+        return 0;
+    while (from + count < end && (isalpha(from[count]) || (count > 0 && from[count] == ' ' && isalpha(from[count - 1]))))
+        count++;
+    return count;
+}
+
+/*  What samples begin with, at most limit bytes of it: the end of --prompt, or the first few words in a row of the held-out text, which the
+    model has never seen. Returns how many bytes these are. */
+static int64_t prompt_get(const run *r, int32_t *window, int64_t limit)
+{
+    const char *given = r->set.prompt;
+    int64_t wanted = given ? (int64_t)strlen(given) : 24, count = wanted < limit ? wanted : limit, i;
+    const unsigned char *from = (const unsigned char *)given, *end = r->text.bytes + r->text.count;
+    if (given)
+        from += wanted - count;
+    else
+        for (from = r->text.bytes + r->text.training; from + count < end && words_at(from, end) < count;)
+            from++;
+    for (i = 0; i < count; i++)
+        window[i] = from[i];
+    return count;
+}
+
+static void byte_print(int byte) { putchar(byte == '\n' || byte >= 128 || isprint(byte) ? byte : ' '); }
+
+/*  Lets the model go on from the prompt, byte by byte. It sees a window with the last bytes; what stands in the window behind them does not
+    matter, as attention only looks back. */
 static void sample_print(run *r)
 {
     static const char line[] = "------------------------------------------------------------";
-    int64_t context = r->set.context, length = 1, i;
+    int64_t context = r->set.context, length, i;
     int32_t *window = (int32_t *)allocate((size_t)context, sizeof *window);
     float scores[BYTES];
     ignis_tensor_desc ids = {.dtype = IGNIS_I32};
-    printf("\n---- what it writes after %lld steps %s\n", (long long)r->step, line);
-    window[0] = '\n';
+    printf("\n---- what it writes after %lld steps, from the prompt in brackets %s\n[", (long long)r->step, line + 25);
+    length = prompt_get(r, window, context - 1);
+    for (i = 0; i < length; i++)
+        byte_print(window[i]);
+    putchar(']');
     ignis_no_grad_begin();
     for (i = 0; i < r->set.sample && ignis_status_last() == IGNIS_OK && !interrupted; i++) {
         ignis_scope scope = ignis_scope_begin();
@@ -501,7 +537,7 @@ static void sample_print(run *r)
         if (length == context)
             memmove(window, window + 1, (size_t)(--length) * sizeof *window);
         window[length++] = next;
-        putchar(next == '\n' || next >= 128 || isprint(next) ? next : ' ');
+        byte_print(next);
         fflush(stdout);
     }
     ignis_no_grad_end();
@@ -522,16 +558,21 @@ static float mean_loss(const run *r, int64_t first, int64_t last)
     return (float)(sum / (double)(last - first));
 }
 
-static void progress_print(const run *r, float validation)
+/*  On a terminal one line that changes; in a file a line for each twentieth of the way. shown: the step that was printed last. */
+static void progress_print(const run *r, float validation, int64_t shown)
 {
     char bar[31];
-    int i, full = (int)(30 * r->step / r->set.steps), left = (int)(r->pace * (double)(r->set.steps - r->step));
+    int64_t lines = 20, step = r->step, steps = r->set.steps;
+    int i, full = (int)(30 * step / steps), left = (int)(r->pace * (double)(steps - step));
     double tokens = r->pace > 0 ? (double)(r->set.batch * r->set.context) / r->pace : 0;
+    bool is_terminal = isatty(STDOUT_FILENO);
+    if (!is_terminal && lines * step / steps == lines * shown / steps)
+        return;
     for (i = 0; i < 30; i++)
         bar[i] = i < full ? '#' : '.';
     bar[30] = 0;
-    printf("\r[%s] %lld/%lld  loss %.3f  held-out %.3f  %.0f tokens/s  %d:%02d left ", bar, (long long)r->step, (long long)r->set.steps,
-           mean_loss(r, r->step - 20, r->step), validation, tokens, left / 60, left % 60);
+    printf("%s[%s] %lld/%lld  loss %.3f  held-out %.3f  %.0f tokens/s  %d:%02d left %s", is_terminal ? "\r" : "", bar, (long long)step,
+           (long long)steps, mean_loss(r, step - 20, step), validation, tokens, left / 60, left % 60, is_terminal ? "" : "\n");
     fflush(stdout);
 }
 
@@ -550,7 +591,7 @@ static double unit_of(double range)
     return range <= 12 * 2 * unit ? 2 * unit : range <= 12 * 5 * unit ? 5 * unit : 10 * unit;
 }
 
-/*  The loss of each step, its mean over 20 steps, and the loss on held-out text, as an SVG picture with axes. */
+/*  The loss of each step, its mean over 21 steps, and the loss on held-out text, as an SVG picture with axes. */
 static void picture_write(const run *r)
 {
     double highest = r->host_losses[0], lowest = highest, unit, mark, at;
@@ -580,8 +621,10 @@ static void picture_write(const run *r)
     for (i = 0; i < steps; i++)
         fprintf(file, "%.1f,%.1f ", x_of(&a, (double)i), y_of(&a, r->host_losses[i]));
     fprintf(file, "'/>\n<polyline fill='none' stroke='#0b5394' stroke-width='2' points='");
-    for (i = 0; i < steps; i++)
-        fprintf(file, "%.1f,%.1f ", x_of(&a, (double)i), y_of(&a, mean_loss(r, i - 10, i + 10)));
+    for (i = 0; i < steps; i++) { /* the mean of as many steps on either side, so that the curve begins and ends where the loss did */
+        int64_t side = i < 10 ? i : steps - 1 - i < 10 ? steps - 1 - i : 10;
+        fprintf(file, "%.1f,%.1f ", x_of(&a, (double)i), y_of(&a, mean_loss(r, i - side, i + side + 1)));
+    }
     fprintf(file, "'/>\n<polyline fill='none' stroke='#cc4125' stroke-width='2' points='");
     for (i = 0; i <= steps; i++)
         if (r->validation[i] > 0)
@@ -816,7 +859,7 @@ static void train(run *r, int64_t look_every)
             pace = (seconds() - since) / (double)(r->step - looked_at);
             r->pace = steps_before <= 2 * look_every ? pace : 0.9 * r->pace + 0.1 * pace;
             if (is_first_rank)
-                progress_print(r, validation);
+                progress_print(r, validation, looked_at);
             looked_at = r->step;
             since = seconds();
         }

@@ -418,6 +418,36 @@ TEST(sums)
     }
 }
 
+TEST(sums_and_means_of_nothing)
+{
+    ignis_scope scope;
+    int d;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    for (d = 0; d < 4; d++) {
+        ignis_tensor none = tensor_noise(IGNIS_SHAPE(0), float_dtypes[d], 1, true), loss, sums;
+        ignis_tensor hollow = tensor_noise(IGNIS_SHAPE(2, 0, 3), float_dtypes[d], 1, true);
+        CHECK_NUMBER(ignis_item(ignis_sum(none)), 0);
+        CHECK_NUMBER(ignis_item(ignis_sum_dim(none, 0)), 0);
+        loss = ignis_mean(none);
+        CHECK_NUMBER(ignis_item(loss), NAN);
+        CHECK_NUMBER(ignis_item(ignis_mean_dim(none, 0)), NAN);
+        CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+        CHECK_INT(ignis_array_numel(ignis_tensor_grad(none)), 0);
+        sums = ignis_sum_dim(hollow, 1);
+        CHECK_SHAPE_IS(sums, IGNIS_SHAPE(2, 3));
+        CHECK_NUMBER(value_at(sums, 5), 0);
+        sums = ignis_mean_dim(hollow, 1);
+        CHECK_SHAPE_IS(sums, IGNIS_SHAPE(2, 3));
+        CHECK_NUMBER(value_at(sums, 0), NAN);
+        CHECK_NUMBER(value_at(sums, 5), NAN);
+        CHECK_OK(ignis_backward(ignis_sum(sums), IGNIS_NO_ARRAY));
+        CHECK_INT(ignis_array_numel(ignis_tensor_grad(hollow)), 0);
+        CHECK_INT(ignis_tensor_numel(ignis_mean_dim(hollow, 0)), 0); /* of two, but there are none of them */
+    }
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(sum_shapes_and_refusals)
 {
     ignis_scope scope;
@@ -648,6 +678,100 @@ TEST(concat_and_split_refusals)
     CHECK_STATUS(ignis_split(x[0], 2, 2, NULL, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_STATUS(ignis_split(x[0], 0, 0, NULL, parts), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_split(x[0], 0, 2, NULL, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/* --- slice ------------------------------------------------------------------------------------------------------ */
+
+typedef struct slice_of {
+    int dim;
+    int64_t start, len;
+} slice_of;
+
+static ignis_tensor call_slice(const ignis_tensor *x, int count, void *user)
+{
+    const slice_of *s = (const slice_of *)user;
+    return (void)count, ignis_slice(x[0], s->dim, s->start, s->len);
+}
+
+/*  A slice, and twice another one that overlaps it: gradients that add up. */
+static ignis_tensor call_slices(const ignis_tensor *x, int count, void *user)
+{
+    const slice_of *s = (const slice_of *)user;
+    ignis_tensor parts[2];
+    (void)count;
+    parts[0] = ignis_slice(x[0], s->dim, s->start, s->len);
+    parts[1] = ignis_scale(ignis_slice(x[0], s->dim, s->start + 1, s->len), 2);
+    return ignis_concat(parts, 2, s->dim);
+}
+
+static void slice_reference(const op_case *c, double *const *in, double *out)
+{
+    const slice_of *s = (const slice_of *)c->user_data;
+    const ignis_shape *shape = &c->shapes[0];
+    int dim = s->dim < 0 ? s->dim + shape->ndim : s->dim, d;
+    int64_t outer = 1, inner = 1, o, i;
+    for (d = 0; d < shape->ndim; d++)
+        *(d < dim ? &outer : &inner) *= d == dim ? 1 : shape->dim[d];
+    for (o = 0; o < outer; o++)
+        for (i = 0; i < s->len * inner; i++)
+            out[o * s->len * inner + i] = in[0][(o * shape->dim[dim] + s->start) * inner + i];
+}
+
+TEST(slices)
+{
+    static const ignis_shape shapes[] = {{1, {7}}, {2, {5, 3}}, {3, {3, 7, 2}}, {3, {1, 5, 4}}, {4, {2, 3, 5, 11}}, {3, {17, 13, 64}}};
+    slice_of at;
+    op_case c;
+    int s;
+    SETUP(NULL);
+    memset(&c, 0, sizeof c);
+    c.count = 1, c.spread = 1, c.user_data = &at;
+    for (s = 0; s < COUNT_OF(shapes); s++) {
+        const ignis_shape *shape = c.shapes;
+        c.shapes[0] = shapes[s];
+        for (at.dim = -shape->ndim; at.dim < (s < 3 ? shape->ndim : 0); at.dim++) {
+            int64_t size = shape->dim[at.dim < 0 ? at.dim + shape->ndim : at.dim];
+            c.name = "slice", c.fn = call_slice, c.reference = slice_reference;
+            for (at.start = 0; at.start <= size; at.start += at.start + 1)
+                for (at.len = size - at.start; at.len >= 0; at.len = at.len > 1 ? at.len / 2 : at.len - 1)
+                    check_case(&c);
+            if (size < 3)
+                continue;
+            c.name = "slices", c.fn = call_slices, c.reference = NULL;
+            at.start = 1, at.len = size - 2;
+            check_case(&c);
+        }
+    }
+}
+
+TEST(slices_of_any_dtype_and_refusals)
+{
+    ignis_scope scope;
+    ignis_tensor a = no_tensor(), rows, columns;
+    ignis_dtype dtype;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    for (dtype = IGNIS_F16; dtype <= IGNIS_U8; dtype = (ignis_dtype)(dtype + 1)) {
+        a = tensor_counting(IGNIS_SHAPE(5, 7), dtype, 1, false);
+        rows = ignis_slice(a, 0, 2, 3);
+        columns = ignis_slice(a, 1, 2, 3);
+        CHECK_SHAPE_IS(rows, IGNIS_SHAPE(3, 7));
+        CHECK_SHAPE_IS(columns, IGNIS_SHAPE(5, 3));
+        CHECK_NUMBER(value_at(rows, 8), 3 * 7 + 1 + 1);
+        CHECK_NUMBER(value_at(columns, 8), 2 * 7 + 4 + 1);
+    }
+    CHECK_OK(ignis_array_fill(ignis_tensor_data(a), 9)); /* rows are a view, columns a copy */
+    CHECK_NUMBER(value_at(rows, 8), 9);
+    CHECK_NUMBER(value_at(columns, 8), 2 * 7 + 4 + 1);
+    CHECK_REFUSED(0, ignis_slice(a, 2, 0, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_slice(a, -3, 0, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
+    CHECK_REFUSED(0, ignis_slice(a, 0, -1, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_RANGE);
+    CHECK_REFUSED(0, ignis_slice(a, 0, 0, -1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_RANGE);
+    CHECK_REFUSED(0, ignis_slice(a, 0, 4, 2).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_RANGE);
+    CHECK_MESSAGE_HAS("elements 4 to 4 + 2 are outside dim 0 of shape [5, 7]");
+    CHECK_REFUSED(0, ignis_slice(a, 1, INT64_MAX, INT64_MAX).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_RANGE);
+    CHECK_REFUSED(0, ignis_slice(a, 1, 1, INT64_MAX).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SLICE_RANGE);
     CHECK_OK(ignis_scope_end(scope));
 }
 
@@ -914,6 +1038,7 @@ TWO(mean, ignis_mean(h))
 TWO(sum_dim, ignis_sum_dim(h, 0))
 TWO(mean_dim, ignis_mean_dim(h, 1))
 TWO(transpose, ignis_transpose(h, 0, 1))
+TWO(slice, ignis_slice(h, 1, 2, 3))
 TWO(softmax, ignis_softmax(h))
 TWO(layer_norm, ignis_layer_norm(h, wanted_of(IGNIS_SHAPE(8)), wanted_of(IGNIS_SHAPE(8)), 1e-5))
 TWO(rms_norm, ignis_rms_norm(h, wanted_of(IGNIS_SHAPE(8)), 1e-5))
@@ -975,6 +1100,7 @@ static const struct {
                  {"concat", two_concat},
                  {"split", two_split},
                  {"split of columns", two_split_columns},
+                 {"slice", two_slice},
                  {"softmax", two_softmax},
                  {"layer_norm", two_layer_norm},
                  {"rms_norm", two_rms_norm},

@@ -819,6 +819,29 @@ TEST(gradients_by_finite_differences)
 
 /* errors ------------------------------------------------------------------------------------------------------------------- */
 
+TEST(eps_0_is_the_default)
+{
+    ignis_tensor x, w, b, by_default, by_number;
+    int d, i;
+    SETUP(NULL);
+    for (d = 0; d < 4; d++) {
+        x = tensor_noise(IGNIS_SHAPE(3, 5), float_dtypes[d], 1, false);
+        w = tensor_noise(IGNIS_SHAPE(5), float_dtypes[d], 2, false);
+        b = tensor_noise(IGNIS_SHAPE(5), float_dtypes[d], 3, false);
+        CHECK_OK(ignis_array_scale(ignis_tensor_data(x), ignis_tensor_data(x), 1.0 / 256)); /* squares of the size of eps */
+        for (i = 0; i < 2; i++) {
+            by_default = i ? ignis_rms_norm(x, w, 0) : ignis_layer_norm(x, w, b, 0);
+            by_number = i ? ignis_rms_norm(x, w, 1e-5) : ignis_layer_norm(x, w, b, 1e-5);
+            CHECK_NUMBER(value_at(by_default, 7), value_at(by_number, 7));
+            let_go(by_number);
+            by_number = i ? ignis_rms_norm(x, w, 1e-30) : ignis_layer_norm(x, w, b, 1e-30);
+            CHECK(value_at(by_default, 7) != value_at(by_number, 7));
+            let_go(by_default), let_go(by_number);
+        }
+        let_go(x), let_go(w), let_go(b);
+    }
+}
+
 TEST(wrong_arguments_of_norms)
 {
     ignis_tensor x, w, w4, half, freed;

@@ -153,6 +153,29 @@ TEST(from_host_refuses)
     CHECK_INT(memory().live_blocks, before);
 }
 
+TEST(from_host_knows_how_much_there_is)
+{
+    static const float data[6] = {1, 2, 3, 4, 5, 6};
+    ignis_tensor_desc desc;
+    ignis_tensor tensor;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.host_count = 6;
+    tensor = ignis_tensor_from_host(data, IGNIS_SHAPE(2, 3), &desc);
+    CHECK_NUMBER(value_at(tensor, 5), 6);
+    let_go(tensor);
+    CHECK_REFUSED(0, ignis_tensor_from_host(data, IGNIS_SHAPE(2, 4), &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_MESSAGE_HAS("[2, 4] f32 has 8 elements, the call says 6");
+    CHECK_REFUSED(0, ignis_tensor_from_host(data, IGNIS_SHAPE(5), &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_REFUSED(0, ignis_tensor_from_host(NULL, IGNIS_SHAPE(0), &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    desc.host_count = -1;
+    CHECK_REFUSED(0, ignis_tensor_from_host(data, IGNIS_SHAPE(6), &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    desc.host_count = 0;
+    tensor = ignis_tensor_from_host(data, IGNIS_SHAPE(5), &desc);
+    CHECK_NUMBER(value_at(tensor, 4), 5);
+    let_go(tensor);
+}
+
 TEST(from_host_on_another_device)
 {
     static const float values[2] = {5, 6};
@@ -517,7 +540,9 @@ TEST(data_and_grad_belong_to_the_tensor)
     data = ignis_tensor_data(tensor);
     grad = ignis_tensor_grad(tensor);
     CHECK_STATUS(ignis_array_free(data), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED);
+    CHECK_MESSAGE_HAS("ref_count is 1, not 0: it is the data of a tensor");
     CHECK_STATUS(ignis_array_free(grad), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED);
+    CHECK_MESSAGE_HAS("it is the gradient of a tensor");
     CHECK_NUMBER(value_at(tensor, 2), 3);
     CHECK_NUMBER(grad_at(tensor, 2), 0);
     let_go(tensor);
@@ -611,6 +636,83 @@ TEST(item_refuses)
     let_go(tensor);
     CHECK_FAILS(ignis_item(tensor), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
     CHECK_FAILS(ignis_item(none), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+}
+
+TEST(items_of_large_integers)
+{
+    static const int64_t exact[] = {0, -1, INT64_C(9007199254740992), INT64_C(-9007199254740994), INT64_C(1) << 62, INT64_MIN};
+    static const int64_t inexact[] = {INT64_C(9007199254740993), INT64_C(-9007199254740993), INT64_MAX, INT64_MIN + 1};
+    ignis_tensor_desc desc = tensor_desc(IGNIS_I64, false);
+    ignis_tensor tensor;
+    double item;
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < 6; i++) {
+        tensor = ignis_tensor_from_host(&exact[i], IGNIS_SHAPE(1), &desc);
+        CHECK_NUMBER(ignis_item(tensor), (double)exact[i]);
+        CHECK(ignis_item_i64(tensor) == exact[i]);
+        let_go(tensor);
+    }
+    CHECK_OK(ignis_status_last());
+    for (i = 0; i < 4; i++) {
+        tensor = ignis_tensor_from_host(&inexact[i], IGNIS_SHAPE(1), &desc);
+        item = ignis_item(tensor);
+        CHECK(item != item);
+        ignis_status_clear();
+        CHECK_FAILS(ignis_item(tensor), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+        CHECK_MESSAGE_HAS("ignis_item_i64");
+        CHECK(ignis_item_i64(tensor) == inexact[i]);
+        let_go(tensor);
+    }
+    CHECK_OK(ignis_status_last());
+    for (i = 0; i < 7; i++) {
+        static const double value = 200;
+        tensor = tensor_of(&value, IGNIS_SHAPE(1, 1), dtypes[i], false);
+        if (i >= 4)
+            CHECK_INT(ignis_item_i64(tensor), 200);
+        else
+            CHECK_REFUSED(INT64_MIN, ignis_item_i64(tensor), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+        let_go(tensor);
+    }
+    CHECK_REFUSED(INT64_MIN, ignis_item_i64(tensor), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    tensor = ignis_tensor_zeros(IGNIS_SHAPE(2), &desc);
+    CHECK_REFUSED(INT64_MIN, ignis_item_i64(tensor), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    let_go(tensor);
+}
+
+TEST(shape_numel_and_text)
+{
+    ignis_tensor_desc desc = tensor_desc(IGNIS_F64, true);
+    ignis_tensor leaf, result, ids;
+    char text[128];
+    SETUP(NULL);
+    desc.tag = "weights";
+    leaf = ignis_tensor_ones(IGNIS_SHAPE(3, 0, 5), &desc);
+    result = user_scale(leaf, 2);
+    ids = tensor_counting(IGNIS_SHAPE(7), IGNIS_I64, 1, false);
+    CHECK_INT(ignis_tensor_shape(leaf).ndim, 3);
+    CHECK_INT(ignis_tensor_shape(leaf).dim[2], 5);
+    CHECK_INT(ignis_tensor_numel(leaf), 0);
+    CHECK_INT(ignis_tensor_numel(ids), 7);
+    CHECK_INT(ignis_tensor_to_string(leaf, text, sizeof text), 70);
+    CHECK_TEXT(text, "tensor [3, 0, 5] f64 on device 0, leaf, requires a gradient, 'weights'");
+    CHECK_INT(ignis_tensor_to_string(leaf, NULL, 0), 70);
+    CHECK_INT(ignis_tensor_to_string(leaf, text, 7), 70);
+    CHECK_TEXT(text, "tensor");
+    ignis_tensor_to_string(result, text, sizeof text);
+    CHECK_TEXT(text, "tensor [3, 0, 5] f64 on device 0, result of user_scale");
+    CHECK_OK(ignis_tape_clear());
+    ignis_tensor_to_string(result, text, sizeof text);
+    CHECK_TEXT(text, "tensor [3, 0, 5] f64 on device 0, result of an operation that was released");
+    ignis_tensor_to_string(ids, text, sizeof text);
+    CHECK_TEXT(text, "tensor [7] i64 on device 0, leaf");
+    CHECK_REFUSED(-1, ignis_tensor_to_string(ids, NULL, 5), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    let_go(result), let_go(leaf), let_go(ids);
+    ignis_tensor_to_string(ids, text, sizeof text);
+    CHECK_HAS(text, "tensor handle 0x");
+    CHECK_HAS(text, " (freed)");
+    CHECK_REFUSED(-1, ignis_tensor_numel(ids), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_REFUSED(0, ignis_tensor_shape(ids).ndim, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
 }
 
 TEST(to_host_converts_and_refuses)

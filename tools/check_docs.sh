@@ -2,7 +2,8 @@
 # Checks what the documentation says:
 #   - every public function of the headers has a comment with Returns:, Errors:, Ownership: and Threads:, which names it
 #     (adjacent declarations share one; _suffix is enough of a name there);
-#   - the README's program is examples/hello.c, compiles by the README's command lines, and prints the README's output;
+#   - the README's program is examples/hello.c, compiles by the README's command lines and as C++ without a warning, and prints the README's
+#     output;
 #   - the README's two programs that share an array are those of the manual;
 #   - the build command in the head of each example works, and so does the program (of train_gpt, which takes long, --help; fit_image is only
 #     compiled);
@@ -50,6 +51,9 @@ mkdir $out/project
 cp $headers ignis_kernels.h $out/project
 cp $out/readme.c.1 $out/project/hello.c
 cp $out/readme.c.1 $out/project/hello.cu
+if command -v g++ >/dev/null; then
+    (cd $out/project && g++ -Wall -Wextra -Werror -x c++ hello.c -o hello -lm -ldl -lpthread) || fail 'README.md: the program as C++ has warnings'
+fi
 for block in "$out"/readme.sh.*; do
     if ! grep -q 'hello\.c' "$block"; then continue; fi
     if ! command -v "$(awk '{ print $1; exit }' "$block")" >/dev/null; then
