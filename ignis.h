@@ -14685,13 +14685,16 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
 {
     ignis__device *device = graph->capture->device;
     ignis__binding binding;
+    bool lost = ignis__devices_lost(), entered;
     if (!ignis__pool_drop(graph))
         return;
-    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
+    entered = !lost && ignis__device_enter(call, device, &binding);
+    if (entered)
         (void)ignis__device_finish(device);
-        ignis__graph_destroy(call, graph->capture, graph->exec);
+    if (entered || lost)
+        ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec);
+    if (entered)
         ignis__device_leave(&binding);
-    }
     ignis__pool_give(&ignis__graphs, graph);
 }
 
