@@ -4372,8 +4372,8 @@ static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *fo
         ignis__free(foreign);
 }
 
-/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A thread that
-    waits for the stream is waited for, as its wait would spoil the capture. */
+/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A
+    thread that waits for the stream is waited for, as its wait would spoil the capture. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
 {
     ignis__foreign_stream *foreign = ignis__foreign_next(device, serial - 1);
@@ -5553,31 +5553,42 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
     out of use until ignis_shutdown frees its segment. */
 static void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
+    ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
+    ignis__spare_event *last = NULL;
     ignis__binding binding, other;
     bool gives, entered;
-    int i;
+    int i, count = 0;
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
-    ignis__mutex_lock(&storage->lock);             /* whoever forgets a stream waits until it is not needed here any more */
     gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
     entered = gives && !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
+    ignis__mutex_lock(
+        &storage->lock); /* a thread that forgets one of these streams waits until it is not needed here, so nothing waits here */
     for (i = 0; gives && i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
-        if (entered && ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
-            continue;
-        if (!ignis__devices_lost() && ignis__device_enter(call, used->device, &other)) {
-            (void)ignis__device_finish(used->device); /* without an order, waiting is what is left */
+        if (!entered || !ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
+            unordered[count++] = used->device;
+    }
+    if (entered && !storage->block && storage->stream)
+        last = ignis__event_record(call, storage->device, storage->stream);
+    ignis__mutex_unlock(&storage->lock);
+    while (count-- > 0) {
+        if (!ignis__devices_lost() && ignis__device_enter(call, unordered[count], &other)) {
+            (void)ignis__device_finish(unordered[count]); /* without an order, waiting is what is left */
             ignis__device_leave(&other);
         }
     }
     if (entered) {
-        if (storage->block)
+        if (storage->block) {
             ignis__memory_give(call, storage->device, storage->block);
-        else if (storage->stream && IGNIS__CUDA(cuStreamSynchronize, (storage->stream)) != 0)
-            (void)ignis__device_finish(storage->device); /* the memory goes to somebody who knows nothing of streams */
+        } else if (storage->stream) { /* the memory goes to somebody who knows nothing of streams */
+            if (!last || IGNIS__CUDA(cuEventSynchronize, (last->event)) != 0)
+                (void)ignis__device_finish(storage->device);
+            if (last)
+                ignis__event_give(storage->device, last);
+        }
         ignis__device_leave(&binding);
     }
-    ignis__mutex_unlock(&storage->lock);
     if (storage->release_fn)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
     ignis__storage_destroy(storage);
