@@ -405,6 +405,8 @@ typedef enum ignis_status {
     X(TRANSPORT_HANDLE, ARGUMENT, "a receive through IPC has the sender's handle")                                   \
     X(TRANSPORT_UNAVAILABLE, UNSUPPORTED, "the two devices can reach each other that way")                           \
     X(TRANSPORT_RECORD, FORMAT, "a handle that is imported is whole, and of this job")                               \
+    X(TRANSPORT_PEER, PEER, "a handle comes from the process that it names")                                         \
+    X(TRANSPORT_MISMATCH, MISMATCH, "a handle says what its memory is")                                              \
     X(COMM_FREED, FREED, "a communicator is used only while its handle is live")                                     \
     X(COMM_ENVIRONMENT, ARGUMENT, "the environment names rank and size, and does not contradict itself")             \
     X(COMM_RENDEZVOUS, PEER, "all ranks meet")                                                                       \
