@@ -7884,7 +7884,7 @@ static ignis__image *ignis__image_get(const char *call, ignis__device *device, c
     return image;
 }
 
-/*  *error is the driver's, for the caller to judge. */
+/*  False after a failure: of the driver, when *error is not 0, which the caller may mend or report; another one is reported already. */
 static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
 {
     unit->lowered = ignis__copy_string(image->lowered);
