@@ -6008,6 +6008,16 @@ static void ignis__array_reap_exports(const char *call, ignis__array *array)
 static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
     ignis__array *array = ignis__array_hold(call, handle);
+    if (!array || ignis__array_lock(call, array))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+/*  The same for calls of the contract: what other processes hold of the array no longer is let go of before. */
+static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
     if (!array)
         return NULL;
     ignis__array_reap_exports(call, array);
@@ -6054,7 +6064,7 @@ static ignis_status ignis__fail_referenced(const char *call, const ignis__array 
 
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     ignis_owner owner;
     int ref_count = 0;
     bool ok = false;
@@ -6807,7 +6817,7 @@ static ignis_status ignis__array_transfer(const char *call, ignis__array *array,
 IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_array_transfer_ownership";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     if (!array)
         return ignis__failed();
     return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
@@ -6946,7 +6956,7 @@ IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, cons
 IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_acquire";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -6965,7 +6975,7 @@ IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by
 IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_release";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -6981,7 +6991,7 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by
 IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_contract_assert_owner";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -6997,7 +7007,7 @@ IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_own
 IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
 {
     static const char call[] = "ignis_contract_track";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     if (!array)
         return ignis__failed();
     ignis__track(array, true);
@@ -7078,6 +7088,7 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
     static const char call[] = "ignis_contract_audit";
     ignis__audit audit = IGNIS__ZERO;
     ignis__tracked_freed *freed;
+    ignis__slot *dead = NULL;
     ignis__array *array;
     uint64_t index = 0;
     if (!ignis__enter(call))
@@ -7090,15 +7101,19 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         ignis__fail_null(call, "entries");
         return -1;
     }
-    ignis__mutex_lock(&ignis__audits.lock);
-    ignis__audits.count++;
+    while (ignis__exports_reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+        ignis__array_reap_exports(call, array);
+        ignis__array_drop(call, array);
+    }
     audit.entries = entries;
     audit.capacity = capacity;
     audit.now_ns = ignis__monotonic_ns();
     audit.min_age_ms = min_age_ms == 0 ? 5000 : min_age_ms;
+    index = 0;
+    ignis__mutex_lock(&ignis__audits.lock);
+    ignis__audits.count++;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis_contract_entry entry;
-        ignis__array_reap_exports(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
             ignis__track_entry(array, &entry);
@@ -7106,7 +7121,10 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
             array->audit = ignis__audits.count;
         }
         ignis__array_unlock(array);
-        ignis__array_drop(call, array);
+        if (ignis__pool_drop(array)) { /* another thread has freed it meanwhile */
+            array->slot.next_free = dead;
+            dead = &array->slot;
+        }
     }
     ignis__mutex_lock(&ignis__tracking.lock);
     for (freed = ignis__tracking.freed; freed; freed = freed->next)
@@ -7114,6 +7132,11 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
             ignis__audit_add(&audit, &freed->entry, freed->tracked_at_ns);
     ignis__mutex_unlock(&ignis__tracking.lock);
     ignis__mutex_unlock(&ignis__audits.lock);
+    while (dead) { /* without the lock: who is told of the release of wrapped memory may audit, too */
+        array = (ignis__array *)(void *)dead;
+        dead = dead->next_free;
+        ignis__array_destroy(call, array);
+    }
     return audit.found;
 }
 
