@@ -512,6 +512,11 @@ typedef struct ignis_channel_info {
     int64_t peer_uid; /* its user; -1: unknown */
     int64_t refused;  /* connections that a server has turned away */
     char path[512];   /* of the socket, FIFO or file; of the pipe on Windows */
+    int fd;           /* for poll and epoll: it is readable when there is something to receive, or, of a server, when it is time to call
+                         ignis_channel_accept_within; -1: there is none, as by IGNIS_CHANNEL_SHM and on Windows */
+    int send_fd;      /* it is writable when there is room for more; -1: there is none */
+    int64_t
+        unsent; /* bytes of a message that was sent and that the system has not taken yet: every later call on the channel tries again */
 } ignis_channel_info;
 
 /*  ignis_channel_serve - open a channel for others to connect to
@@ -531,6 +536,19 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc);
     Ownership: ignis_channel_close gives it back; it outlives the server's channel.
     Threads: any; those who accept on one channel take turns. Waits until the deadline. */
 IGNIS_API ignis_channel ignis_channel_accept(ignis_channel server);
+
+/*  ignis_channel_accept_within, _send_within, _receive_within - the same calls, with a deadline of their own
+    timeout_s is in seconds; 0: do not wait; below 0: as long as the channel's desc says. When 0 was too short, that is no failure to be
+    logged or kept for ignis_status_last: ignis_channel_accept_within returns 0, the others IGNIS_ERROR_TIMEOUT.
+    Returns: as ignis_channel_accept, ignis_channel_send and ignis_channel_receive.
+    Errors: as theirs.
+    Ownership: as theirs.
+    Threads: any. Waits for at most timeout_s. */
+IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel server, double timeout_s);
+IGNIS_API ignis_status ignis_channel_send_within(ignis_channel channel, const void *data, int64_t size, const int *fds, int fd_count,
+                                                 double timeout_s);
+IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel channel, void *data, int64_t capacity, int64_t *size, int *fds,
+                                                    int fd_capacity, int *fd_count, double timeout_s);
 
 /*  ignis_channel_connect - connect to a server of this name, which may come later, but before the deadline
     Returns: a channel to it, 0 on failure.
@@ -604,7 +622,7 @@ typedef struct ignis_transport_desc {
 
 /*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
     ignis_transport_handle_fds says which. */
-#define IGNIS_TRANSPORT_RECORD_BYTES 256
+#define IGNIS_TRANSPORT_RECORD_BYTES 240
 
 typedef struct ignis_transport_handle {
     unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, what, where; sealed with the token */
@@ -692,6 +710,13 @@ IGNIS_API int ignis_transport_to_string(ignis_transport transport, char *out, si
     a copy of it or an import from it, dead processes not counted. The caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+
+/*  ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still out, once more
+    Returns: IGNIS_OK, and *handle filled.
+    Errors: ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: none is out), those of ignis_transport_export_handle.
+    Ownership: as for ignis_transport_export_handle.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport transport, ignis_transport_handle *handle);
 
 /*  ignis_transport_handle_fds - the descriptors that have to travel with a handle's record, up to two
     ignis_transport_handle_from_fds - puts a handle together from what came
@@ -824,7 +849,8 @@ IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
 
 /* >>comm -------------------------------------------------------------------------------------------------------- */
 
-#define IGNIS_COMM_MAX_RANKS 8 /* of Ignis' own kernels; beyond, NCCL does the work */
+#define IGNIS_COMM_MAX_RANKS 8  /* of Ignis' own kernels; beyond, NCCL does the work */
+#define IGNIS_COMM_ID_BYTES 128 /* as many as NCCL's, so that programs can hand it on in the same way */
 
 /*  A communicator: what one rank of a group of GPUs holds. */
 typedef struct ignis_comm {
@@ -845,6 +871,11 @@ typedef enum ignis_comm_transport {
     IGNIS_COMM_TRANSPORT_COUNT
 } ignis_comm_transport;
 
+/*  Where ranks meet, and the secret by which they know each other: made by rank 0, and handed on by the program. */
+typedef struct ignis_comm_id {
+    unsigned char bytes[IGNIS_COMM_ID_BYTES];
+} ignis_comm_id;
+
 typedef struct ignis_comm_desc {
     int rank;                       /* with size: this rank, 0 to size - 1 (0) */
     int size;                       /* how many ranks there are (0: rank, size and device come from the environment) */
@@ -853,6 +884,7 @@ typedef struct ignis_comm_desc {
     int device;                     /* the LOCAL_RANK-th device, or the only one; IGNIS_DEVICE_0 for device 0 */
     double timeout_s;               /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
     ignis_comm_transport transport; /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
+    const ignis_comm_id *id;        /* instead of rendezvous and token: what ignis_comm_unique_id has given rank 0, on all ranks */
 } ignis_comm_desc;
 
 typedef struct ignis_comm_info {
@@ -877,6 +909,17 @@ typedef struct ignis_comm_info {
     Ownership: the caller ends it with ignis_comm_destroy. desc and its strings are copied.
     Threads: any; waits for the other ranks. Memory: one region on each GPU, which every other rank maps. */
 IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
+
+/*  ignis_comm_unique_id - where the ranks of one ignis_comm_init can meet, and the secret by which they know each other
+    The process that is going to be rank 0 calls it and gives the id to the others, as programs of MPI give NCCL's to each other:
+    if (rank == 0) ignis_comm_unique_id(&id); MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD); desc.id = &id on all ranks. It listens
+    from here on, at a port that the system chooses, on all addresses of this host. Whoever knows the id takes part: hand it on by a way
+    that others do not read.
+    Returns: IGNIS_OK, and *id filled.
+    Errors: ARGUMENT, MEMORY, PEER (the system gives no port), UNSUPPORTED (on Windows).
+    Ownership: an id is used once; those that are not used listen until ignis_shutdown.
+    Threads: any. */
+IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id);
 
 /*  ignis_comm_split - make communicators of the ranks that give the same color
     All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their rank in comm where keys are
@@ -1197,32 +1240,27 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
 #pragma comment(lib, "advapi32.lib")
 #endif
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
+#define IGNIS__VMM_HANDLES "NT handles"
 
-/*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone. */
-typedef struct ignis__vmm_security {
-    struct {
+/*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone, made once; null: Windows makes none. */
+static void *ignis__vmm_security(void)
+{
+    static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    static struct {
         ULONG length;
         HANDLE root;
         void *name;
         ULONG attributes;
-        void *descriptor;
+        PSECURITY_DESCRIPTOR descriptor;
         void *quality;
     } object;
-} ignis__vmm_security;
-
-static bool ignis__vmm_security_make(const char *call, ignis__vmm_security *security)
-{
-    PSECURITY_DESCRIPTOR descriptor = NULL;
-    memset(security, 0, sizeof *security);
-    if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &descriptor, NULL)) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "Windows made no security descriptor for a shareable handle: error %lu", GetLastError());
-        return false;
-    }
-    security->object.length = (ULONG)sizeof security->object;
-    security->object.descriptor = descriptor;
-    return true;
+    ignis__mutex_lock(&lock);
+    object.length = (ULONG)sizeof object;
+    if (!object.descriptor)
+        ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &object.descriptor, NULL);
+    ignis__mutex_unlock(&lock);
+    return object.descriptor ? &object : NULL;
 }
-static void ignis__vmm_security_drop(ignis__vmm_security *security) { LocalFree(security->object.descriptor); }
 
 static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 {
@@ -1247,17 +1285,9 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
 #else /* POSIX */
 
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
+#define IGNIS__VMM_HANDLES "file descriptors"
 
-typedef struct ignis__vmm_security {
-    int object;
-} ignis__vmm_security;
-static bool ignis__vmm_security_make(const char *call, ignis__vmm_security *security)
-{
-    (void)call;
-    security->object = 0;
-    return true;
-}
-static void ignis__vmm_security_drop(ignis__vmm_security *security) { (void)security; }
+static void *ignis__vmm_security(void) { return NULL; }
 
 static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 {
@@ -1329,17 +1359,11 @@ static bool ignis__vmm_step(const char *call, ignis__device *device, const char 
     return false;
 }
 
-/*  What a device can do, read once a setup. */
+/*  What a device can do. */
 typedef struct ignis__vmm_facts {
-    uint64_t setup;
     int vmm, shareable;
-    int64_t granularity, recommended;
+    size_t granularity, recommended;
 } ignis__vmm_facts;
-
-static struct {
-    ignis__mutex lock;
-    ignis__vmm_facts facts[IGNIS_MAX_DEVICES];
-} ignis__vmm_devices = {IGNIS__MUTEX_INIT, {IGNIS__ZERO}};
 
 IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable)
 {
@@ -1371,59 +1395,40 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
     return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
 }
 
-/*  The facts of an entered device; null, and reported, when it has no virtual memory management. */
-static const ignis__vmm_facts *ignis__vmm_device(const char *call, ignis__device *device)
+static int ignis__vmm_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
+
+/*  The facts of an entered device; false, and reported, when it has no virtual memory management. */
+static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vmm_facts *facts)
 {
-    int ordinal = (int)(device - ignis__devices);
-    ignis__vmm_facts *facts = &ignis__vmm_devices.facts[ordinal];
-    int attribute = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
+    int shareable = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
-    size_t minimum = 0, recommended = 0;
-    bool ok = true;
-    ignis__mutex_lock(&ignis__vmm_devices.lock);
-    if (facts->setup != ignis__global.setups) {
-        memset(facts, 0, sizeof *facts);
-        ok = !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) &&
-             !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, attribute, device->handle)) &&
-             (!facts->vmm || (!IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
-                                                 (&minimum, &prop, IGNIS__CU_GRANULARITY_MINIMUM), "device %d", ordinal) &&
-                              !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
-                                                 (&recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal)));
-        facts->granularity = (int64_t)minimum;
-        facts->recommended = (int64_t)recommended;
-        if (ok)
-            facts->setup = ignis__global.setups;
-    }
-    ignis__mutex_unlock(&ignis__vmm_devices.lock);
-    if (ok && !facts->vmm) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
-                    ordinal);
-        return NULL;
-    }
-    return ok ? facts : NULL;
+    int ordinal = ignis__vmm_ordinal(device);
+    if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, shareable, device->handle)))
+        return false;
+    if (facts->vmm)
+        return !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity, (&facts->granularity, &prop, IGNIS__CU_GRANULARITY_MINIMUM),
+                                  "device %d", ordinal) &&
+               !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
+                                  (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal);
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
+                ordinal);
+    return false;
 }
 
-/*  The type that DEFAULT stands for; NONE is 0 to the driver. False, and reported: this system has no such type. */
-static bool ignis__vmm_handle_type(const char *call, ignis__device *device, const ignis__vmm_facts *facts, ignis_vmm_handle_type type,
-                                   int *driver_type)
+/*  The number that the driver has for a handle type; -1, and reported: there is no such type on this system. */
+static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 {
-    *driver_type = type == IGNIS_VMM_HANDLE_DEFAULT ? IGNIS__VMM_HANDLE_SYSTEM : type == IGNIS_VMM_HANDLE_NONE ? 0 : (int)type;
-    if (*driver_type != 0 && *driver_type != IGNIS_VMM_HANDLE_POSIX_FD && *driver_type != IGNIS_VMM_HANDLE_WIN32 &&
-        *driver_type != IGNIS_VMM_HANDLE_WIN32_KMT) {
+    if (type == IGNIS_VMM_HANDLE_NONE)
+        return 0;
+    if (type == IGNIS_VMM_HANDLE_DEFAULT || type == IGNIS__VMM_HANDLE_SYSTEM)
+        return IGNIS__VMM_HANDLE_SYSTEM;
+    if (type == IGNIS_VMM_HANDLE_POSIX_FD || type == IGNIS_VMM_HANDLE_WIN32 || type == IGNIS_VMM_HANDLE_WIN32_KMT)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by handles of type %d",
+                    (int)type);
+    else
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no handle type %d; see ignis_vmm_handle_type", (int)type);
-        return false;
-    }
-    if (*driver_type != 0 && *driver_type != IGNIS__VMM_HANDLE_SYSTEM) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by %s on this system, not by handles of type %d",
-                    IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? "NT handles" : "file descriptors", *driver_type);
-        return false;
-    }
-    if (*driver_type != 0 && !facts->shareable) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
-                    (int)(device - ignis__devices));
-        return false;
-    }
-    return true;
+    return -1;
 }
 
 static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
@@ -1437,90 +1442,152 @@ static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity
     return true;
 }
 
-static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t granularity)
+static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t least, int64_t granularity)
 {
-    if (value >= 0 && value % granularity == 0)
+    if (value >= least && value % granularity == 0)
         return true;
     ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
                 ignis__bytes_write(granularity).text);
     return false;
 }
 
-/*  Memory that was made here counts once, and until the last of this process' handles of it is gone. */
-typedef struct ignis__vmm_account {
-    uint64_t handles;
-    ignis__device *device;
+/* --- physical memory of the driver's: one handle, with as many holds as this process has uses of it ---------------------- */
+
+typedef struct ignis__physical {
+    uint64_t holds;
+    ignis__device *device; /* where it lies */
+    unsigned long long handle;
     int64_t size;
-} ignis__vmm_account;
+    int handle_types;
+    bool made; /* here: then it counts, and until the last hold is gone */
+} ignis__physical;
+
+/*  A hold less. What the driver answers after a fault says nothing. */
+static void ignis__physical_drop(const char *call, ignis__physical *memory)
+{
+    bool lost = ignis__devices_lost(), entered;
+    ignis__binding binding;
+    int error;
+    if (!memory || ignis__atomic_add(&memory->holds, (uint64_t)-1) != 0)
+        return;
+    entered = !lost && ignis__device_enter(call, memory->device, &binding);
+    error = IGNIS__CUDA(cuMemRelease, (memory->handle));
+    if (!lost)
+        ignis__vmm_step(call, memory->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(memory->size).text);
+    if (entered)
+        ignis__device_leave(&binding);
+    if (memory->made) {
+        ignis__cache *cache = &ignis__caches[ignis__vmm_ordinal(memory->device)];
+        ignis__mutex_lock(&cache->lock);
+        cache->info.vmm_bytes -= memory->size;
+        ignis__mutex_unlock(&cache->lock);
+    }
+    ignis__free(memory);
+}
+
+/*  Of a driver's handle, which becomes its, or is released when there is no host memory. */
+static ignis__physical *ignis__physical_of(const char *call, ignis__device *device, unsigned long long handle, int64_t size,
+                                           int handle_types)
+{
+    ignis__physical *memory = (ignis__physical *)ignis__alloc(sizeof *memory);
+    if (!memory) {
+        ignis__fail_host_memory(call, sizeof *memory);
+        (void)IGNIS__CUDA(cuMemRelease, (handle));
+        return NULL;
+    }
+    memory->holds = 1;
+    memory->device = device;
+    memory->handle = handle;
+    memory->size = size;
+    memory->handle_types = handle_types;
+    return memory;
+}
+
+/*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it fails. The device is entered. */
+static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size, ignis_vmm_handle_type type)
+{
+    ignis__cache *cache = &ignis__caches[ignis__vmm_ordinal(device)];
+    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
+    unsigned long long handle = 0;
+    ignis__physical *memory;
+    ignis__vmm_facts facts;
+    int error;
+    prop.handle_types = ignis__vmm_handle_type(call, type);
+    if (prop.handle_types < 0 || !ignis__vmm_device(call, device, &facts) ||
+        !ignis__vmm_round(call, size, (int64_t)facts.granularity, &size))
+        return NULL;
+    if (prop.handle_types && !facts.shareable) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
+                    ignis__vmm_ordinal(device));
+        return NULL;
+    }
+    prop.win32_security = prop.handle_types ? ignis__vmm_security() : NULL;
+    error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
+    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+        ignis__cache_trim(call, device, cache);
+        error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
+    }
+    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
+                         ignis__vmm_ordinal(device)) ||
+        (memory = ignis__physical_of(call, device, handle, size, prop.handle_types)) == NULL)
+        return NULL;
+    memory->made = true;
+    ignis__mutex_lock(&cache->lock);
+    cache->info.vmm_bytes += size;
+    ignis__mutex_unlock(&cache->lock);
+    return memory;
+}
+
+/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is refused. */
+static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
+{
+    memset(prop, 0, sizeof *prop);
+    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle), "asking what memory it is"))
+        return false;
+    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
+        prop->location.id < ignis__device_total)
+        return true;
+    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected", prop->type,
+                prop->location.type, prop->location.id);
+    return false;
+}
+
+/*  A handle for another process, as the system has them: a descriptor is closed on exec. */
+static bool ignis__physical_export(const char *call, const ignis__physical *memory, ignis_vmm_handle *out)
+{
+    ignis__binding binding;
+    bool ok;
+    memset(out, 0, sizeof *out);
+    if (!ignis__device_enter(call, memory->device, &binding))
+        return false;
+    out->type = IGNIS__VMM_HANDLE_SYSTEM;
+    out->fd = -1;
+    ok = !IGNIS__VMM_FAILED(
+        call, memory->device, cuMemExportToShareableHandle,
+        (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd, memory->handle, (int)out->type, 0),
+        "exporting physical memory");
+    if (ok && !ignis__vmm_handle_ready(out)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
+        ignis__vmm_handle_close(out);
+        ok = false;
+    }
+    if (!ok)
+        memset(out, 0, sizeof *out);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
 
 typedef struct ignis__vmm_block {
     ignis__address address;
     int64_t size;
-    unsigned long long handle;
-    ignis__device *device;       /* that uses it; imported memory may lie on another one */
-    ignis__vmm_account *account; /* null: it was made elsewhere */
+    ignis__device *device; /* that uses it; imported memory may lie on another one */
+    ignis__physical *memory;
 } ignis__vmm_block;
 
-static void ignis__vmm_count(ignis__device *device, int64_t size)
-{
-    ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis__mutex_lock(&cache->lock);
-    cache->info.vmm_bytes += size;
-    ignis__mutex_unlock(&cache->lock);
-}
-
-/*  Releases a handle of physical memory. Returns the driver's error. */
-static int ignis__vmm_release(unsigned long long handle, ignis__vmm_account *account)
-{
-    int error = IGNIS__CUDA(cuMemRelease, (handle));
-    if (account && ignis__atomic_add(&account->handles, (uint64_t)-1) == 0) {
-        ignis__vmm_count(account->device, -account->size);
-        ignis__free(account);
-    }
-    return error;
-}
-
-/*  Physical memory of the driver's, of `size` bytes. Like any other request, it gets what the cache holds in vain before it fails. */
-static bool ignis__vmm_physical(const char *call, ignis__device *device, int64_t size, int handle_types, ignis__vmm_block *out)
-{
-    ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
-    ignis__vmm_security security;
-    int error;
-    memset(out, 0, sizeof *out);
-    prop.handle_types = handle_types;
-    if (handle_types) {
-        if (!ignis__vmm_security_make(call, &security))
-            return false;
-        prop.win32_security = handle_types == IGNIS_VMM_HANDLE_WIN32 ? &security.object : NULL;
-    }
-    out->device = device;
-    out->size = size;
-    out->account = (ignis__vmm_account *)ignis__alloc(sizeof *out->account);
-    error = out->account ? IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0)) : 0;
-    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-        ignis__cache_trim(call, device, cache);
-        error = IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0));
-    }
-    if (handle_types)
-        ignis__vmm_security_drop(&security);
-    if (!out->account) {
-        ignis__fail_host_memory(call, sizeof *out->account);
-        return false;
-    }
-    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
-                         (int)(device - ignis__devices))) {
-        ignis__free(out->account);
-        return false;
-    }
-    out->account->handles = 1;
-    out->account->device = device;
-    out->account->size = size;
-    ignis__vmm_count(device, size);
-    return true;
-}
-
-/*  Opens the devices that are to have access: the driver wants their contexts. */
+/*  Opens a device that is to have access: the driver wants its context. */
 static bool ignis__vmm_open(const char *call, int ordinal)
 {
     ignis__device *device = ignis__device_get(call, ordinal);
@@ -1530,8 +1597,6 @@ static bool ignis__vmm_open(const char *call, int ordinal)
     ignis__device_leave(&binding);
     return true;
 }
-
-/* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
 
 /*  Ends a block's mapping and gives its addresses back, both also when one fails. What the driver answers after a fault says nothing. */
 static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
@@ -1555,53 +1620,51 @@ static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
 static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
-    bool lost = ignis__devices_lost();
-    bool entered = !lost && ignis__device_enter(call, block->device, &binding);
+    bool entered = !ignis__devices_lost() && ignis__device_enter(call, block->device, &binding);
     ignis__vmm_unplace(call, block);
-    if (block->handle) {
-        int error = ignis__vmm_release(block->handle, block->account);
-        if (!lost)
-            ignis__vmm_step(call, block->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(block->size).text);
-    }
+    ignis__physical_drop(call, block->memory);
     if (entered)
         ignis__device_leave(&binding);
     memset(block, 0, sizeof *block);
 }
 
-/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in. The block's device is entered. On failure
-    the block has no address; its memory remains. */
+/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in; a failure gives back what the block has. The block's
+    device is entered. */
 static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const int *access_devices, int access_count)
 {
     ignis_vmm_access_desc access[IGNIS_MAX_DEVICES + 1];
     ignis__device *device = block->device;
     ignis__address address = 0;
+    size_t size = (size_t)block->size;
     int i, count = 1;
+    bool ok = true, mapped = false;
     access[0] = ignis_vmm_access_of(device->handle, true);
-    for (i = 0; i < access_count; i++) {
-        if (access_devices[i] == (int)(device - ignis__devices))
+    for (i = 0; ok && i < access_count; i++) {
+        if (access_devices[i] == ignis__vmm_ordinal(device))
             continue;
-        if (count > IGNIS_MAX_DEVICES) {
+        ok = count <= IGNIS_MAX_DEVICES;
+        if (!ok)
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count, ignis__device_total);
-            return false;
-        }
-        if (!ignis__vmm_open(call, access_devices[i]))
-            return false;
-        access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
+        ok = ok && ignis__vmm_open(call, access_devices[i]);
+        if (ok)
+            access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
     }
-    if (IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)block->size, 0, 0, 0), "reserving %s of addresses",
-                          ignis__bytes_write(block->size).text))
-        return false;
-    if (!IGNIS__VMM_FAILED(call, device, cuMemMap, (address, (size_t)block->size, 0, block->handle, 0), "mapping %s at 0x%llx",
-                           ignis__bytes_write(block->size).text, address)) {
-        if (!IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, (size_t)block->size, access, (size_t)count),
-                               "letting %d device%s into %s at 0x%llx", count, count == 1 ? "" : "s", ignis__bytes_write(block->size).text,
-                               address)) {
-            block->address = address;
-            return true;
-        }
-        (void)IGNIS__CUDA(cuMemUnmap, (address, (size_t)block->size)); /* the first failure is the one reported */
+    ok = ok && !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, size, 0, 0, 0), "reserving %s of addresses",
+                                  ignis__bytes_write(block->size).text);
+    mapped = ok && !IGNIS__VMM_FAILED(call, device, cuMemMap, (address, size, 0, block->memory->handle, 0), "mapping %s at 0x%llx",
+                                      ignis__bytes_write(block->size).text, address);
+    ok = mapped &&
+         !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, size, access, (size_t)count), "letting %d device%s into %s at 0x%llx",
+                            count, count == 1 ? "" : "s", ignis__bytes_write(block->size).text, address);
+    if (ok) {
+        block->address = address;
+        return true;
     }
-    (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)block->size));
+    if (mapped) /* the first failure is the one reported */
+        (void)IGNIS__CUDA(cuMemUnmap, (address, size));
+    if (address)
+        (void)IGNIS__CUDA(cuMemAddressFree, (address, size));
+    ignis__vmm_drop(call, block);
     return false;
 }
 
@@ -1609,77 +1672,49 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
 static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t size, const int *access_devices, int access_count,
                             bool shareable, ignis__vmm_block *out)
 {
-    const ignis__vmm_facts *facts;
     ignis__binding binding;
-    int handle_types;
-    int64_t rounded;
     bool ok;
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    facts = ignis__vmm_device(call, device);
-    ok = facts &&
-         ignis__vmm_handle_type(call, device, facts, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE, &handle_types) &&
-         ignis__vmm_round(call, size, facts->granularity, &rounded) && ignis__vmm_physical(call, device, rounded, handle_types, out);
-    if (ok && !ignis__vmm_place(call, out, access_devices, access_count)) {
-        ignis__vmm_drop(call, out);
-        ok = false;
+    out->memory = ignis__physical_make(call, device, size, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE);
+    ok = out->memory != NULL;
+    if (ok) {
+        out->device = device;
+        out->size = out->memory->size;
+        ok = ignis__vmm_place(call, out, access_devices, access_count);
     }
-    if (!ok)
-        memset(out, 0, sizeof *out);
     ignis__device_leave(&binding);
     return ok;
 }
 
-/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is refused. */
-static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
-{
-    memset(prop, 0, sizeof *prop);
-    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle), "asking what was imported"))
-        return false;
-    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
-        prop->location.id < ignis__device_total)
-        return true;
-    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was "
-                "expected",
-                prop->type, prop->location.type, prop->location.id);
-    return false;
-}
-
-/*  The handle as the driver takes it: a descriptor or NT handle that travels in a pointer. */
-static bool ignis__vmm_take_in(const char *call, ignis__device *device, const ignis_vmm_handle *from, unsigned long long *handle)
-{
-    void *os = from->type == IGNIS_VMM_HANDLE_WIN32 ? from->win32 : (void *)(intptr_t)from->fd;
-    return !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (handle, os, (int)from->type), "importing handle %lld",
-                              (long long)(intptr_t)os);
-}
-
-/*  Memory of another process, of exactly `size` bytes, mapped for `device` and the others named. The handle stays the caller's. */
+/*  Memory of another process, of exactly `size` bytes, mapped for `device` and the others named. The handle stays the caller's: a
+    descriptor or NT handle, which the driver takes in a pointer. */
 static bool ignis__vmm_adopt_handle(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size,
                                     const int *access_devices, int access_count, ignis__vmm_block *out)
 {
-    const ignis__vmm_facts *facts;
+    void *os = handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 : (void *)(intptr_t)handle->fd;
+    unsigned long long memory = 0;
     ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis_vmm_prop prop;
     bool ok;
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    out->device = device;
-    facts = ignis__vmm_device(call, device);
-    ok = facts && size > 0 && ignis__vmm_multiple(call, "size", size, facts->granularity) &&
-         ignis__vmm_take_in(call, device, handle, &out->handle);
-    if (facts && size <= 0)
-        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "size is %lld, that of shared memory is positive", (long long)size);
-    out->size = size;
-    if (ok && !(ignis__vmm_inspect(call, device, out->handle, &prop) && ignis__vmm_open(call, prop.location.id) &&
-                ignis__vmm_place(call, out, access_devices, access_count))) {
-        ignis__vmm_drop(call, out);
+    ok = ignis__vmm_device(call, device, &facts) && ignis__vmm_multiple(call, "size", size, 1, (int64_t)facts.granularity) &&
+         !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (&memory, os, (int)handle->type), "importing handle %lld",
+                            (long long)(intptr_t)os);
+    if (ok && !(ignis__vmm_inspect(call, device, memory, &prop) && ignis__vmm_open(call, prop.location.id))) {
+        (void)IGNIS__CUDA(cuMemRelease, (memory));
         ok = false;
     }
-    if (!ok)
-        memset(out, 0, sizeof *out);
+    if (ok) {
+        out->device = device;
+        out->size = size;
+        out->memory = ignis__physical_of(call, &ignis__devices[prop.location.id], memory, size, prop.handle_types);
+        ok = out->memory && ignis__vmm_place(call, out, access_devices, access_count);
+    }
     ignis__device_leave(&binding);
     return ok;
 }
@@ -1694,54 +1729,27 @@ static bool ignis__vmm_adopt(const char *call, ignis__device *device, int fd, in
     return ignis__vmm_adopt_handle(call, device, &handle, size, access_devices, access_count, out);
 }
 
-/*  A handle of physical memory for another process, as the system has them. */
-static bool ignis__vmm_give_out(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_handle *out)
-{
-    ignis__binding binding;
-    bool ok;
-    memset(out, 0, sizeof *out);
-    out->type = IGNIS__VMM_HANDLE_SYSTEM;
-    out->fd = -1;
-    if (!ignis__device_enter(call, device, &binding))
-        return false;
-    ok = !IGNIS__VMM_FAILED(call, device, cuMemExportToShareableHandle,
-                            (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd, handle, (int)out->type, 0),
-                            "exporting physical memory");
-    if (ok && !ignis__vmm_handle_ready(out)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
-        ignis__vmm_handle_close(out);
-        ok = false;
-    }
-    if (!ok)
-        memset(out, 0, sizeof *out);
-    ignis__device_leave(&binding);
-    return ok;
-}
-
 /*  A descriptor of a shareable block, closed on exec, and by the caller. */
 static bool ignis__vmm_fd(const char *call, const ignis__vmm_block *block, int *fd)
 {
     ignis_vmm_handle handle;
-    if (!ignis__vmm_give_out(call, block->device, block->handle, &handle))
+    if (!ignis__physical_export(call, block->memory, &handle))
         return false;
     *fd = handle.fd;
     if (handle.type == IGNIS_VMM_HANDLE_POSIX_FD)
         return true;
     ignis__vmm_handle_close(&handle);
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by NT handles on this system, not by file descriptors");
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by file descriptors");
     return false;
 }
 
-/* --- physical memory --------------------------------------------------------------------------------------------------- */
+/* --- handles of physical memory ----------------------------------------------------------------------------------------- */
 
-/*  Handle and mappings are holds of the same slot, so the memory is released when the last of them is gone. */
+/*  Handle and mappings are holds of the same slot, so the memory is let go when the last of them is gone. */
 typedef struct ignis__vmm {
     ignis__slot slot;
-    ignis__device *device; /* where it lies */
-    unsigned long long handle;
-    ignis__vmm_account *account; /* null: it was made elsewhere */
-    int64_t size, granularity;
-    int handle_types;
+    ignis__physical *memory;
+    int64_t granularity;
     bool imported;
     uint64_t mappings;
 } ignis__vmm;
@@ -1755,22 +1763,16 @@ static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
 
 static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
 {
-    ignis__vmm_block block;
     if (!ignis__pool_drop(vmm))
         return;
-    memset(&block, 0, sizeof block);
-    block.device = vmm->device;
-    block.handle = vmm->handle;
-    block.account = vmm->account;
-    block.size = vmm->size;
-    ignis__vmm_drop(call, &block);
+    ignis__physical_drop(call, vmm->memory);
     ignis__pool_give(&ignis__vmms, vmm);
 }
 
 /* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__mapping {
-    int64_t offset;
+    int64_t offset, size;
     ignis__vmm *vmm;  /* held */
     uint64_t devices; /* bit d: device d was let in */
     int arrays;
@@ -1799,9 +1801,9 @@ static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__map
 {
     ignis__address at = range->address + (uint64_t)mapping->offset;
     bool lost = ignis__devices_lost();
-    int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->vmm->size));
+    int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->size));
     bool ok = lost || ignis__vmm_step(call, range->device, "cuMemUnmap", error, "unmapping %s at 0x%llx",
-                                      ignis__bytes_write(mapping->vmm->size).text, at);
+                                      ignis__bytes_write(mapping->size).text, at);
     ignis__atomic_add(&mapping->vmm->mappings, (uint64_t)-1);
     ignis__vmm_unhold(call, mapping->vmm);
     ignis__free(mapping);
@@ -1864,27 +1866,23 @@ static void ignis__vmm_close(const char *call)
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
-                    ignis__bytes_write(vmm->size).text, (int)(vmm->device - ignis__devices));
+                    ignis__bytes_write(vmm->memory->size).text, ignis__vmm_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
 }
 
-/*  A handle for physical memory, which becomes its; or releases it, when there is no room. */
-static ignis_vmm ignis__vmm_publish(const char *call, const ignis__vmm_block *block, int64_t granularity, int handle_types, bool imported)
+/*  A handle for physical memory, whose hold becomes its; or dropped, when there is no room. */
+static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, size_t granularity, bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
     ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(call, &ignis__vmms);
     if (!vmm) {
-        (void)ignis__vmm_release(block->handle, block->account);
+        ignis__physical_drop(call, memory);
         return result;
     }
-    vmm->device = block->device;
-    vmm->handle = block->handle;
-    vmm->account = block->account;
-    vmm->size = block->size;
-    vmm->granularity = granularity;
-    vmm->handle_types = handle_types;
+    vmm->memory = memory;
+    vmm->granularity = (int64_t)granularity;
     vmm->imported = imported;
     vmm->mappings = 0;
     ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
@@ -1909,24 +1907,23 @@ IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
     static const char call[] = "ignis_vmm_granularity";
     ignis__binding binding;
     ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
-    const ignis__vmm_facts *facts;
+    ignis__vmm_facts facts;
+    bool ok;
     if (!device)
         return -1;
-    facts = ignis__vmm_device(call, device);
+    ok = ignis__vmm_device(call, device, &facts);
     ignis__device_leave(&binding);
-    return !facts ? -1 : recommended ? facts->recommended : facts->granularity;
+    return !ok ? -1 : (int64_t)(recommended ? facts.recommended : facts.granularity);
 }
 
 IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
 {
     static const char call[] = "ignis_vmm_create";
     ignis_vmm result = IGNIS__ZERO;
-    const ignis__vmm_facts *facts;
-    ignis__vmm_block block;
+    ignis__physical *memory;
     ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis__device *device;
-    int handle_types;
-    int64_t size;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
@@ -1936,10 +1933,8 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
         return result;
-    facts = ignis__vmm_device(call, device);
-    if (facts && ignis__vmm_handle_type(call, device, facts, desc->handle_type, &handle_types) &&
-        ignis__vmm_round(call, desc->size, facts->granularity, &size) && ignis__vmm_physical(call, device, size, handle_types, &block))
-        result = ignis__vmm_publish(call, &block, facts->granularity, handle_types, false);
+    if (ignis__vmm_device(call, device, &facts) && (memory = ignis__physical_make(call, device, desc->size, desc->handle_type)) != NULL)
+        result = ignis__vmm_publish(call, memory, facts.granularity, false);
     ignis__device_leave(&binding);
     return result;
 }
@@ -1962,22 +1957,23 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
 {
     static const char call[] = "ignis_vmm_query";
     ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    const ignis__physical *memory;
     ignis__binding binding;
     bool ok = false;
     if (!vmm)
         return ignis__failed();
+    memory = vmm->memory;
     if (!info) {
         ignis__fail_null(call, "info");
-    } else if (ignis__device_enter(call, vmm->device, &binding)) {
+    } else if (ignis__device_enter(call, memory->device, &binding)) {
         memset(info, 0, sizeof *info);
-        info->size = vmm->size;
+        info->size = memory->size;
         info->granularity = vmm->granularity;
-        info->device = (int)(vmm->device - ignis__devices);
-        info->handle_type = vmm->handle_types ? (ignis_vmm_handle_type)vmm->handle_types : IGNIS_VMM_HANDLE_NONE;
+        info->device = ignis__vmm_ordinal(memory->device);
+        info->handle_type = memory->handle_types ? (ignis_vmm_handle_type)memory->handle_types : IGNIS_VMM_HANDLE_NONE;
         info->imported = vmm->imported;
         info->mappings = (int)ignis__atomic_load(&vmm->mappings);
-        ok = !IGNIS__VMM_FAILED(call, vmm->device, cuMemGetAllocationPropertiesFromHandle, (&info->prop, vmm->handle),
-                                "asking what the memory is");
+        ok = ignis__vmm_inspect(call, memory->device, memory->handle, &info->prop);
         ignis__device_leave(&binding);
     }
     ignis__vmm_unhold(call, vmm);
@@ -1988,33 +1984,30 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
 {
     static const char call[] = "ignis_vmm_reserve";
     ignis_vmm_range result = IGNIS__ZERO;
-    const ignis__vmm_facts *facts;
     ignis__address address = 0;
     ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis__range *range;
-    ignis__device *device;
-    int64_t rounded;
-    device = ignis__device_current_enter(call, &binding);
+    ignis__device *device = ignis__device_current_enter(call, &binding);
     if (!device)
         return result;
-    facts = ignis__vmm_device(call, device);
     if (alignment < 0 || (alignment & (alignment - 1)) != 0) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two", (long long)alignment);
-    } else if (facts && ignis__vmm_round(call, size, facts->granularity, &rounded) &&
-               !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)rounded, (size_t)alignment, 0, 0),
-                                  "reserving %s of addresses", ignis__bytes_write(rounded).text)) {
+    } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_round(call, size, (int64_t)facts.granularity, &size) &&
+               !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)size, (size_t)alignment, 0, 0),
+                                  "reserving %s of addresses", ignis__bytes_write(size).text)) {
         range = (ignis__range *)ignis__pool_take(call, &ignis__ranges);
         if (range) {
             range->device = device;
             range->address = address;
-            range->size = rounded;
-            range->granularity = facts->granularity;
+            range->size = size;
+            range->granularity = (int64_t)facts.granularity;
             range->mappings = NULL;
             range->arrays = 0;
             ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
             result.id = ignis__pool_publish(&ignis__ranges, range);
         } else {
-            (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)rounded));
+            (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)size));
         }
     }
     ignis__device_leave(&binding);
@@ -2032,7 +2025,37 @@ static bool ignis__range_lock(const char *call, ignis__range *range)
     return false;
 }
 
-static void ignis__range_unlock(ignis__range *range) { ignis__mutex_unlock(&range->slot.lock); }
+/*  A range held and locked for a call, with a device entered. */
+typedef struct ignis__range_use {
+    ignis__range *range;
+    ignis__device *device;
+    ignis__binding binding;
+} ignis__range_use;
+
+#define IGNIS__RANGE_DEVICE (-2) /* the range's own */
+
+/*  Null, with nothing taken, on failure. */
+static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle, int ordinal, ignis__range_use *use)
+{
+    ignis__range *range = use->range = ignis__range_hold(call, handle);
+    if (!range)
+        return NULL;
+    use->device = ignis__vmm_enter(call, ordinal == IGNIS__RANGE_DEVICE ? ignis__vmm_ordinal(range->device) : ordinal, &use->binding);
+    if (use->device && ignis__range_lock(call, range))
+        return range;
+    if (use->device)
+        ignis__device_leave(&use->binding);
+    ignis__range_unhold(call, range);
+    return NULL;
+}
+
+static ignis_status ignis__range_end(const char *call, ignis__range_use *use, bool ok)
+{
+    ignis__mutex_unlock(&use->range->slot.lock);
+    ignis__device_leave(&use->binding);
+    ignis__range_unhold(call, use->range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
 
 IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
 {
@@ -2043,17 +2066,16 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
         return ignis__failed();
     ok = ignis__range_lock(call, range);
     if (ok) {
-        if (range->mappings) {
+        ok = !range->mappings;
+        if (ok)
+            ignis__pool_kill(range);
+        else
             ignis__fail(IGNIS_DIAG_VMM_STATE, call, "memory is still mapped in the range, the first at offset %lld; unmap it first",
                         (long long)range->mappings->offset);
-            ok = false;
-        } else {
-            ignis__pool_kill(range);
-        }
-        ignis__range_unlock(range);
+        ignis__mutex_unlock(&range->slot.lock);
     }
     if (ok)
-        ignis__pool_drop(range);
+        ignis__pool_drop(range); /* the handle's own hold */
     ignis__range_unhold(call, range);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -2061,91 +2083,78 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
 IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range handle, ignis_vmm_range_info *info)
 {
     static const char call[] = "ignis_vmm_range_query";
-    ignis__range *range = ignis__range_hold(call, handle);
     const ignis__mapping *mapping;
-    bool ok = false;
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, IGNIS__RANGE_DEVICE, &use);
     if (!range)
         return ignis__failed();
     if (!info) {
         ignis__fail_null(call, "info");
-    } else if (ignis__range_lock(call, range)) {
-        memset(info, 0, sizeof *info);
-        info->ptr = (void *)(uintptr_t)range->address;
-        info->size = range->size;
-        info->arrays = range->arrays;
-        for (mapping = range->mappings; mapping; mapping = mapping->next) {
-            info->mapped_bytes += mapping->vmm->size;
-            info->mappings++;
-        }
-        ignis__range_unlock(range);
-        ok = true;
+        return ignis__range_end(call, &use, false);
     }
-    ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    memset(info, 0, sizeof *info);
+    info->ptr = (void *)(uintptr_t)range->address;
+    info->size = range->size;
+    info->arrays = range->arrays;
+    for (mapping = range->mappings; mapping; mapping = mapping->next) {
+        info->mapped_bytes += mapping->size;
+        info->mappings++;
+    }
+    return ignis__range_end(call, &use, true);
 }
 
-/*  Puts a mapping into the list of a locked range, if there is room for it. */
-static bool ignis__mapping_insert(const char *call, ignis__range *range, ignis__mapping *added)
+/*  Where in the list of a locked range a mapping belongs; null, and reported: there is no room for it. */
+static ignis__mapping **ignis__mapping_place(const char *call, ignis__range *range, int64_t offset, int64_t size)
 {
-    ignis__mapping **at = &range->mappings, *other;
-    int64_t size = added->vmm->size;
-    if (added->offset > range->size - size) {
+    ignis__mapping **at = &range->mappings;
+    if (offset > range->size - size) {
         ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s", ignis__bytes_write(size).text,
-                    (long long)added->offset, ignis__bytes_write(range->size).text);
-        return false;
+                    (long long)offset, ignis__bytes_write(range->size).text);
+        return NULL;
     }
-    while ((other = *at) != NULL && other->offset + other->vmm->size <= added->offset)
-        at = &other->next;
-    if (other && other->offset < added->offset + size) {
-        ignis__fail(IGNIS_DIAG_VMM_STATE, call, "at offset %lld, %s are mapped already", (long long)other->offset,
-                    ignis__bytes_write(other->vmm->size).text);
-        return false;
-    }
-    added->next = other;
-    *at = added;
-    return true;
+    while (*at && (*at)->offset + (*at)->size <= offset)
+        at = &(*at)->next;
+    if (!*at || (*at)->offset >= offset + size)
+        return at;
+    ignis__fail(IGNIS_DIAG_VMM_STATE, call, "at offset %lld, %s are mapped already", (long long)(*at)->offset,
+                ignis__bytes_write((*at)->size).text);
+    return NULL;
 }
 
 IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ignis_vmm memory)
 {
     static const char call[] = "ignis_vmm_map";
-    ignis__range *range = ignis__range_hold(call, handle);
-    ignis__vmm *vmm = range ? ignis__vmm_hold(call, memory) : NULL;
     ignis__mapping *mapping = NULL, **at;
-    ignis__binding binding;
-    bool ok = false;
-    if (vmm && ignis__vmm_multiple(call, "offset", offset, vmm->granularity)) {
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, IGNIS__RANGE_DEVICE, &use);
+    ignis__vmm *vmm = range ? ignis__vmm_hold(call, memory) : NULL;
+    ignis_status status;
+    int64_t size = vmm ? vmm->memory->size : 0;
+    if (!range)
+        return ignis__failed();
+    if (vmm && ignis__vmm_multiple(call, "offset", offset, 0, vmm->granularity) &&
+        (at = ignis__mapping_place(call, range, offset, size)) != NULL) {
         mapping = (ignis__mapping *)ignis__alloc(sizeof *mapping);
-        if (!mapping)
+        if (!mapping) {
             ignis__fail_host_memory(call, sizeof *mapping);
-    }
-    if (mapping && ignis__device_enter(call, range->device, &binding)) {
-        mapping->offset = offset;
-        mapping->vmm = vmm;
-        if (ignis__range_lock(call, range)) {
-            ignis__address address = range->address + (uint64_t)offset;
-            if (ignis__mapping_insert(call, range, mapping)) {
-                ok = !IGNIS__VMM_FAILED(call, range->device, cuMemMap, (address, (size_t)vmm->size, 0, vmm->handle, 0),
-                                        "mapping %s at 0x%llx", ignis__bytes_write(vmm->size).text, address);
-                for (at = &range->mappings; !ok && *at != mapping; at = &(*at)->next)
-                    ;
-                if (!ok)
-                    *at = mapping->next;
-            }
-            ignis__range_unlock(range);
+        } else if (IGNIS__VMM_FAILED(call, range->device, cuMemMap,
+                                     (range->address + (uint64_t)offset, (size_t)size, 0, vmm->memory->handle, 0), "mapping %s at 0x%llx",
+                                     ignis__bytes_write(size).text, range->address + (uint64_t)offset)) {
+            ignis__free(mapping);
+            mapping = NULL;
+        } else {
+            mapping->offset = offset;
+            mapping->size = size;
+            mapping->vmm = vmm;
+            mapping->next = *at;
+            *at = mapping;
+            ignis__atomic_add(&vmm->mappings, 1);
         }
-        ignis__device_leave(&binding);
     }
-    if (ok) {
-        ignis__atomic_add(&vmm->mappings, 1);
-    } else {
-        ignis__free(mapping);
-        if (vmm)
-            ignis__vmm_unhold(call, vmm);
-    }
-    if (range)
-        ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    status = ignis__range_end(call, &use, mapping != NULL);
+    if (vmm && status != IGNIS_OK)
+        ignis__vmm_unhold(call, vmm);
+    return status;
 }
 
 /*  The mapping that begins at an offset of a locked range, if nothing uses it; else null, and reported. */
@@ -2184,7 +2193,7 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
                 *at = mapping->next;
                 ok = ignis__mapping_end(call, range, mapping);
             }
-            ignis__range_unlock(range); /* a device may wait for a thread that needs it */
+            ignis__mutex_unlock(&range->slot.lock); /* a device may wait for a thread that needs it */
             again = devices && ignis__devices_wait(call, devices);
             waited |= devices;
         }
@@ -2195,70 +2204,52 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Whether a part of a locked range is mapped throughout; visits the mappings that it touches. */
-static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size,
-                                 void (*visit)(ignis__mapping *mapping, uint64_t value), uint64_t value)
+/*  Whether a part of a locked range is mapped throughout; then the mappings that it touches get devices and arrays more. */
+static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size, uint64_t devices, int arrays)
 {
-    ignis__mapping *mapping, *first = NULL;
+    ignis__mapping *mapping;
     int64_t at = offset;
     bool inside = offset >= 0 && size > 0 && size <= range->size && offset <= range->size - size;
-    for (mapping = inside ? range->mappings : NULL; mapping && at < offset + size; mapping = mapping->next) {
-        if (mapping->offset > at || mapping->offset + mapping->vmm->size <= at)
-            continue;
-        first = first ? first : mapping;
-        at = mapping->offset + mapping->vmm->size;
-    }
+    for (mapping = inside ? range->mappings : NULL; mapping && at < offset + size; mapping = mapping->next)
+        if (mapping->offset <= at && mapping->offset + mapping->size > at)
+            at = mapping->offset + mapping->size;
     if (!inside || at < offset + size) {
         ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
                     (long long)size, (long long)offset, (long long)range->size);
         return false;
     }
-    for (mapping = first; visit && mapping && mapping->offset < offset + size; mapping = mapping->next)
-        visit(mapping, value);
+    for (mapping = range->mappings; mapping; mapping = mapping->next)
+        if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
+            mapping->devices |= devices;
+            mapping->arrays += arrays;
+        }
     return true;
-}
-
-static void ignis__mapping_let_in(ignis__mapping *mapping, uint64_t device) { mapping->devices |= (uint64_t)1 << device; }
-
-static void ignis__mapping_add_array(ignis__mapping *mapping, uint64_t count) { mapping->arrays += (int)(int64_t)count; }
-
-static bool ignis__access_valid(const char *call, ignis_vmm_access access)
-{
-    if (access == IGNIS_VMM_ACCESS_NONE || access == IGNIS_VMM_ACCESS_READ || access == IGNIS_VMM_ACCESS_READ_WRITE)
-        return true;
-    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3",
-                (int)access);
-    return false;
 }
 
 IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offset, int64_t size, int ordinal, ignis_vmm_access access)
 {
     static const char call[] = "ignis_vmm_set_access";
-    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, ordinal, &use);
     ignis_vmm_access_desc desc;
-    ignis__binding binding;
-    ignis__device *device;
+    ignis__address address;
     bool ok = false;
     if (!range)
         return ignis__failed();
-    if (ignis__access_valid(call, access) && ignis__vmm_multiple(call, "offset", offset, range->granularity) &&
-        ignis__vmm_multiple(call, "size", size, range->granularity) && (device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
-        desc = ignis_vmm_access_of(device->handle, false);
-        desc.access = (int)access;
-        if (ignis__range_lock(call, range)) {
-            ignis__address address = range->address + (uint64_t)offset;
-            ok = ignis__range_covered(call, range, offset, size, NULL, 0) &&
-                 !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
-                                    "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal, ignis__bytes_write(size).text,
-                                    address);
-            if (ok && access != IGNIS_VMM_ACCESS_NONE)
-                ignis__range_covered(call, range, offset, size, ignis__mapping_let_in, (uint64_t)ordinal);
-            ignis__range_unlock(range);
-        }
-        ignis__device_leave(&binding);
-    }
-    ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    address = range->address + (uint64_t)offset;
+    desc = ignis_vmm_access_of(use.device->handle, false);
+    desc.access = (int)access;
+    if (access != IGNIS_VMM_ACCESS_NONE && access != IGNIS_VMM_ACCESS_READ && access != IGNIS_VMM_ACCESS_READ_WRITE)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3",
+                    (int)access);
+    else
+        ok = ignis__vmm_multiple(call, "offset", offset, 0, range->granularity) &&
+             ignis__vmm_multiple(call, "size", size, 0, range->granularity) &&
+             ignis__range_covered(call, range, offset, size, access ? (uint64_t)1 << ordinal : 0, 0) &&
+             !IGNIS__VMM_FAILED(call, use.device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
+                                "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal, ignis__bytes_write(size).text,
+                                address);
+    return ignis__range_end(call, &use, ok);
 }
 
 static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address, unsigned long long *flags)
@@ -2266,33 +2257,25 @@ static bool ignis__access_read(const char *call, ignis__device *device, ignis__a
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;
     return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address), "asking what device %d may do at 0x%llx",
-                              (int)(device - ignis__devices), address);
+                              ignis__vmm_ordinal(device), address);
 }
 
 IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal, ignis_vmm_access *access)
 {
     static const char call[] = "ignis_vmm_get_access";
-    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, ordinal, &use);
     unsigned long long flags;
-    ignis__binding binding;
-    ignis__device *device;
-    bool ok = false;
+    bool ok;
     if (!range)
         return ignis__failed();
-    if (!access) {
+    if (!access)
         ignis__fail_null(call, "access");
-    } else if ((device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
-        if (ignis__range_lock(call, range)) {
-            ok = ignis__range_covered(call, range, offset, 1, NULL, 0) &&
-                 ignis__access_read(call, device, range->address + (uint64_t)offset, &flags);
-            if (ok)
-                *access = (ignis_vmm_access)flags;
-            ignis__range_unlock(range);
-        }
-        ignis__device_leave(&binding);
-    }
-    ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    ok = access && ignis__range_covered(call, range, offset, 1, 0, 0) &&
+         ignis__access_read(call, use.device, range->address + (uint64_t)offset, &flags);
+    if (ok)
+        *access = (ignis_vmm_access)flags;
+    return ignis__range_end(call, &use, ok);
 }
 
 /* --- export and import ------------------------------------------------------------------------------------------------- */
@@ -2306,11 +2289,11 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
         return ignis__failed();
     if (!out)
         ignis__fail_null(call, "handle");
-    else if (!(vmm->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM))
+    else if (!(vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM))
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
                     "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it");
     else
-        ok = ignis__vmm_give_out(call, vmm->device, vmm->handle, out);
+        ok = ignis__physical_export(call, vmm->memory, out);
     ignis__vmm_unhold(call, vmm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -2330,28 +2313,28 @@ static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *ha
 IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
 {
     static const char call[] = "ignis_vmm_import";
-    const ignis__vmm_facts *facts;
     ignis_vmm result = IGNIS__ZERO;
+    ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis__vmm_block block;
-    ignis_vmm_prop prop;
-    ignis__device *device;
-    if (!ignis__enter(call))
+    ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
+    if (!device)
         return result;
     if (!handle) {
         ignis__fail_null(call, "handle");
-        return result;
+    } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_handle_check(call, handle) &&
+               ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block)) {
+        /* it was mapped to prove its size */
+        if (block.memory->device != device)
+            ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
+                        ignis__vmm_ordinal(block.memory->device), ordinal);
+        else if (ignis__vmm_unplace(call, &block)) {
+            result = ignis__vmm_publish(call, block.memory, facts.granularity, true);
+            block.memory = NULL;
+        }
+        ignis__vmm_drop(call, &block);
     }
-    device = ignis__device_get(call, ordinal);
-    if (!device || !ignis__vmm_handle_check(call, handle) || !ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block))
-        return result;
-    facts = ignis__vmm_device(call, device);
-    /* it was mapped to prove its size */
-    if (facts && ignis__vmm_unplace(call, &block) && ignis__vmm_inspect(call, device, block.handle, &prop)) {
-        if (prop.location.id == device->handle)
-            return ignis__vmm_publish(call, &block, facts->granularity, prop.handle_types, true);
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d", prop.location.id, ordinal);
-    }
-    ignis__vmm_drop(call, &block);
+    ignis__device_leave(&binding);
     return result;
 }
 
@@ -2399,7 +2382,7 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     storage->stream = desc->stream;
     array = ignis__array_make(call, storage, &desc->shape, dtype, numel);
     if (!array) {
-        ignis__free(storage);
+        ignis__storage_destroy(storage);
         return result;
     }
     storage->release_fn = release_fn;
@@ -2408,6 +2391,11 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     if (desc->tag)
         snprintf(array->tag, sizeof array->tag, "%s", desc->tag);
     return ignis__array_publish(array);
+}
+
+static bool ignis__vmm_stream(const char *call, ignis__device *device, void *stream)
+{
+    return !stream || stream == device->stream || ignis__stream_adopt(call, device, stream) != 0;
 }
 
 /*  What of an array's desc can be wrong before there is memory for it. */
@@ -2429,19 +2417,25 @@ static void ignis__vmm_array_release(void *ptr, void *data)
     ignis__free(data);
 }
 
-/*  An array over a whole block, which becomes its, at an offset; the block stays the caller's on failure. */
-static ignis_array ignis__vmm_block_array(const char *call, const ignis__vmm_block *block, int64_t offset, const ignis_array_desc *desc)
+/*  An array in memory of its own. */
+static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size,
+                                         const int *access_devices, int access_count, bool shareable)
 {
-    ignis__vmm_block *kept = (ignis__vmm_block *)ignis__alloc(sizeof *kept);
     ignis_array result = IGNIS__ZERO;
-    if (!kept) {
-        ignis__fail_host_memory(call, sizeof *kept);
+    ignis__vmm_block block, *kept;
+    if (!ignis__vmm_make(call, device, size ? size : 1, access_devices, access_count, shareable, &block))
         return result;
+    kept = (ignis__vmm_block *)ignis__alloc(sizeof *kept);
+    if (kept) {
+        *kept = block;
+        result = ignis__vmm_wrap(call, device, block.address, desc, ignis__vmm_array_release, kept);
+    } else {
+        ignis__fail_host_memory(call, sizeof *kept);
     }
-    *kept = *block;
-    result = ignis__vmm_wrap(call, block->device, block->address + (uint64_t)offset, desc, ignis__vmm_array_release, kept);
-    if (!result.id)
+    if (!result.id) {
+        ignis__vmm_drop(call, &block);
         ignis__free(kept);
+    }
     return result;
 }
 
@@ -2450,9 +2444,9 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     static const char call[] = "ignis_vmm_array";
     ignis_array result = IGNIS__ZERO;
     ignis_array_desc plain;
-    ignis__vmm_block block;
     ignis__device *device;
     int64_t size;
+    int type;
     if (!ignis__enter(call))
         return result;
     if (!desc || (!desc->access_devices && desc->access_count > 0)) {
@@ -2464,20 +2458,10 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     plain.dtype = desc->dtype;
     plain.owner = desc->owner;
     plain.tag = desc->tag;
-    if (desc->handle_type != IGNIS_VMM_HANDLE_NONE && desc->handle_type != IGNIS_VMM_HANDLE_DEFAULT &&
-        desc->handle_type != IGNIS__VMM_HANDLE_SYSTEM) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc.handle_type is %d, this system shares memory by type %d", (int)desc->handle_type,
-                    (int)IGNIS__VMM_HANDLE_SYSTEM);
-        return result;
-    }
-    device = ignis__device_get(call, ignis__desc_device(desc->device));
-    if (!device || !ignis__vmm_array_check(call, &plain, &size) ||
-        !ignis__vmm_make(call, device, size ? size : 1, desc->access_devices, desc->access_count,
-                         desc->handle_type != IGNIS_VMM_HANDLE_NONE, &block))
-        return result;
-    result = ignis__vmm_block_array(call, &block, 0, &plain);
-    if (!result.id)
-        ignis__vmm_drop(call, &block);
+    type = ignis__vmm_handle_type(call, desc->handle_type);
+    device = type < 0 ? NULL : ignis__device_get(call, ignis__desc_device(desc->device));
+    if (device && ignis__vmm_array_check(call, &plain, &size))
+        result = ignis__vmm_array_make(call, device, &plain, size, desc->access_devices, desc->access_count, type != 0);
     return result;
 }
 
@@ -2492,7 +2476,7 @@ static void ignis__vmm_part_release(void *ptr, void *data)
     ignis__vmm_part *part = (ignis__vmm_part *)data;
     (void)ptr;
     ignis__mutex_lock(&part->range->slot.lock);
-    ignis__range_covered("ignis_array_free", part->range, part->offset, part->size, ignis__mapping_add_array, (uint64_t)-1);
+    ignis__range_covered("ignis_array_free", part->range, part->offset, part->size, 0, -1);
     part->range->arrays--;
     ignis__mutex_unlock(&part->range->slot.lock);
     ignis__range_unhold("ignis_array_free", part->range);
@@ -2509,14 +2493,14 @@ static bool ignis__vmm_part_check(const char *call, const ignis__range *range, i
                     (long long)element);
         return false;
     }
-    if (!ignis__range_covered(call, range, part->offset, part->size, NULL, 0))
+    if (!ignis__range_covered(call, range, part->offset, part->size, 0, 0))
         return false;
     for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size; at += range->granularity) {
         if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
             return false;
         if (flags == IGNIS_VMM_ACCESS_NONE) {
             ignis__fail(IGNIS_DIAG_VMM_STATE, call, "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
-                        (int)(device - ignis__devices), (long long)at);
+                        ignis__vmm_ordinal(device), (long long)at);
             return false;
         }
     }
@@ -2527,10 +2511,9 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
 {
     static const char call[] = "ignis_vmm_array_map";
     ignis_array result = IGNIS__ZERO;
-    ignis__range *range = ignis__range_hold(call, handle);
     ignis__vmm_part *part = NULL;
-    ignis__binding binding;
-    ignis__device *device;
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, desc ? ignis__desc_device(desc->device) : IGNIS__RANGE_DEVICE, &use);
     int64_t size;
     if (!range)
         return result;
@@ -2538,98 +2521,104 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
         ignis__fail_null(call, "desc");
     } else if (desc->ptr || desc->release_fn) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr and desc.release_fn are null: the range says where the array lies");
-    } else if (ignis__vmm_array_check(call, desc, &size) &&
-               (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) != NULL) {
-        if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
-            part = (ignis__vmm_part *)ignis__alloc(sizeof *part);
-            if (!part)
-                ignis__fail_host_memory(call, sizeof *part);
-        }
-        if (part && ignis__range_lock(call, range)) {
-            part->range = range;
-            part->offset = offset;
-            part->size = size ? size : 1;
-            if (ignis__vmm_part_check(call, range, device, part, ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
-                result = ignis__vmm_wrap(call, device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release, part);
-            if (result.id) {
-                ignis__range_covered(call, range, offset, part->size, ignis__mapping_add_array, 1);
-                range->arrays++;
-            }
-            ignis__range_unlock(range);
-        }
-        ignis__device_leave(&binding);
+    } else if (ignis__vmm_array_check(call, desc, &size) && ignis__vmm_stream(call, use.device, desc->stream)) {
+        part = (ignis__vmm_part *)ignis__alloc(sizeof *part);
+        if (!part)
+            ignis__fail_host_memory(call, sizeof *part);
     }
-    if (!result.id) { /* else the array has the hold */
+    if (part) {
+        part->range = range;
+        part->offset = offset;
+        part->size = size ? size : 1;
+        if (ignis__vmm_part_check(call, range, use.device, part, ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
+            result = ignis__vmm_wrap(call, use.device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release, part);
+    }
+    if (result.id) {
+        ignis__range_covered(call, range, offset, part->size, 0, 1);
+        range->arrays++;
+        ignis__atomic_add(&range->slot.state, 1); /* the array's hold */
+    } else {
         ignis__free(part);
-        ignis__range_unhold(call, range);
     }
+    (void)ignis__range_end(call, &use, true);
     return result;
 }
 
-/*  The physical memory behind an array, retained. */
-typedef struct ignis__vmm_behind {
-    unsigned long long handle;
-    ignis__vmm_account *account; /* of the memory, as long as the array lives; null: it was made elsewhere */
-    int64_t size;                /* of the memory */
-    int64_t offset;              /* of the array's first element in it */
-    ignis_vmm_prop prop;
-} ignis__vmm_behind;
-
-/*  Finds it without the driver where Ignis has mapped it; else the array wraps a pointer of the caller's. The device is entered. */
-static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_behind *behind)
+/*  Where the driver's allocation of an array begins and how long it is, for memory that Ignis does not hand out in parts. The device is
+    entered. */
+static bool ignis__vmm_allocation(const char *call, const ignis__array *array, const char *instead, ignis__address *base, int64_t *size)
 {
-    ignis__storage *storage = array->storage;
-    ignis__device *device = storage->device;
-    ignis__address address = ignis__atomic_load(&storage->address), at = address + (uint64_t)array->offset, base = at;
-    size_t size = 0;
+    ignis__address address = ignis__atomic_load(&array->storage->address);
+    size_t whole = 0;
     int error;
-    memset(behind, 0, sizeof *behind);
-    if (!address || storage->block) {
+    if (!address || array->storage->block) {
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                    "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with "
-                    "ignis_vmm_array",
-                    (unsigned long long)array->id);
+                    "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with %s",
+                    (unsigned long long)array->id, instead);
         return false;
     }
-    if (storage->release_fn == ignis__vmm_array_release) {
-        const ignis__vmm_block *block = (const ignis__vmm_block *)storage->release_data;
-        base = block->address;
-        size = (size_t)block->size;
-        behind->account = block->account;
-    } else if (storage->release_fn == ignis__vmm_part_release) {
-        ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
-        const ignis__mapping *mapping;
-        ignis__mutex_lock(&range->slot.lock);
-        for (mapping = range->mappings; mapping; mapping = mapping->next)
-            if (range->address + (uint64_t)mapping->offset <= at) {
-                base = range->address + (uint64_t)mapping->offset;
-                size = (size_t)mapping->vmm->size;
-                behind->account = mapping->vmm->account;
-            }
-        ignis__mutex_unlock(&range->slot.lock);
-    } else if ((error = IGNIS__CUDA(cuMemGetAddressRange_v2, (&base, &size, at))) != 0) {
+    error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
+    if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
                             "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
                             (unsigned long long)array->id, ignis__cuda_name(error), error);
-        return false;
-    }
-    error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&behind->handle, (void *)(uintptr_t)at));
+    *size = (int64_t)whole;
+    return error == 0;
+}
+
+/*  The physical memory of a pointer of the caller's: *base is where it begins. */
+static ignis__physical *ignis__physical_retain(const char *call, ignis__array *array, ignis__address at, ignis__address *base)
+{
+    unsigned long long handle = 0;
+    ignis_vmm_prop prop;
+    int64_t size;
+    int error;
+    if (!ignis__vmm_allocation(call, array, "ignis_vmm_array", base, &size))
+        return NULL;
+    error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&handle, (void *)(uintptr_t)at));
     if (error != 0) {
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
                             "array #%llu does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
                             "gives %s (%d); make it with ignis_vmm_array",
                             (unsigned long long)array->id, ignis__cuda_name(error), error);
-        return false;
+        return NULL;
     }
-    behind->size = (int64_t)size;
-    behind->offset = (int64_t)(at - base);
-    if (behind->offset + ignis__array_bytes(array) > behind->size)
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu reaches over more than one allocation; export them one by one",
-                    (unsigned long long)array->id);
-    else if (ignis__vmm_inspect(call, device, behind->handle, &behind->prop))
-        return true;
-    (void)IGNIS__CUDA(cuMemRelease, (behind->handle));
-    return false;
+    if (ignis__vmm_inspect(call, array->storage->device, handle, &prop))
+        return ignis__physical_of(call, &ignis__devices[prop.location.id], handle, size, prop.handle_types);
+    (void)IGNIS__CUDA(cuMemRelease, (handle));
+    return NULL;
+}
+
+/*  The physical memory behind an array, with one hold more, and where in it the array begins. The device is entered. */
+static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, int64_t *offset)
+{
+    ignis__storage *storage = array->storage;
+    ignis__address at = ignis__atomic_load(&storage->address) + (uint64_t)array->offset, base = at;
+    ignis__physical *memory = NULL;
+    if (storage->release_fn == ignis__vmm_array_release) {
+        base = ((const ignis__vmm_block *)storage->release_data)->address;
+        memory = ((const ignis__vmm_block *)storage->release_data)->memory;
+        ignis__atomic_add(&memory->holds, 1);
+    } else if (storage->release_fn == ignis__vmm_part_release) {
+        ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
+        const ignis__mapping *mapping;
+        ignis__mutex_lock(&range->slot.lock);
+        for (mapping = range->mappings; mapping && range->address + (uint64_t)mapping->offset <= at; mapping = mapping->next) {
+            base = range->address + (uint64_t)mapping->offset;
+            memory = mapping->vmm->memory;
+        }
+        ignis__atomic_add(&memory->holds, 1); /* the array keeps it mapped */
+        ignis__mutex_unlock(&range->slot.lock);
+    } else if ((memory = ignis__physical_retain(call, array, at, &base)) == NULL) {
+        return NULL;
+    }
+    *offset = (int64_t)(at - base);
+    if (*offset + ignis__array_bytes(array) <= memory->size)
+        return memory;
+    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu reaches over more than one allocation; export them one by one",
+                (unsigned long long)array->id);
+    ignis__physical_drop(call, memory);
+    return NULL;
 }
 
 IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
@@ -2637,26 +2626,17 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     static const char call[] = "ignis_vmm_of_array";
     ignis__array *array = ignis__array_hold(call, handle);
     ignis_vmm result = IGNIS__ZERO;
-    const ignis__vmm_facts *facts;
-    ignis__vmm_behind behind;
+    ignis__physical *memory;
     ignis__binding binding;
-    ignis__vmm_block block;
+    ignis__vmm_facts facts;
+    int64_t at;
     if (!array)
         return result;
     if (ignis__device_enter(call, array->storage->device, &binding)) {
-        facts = ignis__vmm_device(call, array->storage->device);
-        if (facts && ignis__vmm_find(call, array, &behind)) {
-            memset(&block, 0, sizeof block);
-            block.device = &ignis__devices[behind.prop.location.id];
-            block.handle = behind.handle;
-            block.size = behind.size;
-            block.account = behind.account;
-            if (block.account)
-                ignis__atomic_add(&block.account->handles, 1);
-            result = ignis__vmm_publish(call, &block, facts->granularity, behind.prop.handle_types, false);
-            if (result.id && offset)
-                *offset = behind.offset;
-        }
+        if (ignis__vmm_device(call, array->storage->device, &facts) && (memory = ignis__vmm_find(call, array, &at)) != NULL)
+            result = ignis__vmm_publish(call, memory, facts.granularity, false);
+        if (result.id && offset)
+            *offset = at;
         ignis__device_leave(&binding);
     }
     ignis__array_drop(call, array);
@@ -2664,7 +2644,7 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
 }
 
 /* ===============================================================================================================
-   >>channel - how a handle travels: unix socket, named pipe, shared memory.
+   >>peer - other processes: how they prove who they are, and the messages between them. Channels and jobs are built on it.
    =============================================================================================================== */
 
 /* --- what the collective layer needs of the system -------------------------------------------------------------------- */
@@ -2672,6 +2652,7 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
 /*  What went wrong below a public function, which then decides whether it is a failure: a client that is turned away is none. */
 typedef struct ignis__trouble {
     ignis_diagnostic diagnostic;
+    bool expected; /* the caller did not want to wait, or the other side has said goodbye */
     char why[320];
 } ignis__trouble;
 
@@ -2681,29 +2662,53 @@ static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnos
 {
     va_list args;
     trouble->diagnostic = diagnostic;
+    trouble->expected = false;
     va_start(args, format);
     vsnprintf(trouble->why, sizeof trouble->why, format, args);
     va_end(args);
     return false;
 }
 
+/*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind either. */
 static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
 {
-    return ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
+    ignis__record before, dropped;
+    ignis_status status;
+    char why[sizeof trouble->why];
+    bool quiet = ignis__this_thread.quiet;
+    if (trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT) {
+        before = ignis__quiet_begin();
+        status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
+        ignis__quiet_end(&before, &dropped, why, sizeof why);
+    } else {
+        ignis__this_thread.quiet = quiet || trouble->expected;
+        status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
+    }
+    ignis__this_thread.quiet = quiet;
+    return status;
 }
 
-/*  How long to wait: until the deadline, or until *stop is set. */
+/*  How long to wait: until the deadline, or until *stop is set. A deadline of 0: not at all. */
 typedef struct ignis__until {
     int64_t deadline_ns; /* of ignis__monotonic_ns */
     const uint64_t *stop;
 } ignis__until;
+
+static const ignis__until ignis__until_now = {0, NULL};
+
+static ignis__until ignis__until_in(int64_t ns)
+{
+    ignis__until until = {0, NULL};
+    until.deadline_ns = ignis__monotonic_ns() + ns;
+    return until;
+}
 
 static bool ignis__until_stopped(const ignis__until *until) { return until->stop && ignis__atomic_load(until->stop); }
 
 /*  The milliseconds to wait before asking again; 0: no more. */
 static int ignis__until_slice(const ignis__until *until, int most_ms)
 {
-    int64_t left_ns = until->deadline_ns - ignis__monotonic_ns();
+    int64_t left_ns = until->deadline_ns ? until->deadline_ns - ignis__monotonic_ns() : 0;
     if (left_ns <= 0 || ignis__until_stopped(until))
         return 0;
     return left_ns / 1000000 >= most_ms ? most_ms : (int)(left_ns / 1000000) + 1;
@@ -2713,7 +2718,14 @@ static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *unt
 {
     if (ignis__until_stopped(until))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed meanwhile");
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "%s before the deadline", what);
+    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet", what);
+    trouble->expected = until->deadline_ns == 0;
+    return false;
+}
+
+static bool ignis__trouble_lost(ignis__trouble *trouble)
+{
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
 }
 
 #define IGNIS__PATH_MAX 512
@@ -2743,6 +2755,19 @@ static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, s
 #pragma comment(lib, "advapi32")
 #endif
 
+typedef HANDLE ignis__file;
+#define IGNIS__NO_FILE INVALID_HANDLE_VALUE
+static void ignis__file_drop(ignis__file *file)
+{
+    if (*file != IGNIS__NO_FILE)
+        CloseHandle(*file);
+    *file = IGNIS__NO_FILE;
+}
+static void ignis__fd_drop(int *fd) { *fd = -1; }
+static void ignis__fds_close(const int *fds, int count) { (void)fds, (void)count; }
+
+static bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
+
 static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 
 static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
@@ -2769,6 +2794,9 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
 
 #include <poll.h>
 #include <signal.h>
+#ifdef __linux__
+#include <sys/epoll.h>
+#endif
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -2778,6 +2806,7 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
 extern "C" {
 #endif
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
+extern int memfd_create(const char *, unsigned);
 #ifdef __cplusplus
 }
 #endif
@@ -2789,6 +2818,67 @@ extern int accept4(int, struct sockaddr *, socklen_t *, int);
 #else
 #define IGNIS__SO_PEERCRED 17
 #endif
+
+typedef int ignis__file;
+#define IGNIS__NO_FILE (-1)
+
+/*  Descriptors that a forked child must not keep: were its copies open, nobody would notice when this process dies. A bit for each; pages
+    that are never touched cost nothing. */
+enum { IGNIS__FDS = 1 << 20 };
+
+static struct {
+    ignis__mutex lock;
+    bool watched;
+    uint64_t kept[IGNIS__FDS / 64];
+} ignis__fds = {IGNIS__MUTEX_INIT, false, {0}};
+
+static void ignis__fds_before_fork(void) { ignis__mutex_lock(&ignis__fds.lock); }
+static void ignis__fds_after_fork(void) { ignis__mutex_unlock(&ignis__fds.lock); }
+static void ignis__fds_in_child(void)
+{
+    int i;
+    for (i = 0; i < IGNIS__FDS / 64; i++)
+        for (; ignis__fds.kept[i]; ignis__fds.kept[i] &= ignis__fds.kept[i] - 1)
+            close(64 * i + ignis__lowest_bit(ignis__fds.kept[i]));
+    ignis__mutex_unlock(&ignis__fds.lock);
+}
+
+/*  A descriptor that is new, from here on to be closed by ignis__fd_drop, or in a child. */
+static int ignis__fd_keep(int fd)
+{
+    if (fd < 0 || fd >= IGNIS__FDS)
+        return fd;
+    ignis__mutex_lock(&ignis__fds.lock);
+    if (!ignis__fds.watched)
+        ignis__fds.watched = pthread_atfork(ignis__fds_before_fork, ignis__fds_after_fork, ignis__fds_in_child) == 0;
+    ignis__fds.kept[fd / 64] |= (uint64_t)1 << fd % 64;
+    ignis__mutex_unlock(&ignis__fds.lock);
+    return fd;
+}
+
+/*  Closes a descriptor, if there is one; errno stays. */
+static void ignis__fd_drop(int *fd)
+{
+    int error = errno;
+    if (*fd >= 0) {
+        ignis__mutex_lock(&ignis__fds.lock);
+        if (*fd < IGNIS__FDS)
+            ignis__fds.kept[*fd / 64] &= ~((uint64_t)1 << *fd % 64);
+        close(*fd);
+        ignis__mutex_unlock(&ignis__fds.lock);
+    }
+    *fd = -1;
+    errno = error;
+}
+static void ignis__file_drop(ignis__file *file) { ignis__fd_drop(file); }
+
+static void ignis__fds_close(const int *fds, int count)
+{
+    while (count > 0)
+        close(fds[--count]);
+}
+
+static bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
 
 static void ignis__sleep_us(int us)
 {
@@ -2850,6 +2940,44 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
     return false;
 }
 
+/*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is the end of a process. */
+enum {
+    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
+    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
+    IGNIS__GET_SEALS = 1034,
+    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
+};
+
+/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
+static int ignis__shared_make(size_t size)
+{
+    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
+    if (fd < 0)
+        return -1;
+    if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
+static void *ignis__shared_map(int fd, size_t size)
+{
+    struct stat info;
+    void *data;
+    int seals = fcntl(fd, IGNIS__GET_SEALS);
+    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
+        errno = EINVAL;
+        return NULL;
+    }
+    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+
 /*  Waits for events of a descriptor; a hang-up counts as one. */
 static bool ignis__fd_wait(ignis__trouble *trouble, int fd, short events, const ignis__until *until, const char *what)
 {
@@ -2874,15 +3002,819 @@ static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
 {
     int error = errno;
     if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+        return ignis__trouble_lost(trouble);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(error));
 }
 
-static void ignis__fds_close(const int *fds, int count)
+#endif
+
+/* --- SHA-256 (FIPS 180-4), and HMAC by it (RFC 2104) -------------------------------------------------------------------- */
+
+typedef struct ignis__sha {
+    uint32_t state[8];
+    uint64_t size;
+    unsigned char block[64];
+} ignis__sha;
+
+static uint32_t ignis__sha_turn(uint32_t x, int by) { return x >> by | x << (32 - by); }
+
+static void ignis__sha_block(ignis__sha *sha)
 {
-    while (count > 0)
-        close(fds[--count]);
+    static const uint32_t primes[64] = {
+        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be,
+        0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa,
+        0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85,
+        0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3,
+        0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f,
+        0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+    uint32_t w[64], s[8];
+    int i;
+    for (i = 0; i < 16; i++)
+        w[i] = (uint32_t)sha->block[4 * i] << 24 | (uint32_t)sha->block[4 * i + 1] << 16 | (uint32_t)sha->block[4 * i + 2] << 8 |
+               sha->block[4 * i + 3];
+    for (; i < 64; i++)
+        w[i] = w[i - 16] + w[i - 7] + (ignis__sha_turn(w[i - 15], 7) ^ ignis__sha_turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
+               (ignis__sha_turn(w[i - 2], 17) ^ ignis__sha_turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+    memcpy(s, sha->state, sizeof s);
+    for (i = 0; i < 64; i++) {
+        uint32_t a = s[7] + (ignis__sha_turn(s[4], 6) ^ ignis__sha_turn(s[4], 11) ^ ignis__sha_turn(s[4], 25)) +
+                     ((s[4] & s[5]) ^ (~s[4] & s[6])) + primes[i] + w[i];
+        uint32_t b = (ignis__sha_turn(s[0], 2) ^ ignis__sha_turn(s[0], 13) ^ ignis__sha_turn(s[0], 22)) +
+                     ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+        memmove(s + 1, s, 7 * sizeof *s);
+        s[4] += a;
+        s[0] = a + b;
+    }
+    for (i = 0; i < 8; i++)
+        sha->state[i] += s[i];
 }
+
+static void ignis__sha_begin(ignis__sha *sha)
+{
+    static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    memcpy(sha->state, start, sizeof start);
+    sha->size = 0;
+}
+
+static void ignis__sha_add(ignis__sha *sha, const void *data, size_t size)
+{
+    const unsigned char *at = (const unsigned char *)data;
+    while (size-- > 0) {
+        sha->block[sha->size++ % 64] = *at++;
+        if (sha->size % 64 == 0)
+            ignis__sha_block(sha);
+    }
+}
+
+static void ignis__sha_end(ignis__sha *sha, unsigned char out[32])
+{
+    static const unsigned char padding[64] = {0x80};
+    unsigned char bits[8];
+    int i;
+    for (i = 0; i < 8; i++)
+        bits[i] = (unsigned char)(sha->size * 8 >> (56 - 8 * i));
+    ignis__sha_add(sha, padding, 1 + (119 - sha->size % 64) % 64);
+    ignis__sha_add(sha, bits, sizeof bits);
+    for (i = 0; i < 32; i++)
+        out[i] = (unsigned char)(sha->state[i / 4] >> (24 - i % 4 * 8));
+}
+
+enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret has zeros behind it, which change no HMAC */
+
+/*  What only those make who know the secret: of two texts, one behind the other. */
+static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a, size_t a_size, const void *b, size_t b_size,
+                        unsigned char out[32])
+{
+    unsigned char pad[64];
+    ignis__sha sha;
+    int i;
+    for (i = 0; i < 64; i++)
+        pad[i] = (unsigned char)(0x36 ^ (i < IGNIS__SECRET ? secret[i] : 0));
+    ignis__sha_begin(&sha);
+    ignis__sha_add(&sha, pad, sizeof pad);
+    ignis__sha_add(&sha, a, a_size);
+    ignis__sha_add(&sha, b, b_size);
+    ignis__sha_end(&sha, out);
+    for (i = 0; i < 64; i++)
+        pad[i] ^= 0x36 ^ 0x5c;
+    ignis__sha_begin(&sha);
+    ignis__sha_add(&sha, pad, sizeof pad);
+    ignis__sha_add(&sha, out, 32);
+    ignis__sha_end(&sha, out);
+}
+
+/* --- wires: connections that carry messages ------------------------------------------------------------------------------ */
+
+enum {
+    IGNIS__WIRE_MAGIC = 0x52494749, /* "IGIR" */
+    IGNIS__WIRE_VERSION = 2,
+    IGNIS__WIRE_GREETING = 1024, /* the longest message of those who have not proven themselves yet */
+    IGNIS__NONCE = 16            /* bytes that are random, and never used twice */
+};
+
+/*  In front of every message. */
+typedef struct ignis__head {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint32_t size; /* of what follows */
+    uint32_t fd_count;
+    uint64_t sequence; /* counts the messages of a direction */
+} ignis__head;
+
+/*  What a message is. The first four prove, in this order, that both sides know the secret. */
+enum {
+    IGNIS__HEAD_HELLO = 1, /* the client's nonce */
+    IGNIS__HEAD_CHALLENGE, /* the server's nonce and proof */
+    IGNIS__HEAD_PROOF,     /* the client's proof, and its claim: what it says of itself */
+    IGNIS__HEAD_WELCOME,
+    IGNIS__HEAD_REFUSED, /* and why; without a word to those who have proven nothing */
+    IGNIS__HEAD_GOODBYE, /* the channel was closed, and nobody has died */
+    IGNIS__HEAD_DATA,
+    IGNIS__HEAD_ARRAY,
+    IGNIS__HEAD_JOB /* this and what follows */
+};
+
+typedef struct ignis__wire {
+    const struct ignis__wire_kind *kind;
+    int64_t timeout_ns;
+    uint64_t closing; /* whoever waits in it gives up */
+    uint64_t lost;    /* 1: it has failed for good; 2: the other side has said goodbye */
+    ignis__mutex send_lock, receive_lock;
+    char path[IGNIS__PATH_MAX]; /* of what clients connect to */
+    ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
+    bool named;                 /* what is at the path is ours to remove */
+    int64_t peer_pid, peer_uid;
+    uint64_t sent, received; /* messages */
+    unsigned char nonces[2][IGNIS__NONCE];
+
+    size_t capacity;      /* of a message, without its head */
+    unsigned char *inbox; /* the message that is arriving: its head, its bytes */
+    size_t inbox_size;
+    bool inbox_whole;
+    int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
+    int inbox_fd_count;
+    unsigned char *outbox; /* the message that is leaving; what a stream has not taken yet goes before the next one */
+    size_t outbox_size, outbox_done;
+    uint64_t unsent; /* there are such bytes */
+    const int *outbox_fds;
+    int outbox_fd_count;
+
+    int side; /* of shared memory */
+    bool met; /* there: the other side was seen */
+    int pause_us;
+    ignis__file shared_file;
+    struct ignis__shared *shared;
+    size_t shared_bytes;
+} ignis__wire;
+
+struct ignis__door;
+
+/*  How bytes travel. Functions return false with the trouble set, except where they say otherwise. */
+typedef struct ignis__wire_kind {
+    ignis_channel_method method;
+    const char *suffix; /* of the path */
+    bool packets;       /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
+    bool (*listen)(ignis__trouble *trouble, struct ignis__door *door);                     /* null: there is nothing to do before arrive */
+    bool (*arrive)(ignis__trouble *trouble, struct ignis__door *door, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
+    bool (*present)(ignis__wire *fresh);                                                   /* somebody is at the other end; null: always */
+    bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again);
+    int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire);                         /* of the outbox: bytes; 0: not now; -1 */
+    int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size); /* bytes; 0: not yet; -1: trouble */
+    bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what);
+    bool (*alive)(ignis__wire *wire);
+    void (*hang_up)(ignis__wire *wire); /* tells the other side, while other threads may be inside; null: closing is what tells */
+    void (*unname)(ignis__wire *wire);  /* removes what is at the path; null: it has no name of its own */
+} ignis__wire_kind;
+
+/*  Checks the head of the message that is arriving. */
+static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
+{
+    ignis__head head;
+    memcpy(&head, wire->inbox, sizeof head);
+    if (head.magic != IGNIS__WIRE_MAGIC)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "what came is no message of Ignis: it begins with 0x%08x",
+                                  head.magic);
+    if (head.version != IGNIS__WIRE_VERSION)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the other side speaks version %d of the protocol, we speak %d",
+                                  head.version, IGNIS__WIRE_VERSION);
+    if (head.size > wire->capacity || head.fd_count > (wire->kind->packets ? IGNIS_CHANNEL_MAX_FDS : 0u))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message announces %u bytes and %u descriptors, which is too much",
+                                  head.size, head.fd_count);
+    if (head.sequence != wire->received)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came where message %llu was due",
+                                  (unsigned long long)head.sequence, (unsigned long long)wire->received);
+    return true;
+}
+
+static ignis__head ignis__head_of(const ignis__wire *wire)
+{
+    ignis__head head;
+    memcpy(&head, wire->inbox, sizeof head);
+    return head;
+}
+
+static void ignis__inbox_clear(ignis__wire *wire)
+{
+    ignis__fds_close(wire->inbox_fds, wire->inbox_fd_count);
+    wire->inbox_fd_count = 0;
+    wire->inbox_size = 0;
+    wire->inbox_whole = false;
+}
+
+/*  The message in the inbox was taken. */
+static void ignis__inbox_next(ignis__wire *wire)
+{
+    ignis__inbox_clear(wire);
+    wire->received++;
+}
+
+/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline stays there. */
+static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    size_t head_size = sizeof(ignis__head);
+    while (!wire->inbox_whole) {
+        size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
+        int64_t got;
+        bool whole;
+        if (wire->kind->packets)
+            wanted = head_size + wire->capacity;
+        got = wire->kind->read(trouble, wire, wire->inbox + wire->inbox_size, wanted - wire->inbox_size);
+        if (got < 0)
+            return false;
+        if (got == 0) {
+            if (!wire->kind->wait(trouble, wire, false, until, "nothing came from the other side"))
+                return false;
+            continue;
+        }
+        if (wire->kind->packets && (size_t)got < head_size)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
+                                      (long long)got);
+        wire->pause_us = 0;
+        wire->inbox_size += (size_t)got;
+        if (wire->inbox_size < head_size)
+            continue;
+        if (!ignis__head_check(trouble, wire))
+            return false;
+        whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
+        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
+                                      ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+        wire->inbox_whole = whole;
+    }
+    return true;
+}
+
+/*  Hands what is in the outbox to the system. */
+static bool ignis__wire_flush(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    while (wire->outbox_done < wire->outbox_size) {
+        int64_t written = wire->kind->write(trouble, wire);
+        if (written < 0)
+            return false;
+        wire->outbox_done += (size_t)written;
+        if (written > 0)
+            wire->pause_us = 0;
+        else if (!wire->kind->wait(trouble, wire, true, until, "the other side does not read"))
+            return false;
+    }
+    wire->outbox_size = wire->outbox_done = 0;
+    ignis__atomic_store(&wire->unsent, 0);
+    return true;
+}
+
+/*  Sends one message, with the send lock taken or nobody else there. A message of which a stream has taken a part counts as sent: its rest
+    stays in the outbox. */
+static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
+                             int fd_count, const ignis__until *until)
+{
+    ignis__head head;
+    if (!ignis__wire_flush(trouble, wire, until))
+        return false;
+    head.magic = IGNIS__WIRE_MAGIC;
+    head.version = IGNIS__WIRE_VERSION;
+    head.type = (uint16_t)type;
+    head.size = (uint32_t)size;
+    head.fd_count = (uint32_t)fd_count;
+    head.sequence = wire->sent;
+    memcpy(wire->outbox, &head, sizeof head);
+    if (size > 0)
+        memcpy(wire->outbox + sizeof head, data, size);
+    wire->outbox_size = sizeof head + size;
+    wire->outbox_fds = fds;
+    wire->outbox_fd_count = fd_count;
+    if (!ignis__wire_flush(trouble, wire, until) && (wire->outbox_done == 0 || trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
+        wire->outbox_size = wire->outbox_done = 0;
+        return false;
+    }
+    ignis__atomic_store(&wire->unsent, wire->outbox_size - wire->outbox_done);
+    wire->sent++;
+    return true;
+}
+
+static void ignis__wire_free(ignis__wire *wire)
+{
+    if (!wire)
+        return;
+    ignis__inbox_clear(wire);
+    if (wire->named)
+        wire->kind->unname(wire);
+#ifndef _WIN32
+    if (wire->shared)
+        ignis__shared_unmap((void *)wire->shared, wire->shared_bytes);
+#endif
+    if (wire->out != wire->in)
+        ignis__file_drop(&wire->out);
+    ignis__file_drop(&wire->in);
+    ignis__file_drop(&wire->shared_file);
+    ignis__free(wire->inbox);
+    ignis__free(wire->outbox);
+    ignis__free(wire);
+}
+
+/*  Room for messages of so many bytes; nothing is arriving or leaving. */
+static bool ignis__wire_room(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
+{
+    size_t bytes = sizeof(ignis__head) + capacity;
+    if (wire->capacity >= capacity)
+        return true;
+    ignis__free(wire->inbox);
+    ignis__free(wire->outbox);
+    wire->inbox = (unsigned char *)ignis__alloc(bytes);
+    wire->outbox = (unsigned char *)ignis__alloc(bytes);
+    wire->capacity = wire->inbox && wire->outbox ? capacity : 0;
+    return wire->capacity ||
+           ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for", (long long)(2 * bytes));
+}
+
+static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path)
+{
+    ignis__wire *wire = (ignis__wire *)ignis__alloc(sizeof *wire);
+    if (!wire) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for", (long long)sizeof *wire);
+        return NULL;
+    }
+    wire->in = wire->out = wire->shared_file = IGNIS__NO_FILE;
+    wire->kind = kind;
+    wire->peer_uid = -1;
+    snprintf(wire->path, sizeof wire->path, "%s", path);
+    ignis__mutex_init(&wire->send_lock);
+    ignis__mutex_init(&wire->receive_lock);
+    return wire;
+}
+
+static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
+{
+    uint64_t lost = ignis__atomic_load(&wire->lost);
+    if (!lost)
+        return true;
+    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST,
+                       lost == 2 ? "the other side has closed the channel" : "the channel has failed before");
+    trouble->expected = lost == 2;
+    return false;
+}
+
+/* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
+
+/*  What is in such a file. Whoever has the name keeps the file locked, so the system knows when he is gone. */
+typedef struct ignis__name_card {
+    uint64_t version, pid;
+    uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
+    unsigned char secret[IGNIS__SECRET];
+} ignis__name_card;
+
+#ifdef _WIN32
+
+static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
+{
+    *file = CreateFileA(path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
+                        FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    if (*file != IGNIS__NO_FILE)
+        return true;
+    if (GetLastError() == ERROR_SHARING_VIOLATION)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", path);
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", path, GetLastError());
+}
+static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
+{
+    DWORD written = 0;
+    return WriteFile(file, data, (DWORD)size, &written, NULL) && written == size;
+}
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
+{
+    DWORD got = 0;
+    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+    bool ok = file != INVALID_HANDLE_VALUE && ReadFile(file, data, (DWORD)size, &got, NULL) && got == size;
+    if (file != INVALID_HANDLE_VALUE)
+        CloseHandle(file);
+    return ok;
+}
+static void ignis__name_file_remove(const char *path) { (void)path; } /* it goes with its handle */
+
+#else /* POSIX */
+
+static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
+{
+    struct stat info, now;
+    int tries;
+    for (tries = 0; tries < 100; tries++) {
+        int fd = ignis__fd_keep(open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+        bool ours;
+        if (fd < 0 || fstat(fd, &info) != 0) {
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
+            ignis__file_drop(&fd);
+            return false;
+        }
+        ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
+        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino && now.st_dev == info.st_dev) {
+            *file = fd;
+            return true;
+        }
+        ignis__file_drop(&fd);
+        if (!ours)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours", path);
+        ignis__sleep_us(1000); /* the server of before may just be going */
+    }
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
+}
+static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
+{
+    return ftruncate(file, 0) == 0 && pwrite(file, data, size, 0) == (ssize_t)size;
+}
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat info;
+    bool ok =
+        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) && read(fd, data, size) == (ssize_t)size;
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
+
+#endif
+
+/* --- doors: where others connect, and prove that they know the secret ------------------------------------------------------ */
+
+/*  Who has connected and proven nothing yet. There is room for so many; the others wait where the system keeps those who knock. */
+enum { IGNIS__DOOR_PENDING = 64 };
+#define IGNIS__DOOR_PATIENCE_NS 5000000000 /* what one of them may take */
+#define IGNIS__DOOR_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
+
+typedef struct ignis__door {
+    const ignis__wire_kind *kind;
+    int64_t timeout_ns;
+    uint64_t closing;
+    ignis__mutex lock; /* whoever accepts */
+    char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
+    ignis__file file, name_file, poll; /* poll: one descriptor to wait for all that may come */
+    bool named;                        /* what is at the path is ours to remove */
+    unsigned char secret[IGNIS__SECRET];
+    uint64_t refused, arrivals;
+    struct {
+        ignis__wire *wire;
+        int64_t since_ns;           /* 0: nobody is there yet */
+    } pending[IGNIS__DOOR_PENDING]; /* the oldest first */
+    int pending_count;
+} ignis__door;
+
+/*  A proof: over both sides' nonces, so that what was heard once proves nothing again; and over the claim, so that it is the prover's. */
+static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secret, bool of_server, const void *claim, size_t size,
+                              unsigned char proof[32])
+{
+    struct {
+        char side[8];
+        unsigned char nonces[2][IGNIS__NONCE];
+    } said;
+    memcpy(said.side, of_server ? "server.." : "client..", sizeof said.side);
+    memcpy(said.nonces, wire->nonces, sizeof said.nonces);
+    ignis__hmac(secret, &said, sizeof said, claim, size, proof);
+}
+
+#ifdef __linux__
+
+/*  Adds a descriptor to those that the door's own stands for, or takes it out. */
+static void ignis__door_poll(ignis__door *door, int fd, bool add)
+{
+    struct epoll_event event;
+    memset(&event, 0, sizeof event);
+    event.events = EPOLLIN;
+    if (door->poll < 0)
+        door->poll = ignis__fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    if (fd >= 0)
+        (void)epoll_ctl(door->poll, add ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+}
+
+/*  Waits a little for somebody to come to a door, or to say something. */
+static void ignis__door_wait(const ignis__door *door, int ms)
+{
+    const ignis__until until = ignis__until_in((int64_t)ms * 1000000);
+    ignis__trouble late;
+    if (door->file < 0 && (door->pending_count == 0 || door->pending[0].wire->in < 0)) /* shared memory wakes nobody */
+        ignis__sleep_us(1000);
+    else if (door->pending_count == IGNIS__DOOR_PENDING) /* those who knock would wake us, and there is no room */
+        ignis__sleep_us(1000);
+    else
+        (void)ignis__fd_wait(&late, door->poll, POLLIN, &until, "");
+}
+
+#else
+
+static void ignis__door_poll(ignis__door *door, ignis__file file, bool add) { (void)door, (void)file, (void)add; }
+static void ignis__door_wait(const ignis__door *door, int ms)
+{
+    (void)door, (void)ms;
+    ignis__sleep_us(1000);
+}
+
+#endif
+
+/*  Nobody is pending at index any more; the order of the others stays. */
+static ignis__wire *ignis__door_take(ignis__door *door, int index)
+{
+    ignis__wire *wire = door->pending[index].wire;
+    ignis__door_poll(door, wire->in, false);
+    door->pending_count--;
+    memmove(&door->pending[index], &door->pending[index + 1], sizeof door->pending[0] * (size_t)(door->pending_count - index));
+    return wire;
+}
+
+/*  Turns away somebody who is not pending (any more). */
+static void ignis__door_refuse(const char *call, ignis__door *door, ignis__wire *wire, bool proven, const char *why)
+{
+    ignis__trouble ignored;
+    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_GREETING) && (!wire->kind->present || wire->kind->present(wire)))
+        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0, &ignis__until_now);
+    ignis__wire_free(wire);
+    if (ignis__atomic_add(&door->refused, 1) == 1)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, door->path, why);
+}
+
+/*  Takes in who has come to a door, as far as there is room. */
+static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
+{
+    for (;;) {
+        ignis__wire *fresh;
+        if (door->pending_count == IGNIS__DOOR_PENDING) { /* an honest one that was only slow finds itself cut off, and connects again */
+            if (ignis__monotonic_ns() - door->pending[0].since_ns < IGNIS__DOOR_CROWDED_NS)
+                return true;
+            ignis__wire_free(ignis__door_take(door, 0));
+            ignis__atomic_add(&door->refused, 1);
+        }
+        fresh = ignis__wire_make(trouble, door->kind, door->path);
+        if (!fresh)
+            return false;
+        trouble->diagnostic = IGNIS_DIAG_NONE;
+        if (!door->kind->arrive(trouble, door, fresh) || !ignis__wire_room(trouble, fresh, IGNIS__WIRE_GREETING)) {
+            ignis__wire_free(fresh);
+            if (trouble->diagnostic == IGNIS_DIAG_NONE || door->pending_count == 0)
+                return trouble->diagnostic == IGNIS_DIAG_NONE;
+            ignis__wire_free(ignis__door_take(door, 0)); /* there are too many descriptors, or there is too little memory for so many */
+            ignis__atomic_add(&door->refused, 1);
+            continue;
+        }
+        door->arrivals++;
+        ignis__door_poll(door, fresh->in, true);
+        door->pending[door->pending_count].wire = fresh;
+        door->pending[door->pending_count++].since_ns = fresh->kind->present ? 0 : ignis__monotonic_ns();
+    }
+}
+
+/*  Hears somebody who is pending. 1: he has proven himself, and his claim is in the inbox; 0: not yet; -1: he is to be turned away. */
+static int ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, ignis__wire *wire)
+{
+    struct {
+        unsigned char nonce[IGNIS__NONCE], proof[32];
+    } challenge;
+    unsigned char proof[32];
+    const unsigned char *body = wire->inbox + sizeof(ignis__head);
+    ignis__head head;
+#ifndef _WIN32
+    if (wire->kind->packets && wire->peer_uid != (int64_t)geteuid()) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)wire->peer_uid,
+                           (long long)geteuid());
+        return -1;
+    }
+#endif
+    while (ignis__wire_fetch(trouble, wire, &ignis__until_now)) {
+        head = ignis__head_of(wire);
+        if (wire->received == 0 && head.type == IGNIS__HEAD_HELLO && head.size == IGNIS__NONCE && head.fd_count == 0) {
+            memcpy(wire->nonces[0], body, IGNIS__NONCE);
+            if (!ignis__random_bytes(wire->nonces[1], IGNIS__NONCE)) {
+                ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
+                return -1;
+            }
+            memcpy(challenge.nonce, wire->nonces[1], IGNIS__NONCE);
+            ignis__wire_proof(wire, door->secret, true, NULL, 0, challenge.proof);
+            ignis__inbox_next(wire);
+            if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_CHALLENGE, &challenge, sizeof challenge, NULL, 0, &ignis__until_now))
+                return -1;
+        } else if (wire->received == 1 && head.type == IGNIS__HEAD_PROOF && head.size >= sizeof proof && head.fd_count == 0) {
+            ignis__wire_proof(wire, door->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
+            if (ignis__bytes_equal(proof, body, sizeof proof))
+                return 1;
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "its token is not ours");
+            return -1;
+        } else {
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not begin with a greeting");
+            return -1;
+        }
+    }
+    return trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT ? 0 : -1;
+}
+
+/*  The next one who has proven himself, with his claim in the inbox: the caller welcomes or refuses him. Null with the trouble set. */
+static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, ignis__door *door, const ignis__until *until)
+{
+    for (;;) {
+        int i, slice;
+        if (!ignis__door_arrivals(trouble, door))
+            return NULL;
+        for (i = 0; i < door->pending_count; i++) {
+            ignis__wire *wire = door->pending[i].wire;
+            int64_t now_ns = ignis__monotonic_ns();
+            int heard = ignis__door_hear(trouble, door, wire);
+            if (heard == 0 && door->pending[i].since_ns == 0 && wire->kind->present && wire->kind->present(wire))
+                door->pending[i].since_ns = now_ns;
+            if (heard == 0 && door->pending[i].since_ns && now_ns - door->pending[i].since_ns >= IGNIS__DOOR_PATIENCE_NS) {
+                ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not prove itself in %d s",
+                                   (int)(IGNIS__DOOR_PATIENCE_NS / 1000000000));
+                heard = -1;
+            }
+            if (heard > 0)
+                return ignis__door_take(door, i);
+            if (heard < 0)
+                ignis__door_refuse(call, door, ignis__door_take(door, i--), false, trouble->why);
+        }
+        slice = ignis__until_slice(until, 50);
+        if (slice == 0) {
+            ignis__trouble_late(trouble, until, "nobody connected");
+            return NULL;
+        }
+        ignis__door_wait(door, slice);
+    }
+}
+
+/*  The claim of one who has proven himself, if it has the right size. */
+static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, void *claim, size_t size)
+{
+    if (ignis__head_of(wire).size != 32 + size)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of another version of Ignis");
+    memcpy(claim, wire->inbox + sizeof(ignis__head) + 32, size);
+    return true;
+}
+
+/*  Lets in one who has proven himself; from here on messages may have `capacity` bytes. */
+static bool ignis__wire_welcome(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
+{
+    ignis__inbox_next(wire);
+    if (wire->named)
+        wire->kind->unname(wire);
+    wire->named = false;
+    return ignis__wire_room(trouble, wire, capacity) &&
+           ignis__wire_send(trouble, wire, IGNIS__HEAD_WELCOME, NULL, 0, NULL, 0, &ignis__until_now);
+}
+
+static void ignis__door_close(ignis__door *door)
+{
+    while (door->pending_count > 0)
+        ignis__wire_free(ignis__door_take(door, 0));
+#ifndef _WIN32
+    if (door->named)
+        (void)unlink(door->path);
+#endif
+    door->named = false;
+    ignis__file_drop(&door->file);
+    ignis__file_drop(&door->poll);
+    if (door->name_file != IGNIS__NO_FILE)
+        ignis__name_file_remove(door->name_path);
+    ignis__file_drop(&door->name_file);
+}
+
+/*  A door that is closed. */
+static void ignis__door_init(ignis__door *door, const ignis__wire_kind *kind, const char *path)
+{
+    memset(door, 0, sizeof *door);
+    door->kind = kind;
+    door->file = door->name_file = door->poll = IGNIS__NO_FILE;
+    snprintf(door->path, sizeof door->path, "%s", path);
+    ignis__mutex_init(&door->lock);
+}
+
+/*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
+static bool ignis__door_open(ignis__trouble *trouble, ignis__door *door, const char *name_path, const unsigned char *secret)
+{
+    ignis__name_card card;
+    memset(&card, 0, sizeof card);
+    card.version = IGNIS__WIRE_VERSION;
+    card.pid = ignis__process_id();
+    card.has_secret = !secret;
+    if (secret)
+        memcpy(door->secret, secret, sizeof door->secret);
+    else if (!ignis__random_bytes(door->secret, sizeof door->secret))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
+    if (card.has_secret)
+        memcpy(card.secret, door->secret, sizeof card.secret);
+    if (name_path) {
+        snprintf(door->name_path, sizeof door->name_path, "%s", name_path);
+        if (!ignis__name_file_take(trouble, name_path, &door->name_file))
+            return false;
+        if (!ignis__name_file_write(door->name_file, &card, sizeof card))
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", name_path);
+    }
+    if (door->file == IGNIS__NO_FILE && door->kind->listen && !door->kind->listen(trouble, door))
+        return false;
+    ignis__door_poll(door, door->file, true);
+    return ignis__door_arrivals(trouble, door);
+}
+
+/*  Both sides prove that they know the secret (null: the one of the name), and the client makes its claim. *again: it may go better at
+    the next attempt. */
+static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *secret,
+                              const void *claim, size_t size, const ignis__until *until, bool *again)
+{
+    unsigned char message[32 + IGNIS__WIRE_GREETING / 2], proof[32];
+    const unsigned char *body;
+    ignis__name_card card;
+    ignis__head head;
+    *again = true;
+    if (!secret) { /* read after connecting: a server that is replaced meanwhile has another one */
+        if (!ignis__name_file_read(name_path, &card, sizeof card))
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
+        *again = card.version == IGNIS__WIRE_VERSION && card.has_secret;
+        if (!*again)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "the server has a token of its own, or another version: set desc.token");
+    }
+    *again = false;
+    if (!ignis__wire_room(trouble, wire, IGNIS__WIRE_GREETING))
+        return false;
+    if (!ignis__random_bytes(wire->nonces[0], IGNIS__NONCE))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
+    if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_HELLO, wire->nonces[0], IGNIS__NONCE, NULL, 0, until) ||
+        !ignis__wire_fetch(trouble, wire, until)) {
+        *again = trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
+        return false;
+    }
+    head = ignis__head_of(wire);
+    body = wire->inbox + sizeof head;
+    if (head.type == IGNIS__HEAD_CHALLENGE && head.size == IGNIS__NONCE + sizeof proof) {
+        memcpy(wire->nonces[1], body, IGNIS__NONCE);
+        ignis__wire_proof(wire, secret ? secret : card.secret, true, NULL, 0, proof);
+        if (!ignis__bytes_equal(proof, body + IGNIS__NONCE, sizeof proof)) {
+            *again = !secret;
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s has another token than ours", wire->path);
+        }
+        ignis__inbox_next(wire);
+        ignis__wire_proof(wire, secret ? secret : card.secret, false, claim, size, message);
+        memcpy(message + sizeof proof, claim, size);
+        if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_PROOF, message, sizeof proof + size, NULL, 0, until) ||
+            !ignis__wire_fetch(trouble, wire, until)) {
+            *again = trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
+            return false;
+        }
+        head = ignis__head_of(wire);
+    }
+    if (head.type == IGNIS__HEAD_WELCOME) {
+        ignis__inbox_next(wire);
+        return true;
+    }
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s turned us away%s%.*s", wire->path,
+                              head.size ? ": " : "", head.size < 256 ? (int)head.size : 256, (const char *)body);
+}
+
+/*  Connects to whoever is, or will be, at a path. */
+static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path, const char *name_path,
+                                        const unsigned char *secret, const void *claim, size_t size, size_t capacity,
+                                        const ignis__until *until)
+{
+    int attempt;
+    for (attempt = 0;; attempt++) {
+        ignis__wire *wire = ignis__wire_make(trouble, kind, path);
+        bool again = false;
+        if (!wire)
+            return NULL;
+        if (kind->dial(trouble, wire, attempt, &again) && ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
+            ignis__wire_room(trouble, wire, capacity))
+            return wire;
+        ignis__wire_free(wire);
+        if (!again)
+            return NULL;
+        if (ignis__until_slice(until, 1) == 0) {
+            ignis__trouble last = *trouble;
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s", last.why);
+            return NULL;
+        }
+        ignis__sleep_us(5000);
+    }
+}
+
+#ifndef _WIN32
+
+/* --- sockets: the kind that jobs use too ------------------------------------------------------------------------------------ */
 
 /*  Room for the descriptors of one message. */
 typedef union ignis__fd_room {
@@ -2890,54 +3822,48 @@ typedef union ignis__fd_room {
     char space[CMSG_SPACE(IGNIS_CHANNEL_MAX_FDS * sizeof(int))];
 } ignis__fd_room;
 
-/*  One packet, in two parts. */
-static bool ignis__packet_send(ignis__trouble *trouble, int fd, const void *head, size_t head_size, const void *data, size_t size,
-                               const int *fds, int fd_count, const ignis__until *until)
+static int64_t ignis__socket_write(ignis__trouble *trouble, ignis__wire *wire)
 {
-    struct iovec parts[2];
+    struct iovec part;
     struct msghdr message;
     ignis__fd_room room;
+    size_t bytes = (size_t)wire->outbox_fd_count * sizeof(int);
+    ssize_t sent;
     memset(&message, 0, sizeof message);
     memset(&room, 0, sizeof room);
-    parts[0].iov_base = (void *)(uintptr_t)head;
-    parts[0].iov_len = head_size;
-    parts[1].iov_base = (void *)(uintptr_t)data;
-    parts[1].iov_len = size;
-    message.msg_iov = parts;
-    message.msg_iovlen = size ? 2 : 1;
-    if (fd_count > 0) {
+    part.iov_base = wire->outbox + wire->outbox_done;
+    part.iov_len = wire->outbox_size - wire->outbox_done;
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (bytes > 0) {
         struct cmsghdr *control;
         message.msg_control = room.space;
-        message.msg_controllen = CMSG_SPACE((size_t)fd_count * sizeof(int));
+        message.msg_controllen = CMSG_SPACE(bytes);
         control = CMSG_FIRSTHDR(&message);
         control->cmsg_level = SOL_SOCKET;
         control->cmsg_type = SCM_RIGHTS;
-        control->cmsg_len = CMSG_LEN((size_t)fd_count * sizeof(int));
-        memcpy(CMSG_DATA(control), fds, (size_t)fd_count * sizeof(int));
+        control->cmsg_len = CMSG_LEN(bytes);
+        memcpy(CMSG_DATA(control), wire->outbox_fds, bytes);
     }
-    for (;;) {
-        if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
-            return true;
-        if (errno == EAGAIN) {
-            if (!ignis__fd_wait(trouble, fd, POLLOUT, until, "the other side does not read"))
-                return false;
-        } else if (errno != EINTR) {
-            return ignis__trouble_errno(trouble, "sendmsg");
-        }
-    }
+    sent = sendmsg(wire->out, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+        return sent;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return 0;
+    ignis__trouble_errno(trouble, "sendmsg");
+    return -1;
 }
 
-/*  One packet of at most `capacity` bytes and IGNIS_CHANNEL_MAX_FDS descriptors; on failure none is left open. */
-static bool ignis__packet_receive(ignis__trouble *trouble, int fd, void *data, size_t capacity, size_t *size, int *fds, int *fd_count,
-                                  const ignis__until *until)
+/*  One packet, with up to IGNIS_CHANNEL_MAX_FDS descriptors; on failure none is left open. */
+static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t capacity)
 {
     struct iovec part;
     struct msghdr message;
     struct cmsghdr *control;
     ignis__fd_room room;
     ssize_t got;
-    int count = 0;
-    for (;;) {
+    int count = 0, tries = 0;
+    do { /* who closed with messages unread shows as an error first, and its last words come after it */
         memset(&message, 0, sizeof message);
         part.iov_base = data;
         part.iov_len = capacity;
@@ -2945,37 +3871,53 @@ static bool ignis__packet_receive(ignis__trouble *trouble, int fd, void *data, s
         message.msg_iovlen = 1;
         message.msg_control = room.space;
         message.msg_controllen = sizeof room.space;
-        got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        if (got >= 0)
-            break;
-        if (errno == EAGAIN) {
-            if (!ignis__fd_wait(trouble, fd, POLLIN, until, "nothing came from the other side"))
-                return false;
-        } else if (errno != EINTR) {
-            return ignis__trouble_errno(trouble, "recvmsg");
-        }
+        got = recvmsg(wire->in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == ECONNRESET && tries++ == 0);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    if (got < 0) {
+        ignis__trouble_errno(trouble, "recvmsg");
+        return -1;
     }
     for (control = CMSG_FIRSTHDR(&message); control; control = CMSG_NXTHDR(&message, control)) {
         size_t bytes = control->cmsg_len - CMSG_LEN(0);
         if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
             continue;
-        memcpy(fds + count, CMSG_DATA(control), bytes); /* all of them fit where the room for the control data fits */
+        memcpy(wire->inbox_fds + count, CMSG_DATA(control), bytes); /* all of them fit where the room for the control data fits */
         count += (int)(bytes / sizeof(int));
     }
     if (got > 0 && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-        *size = (size_t)got;
-        *fd_count = count;
-        return true;
+        wire->inbox_fd_count = count;
+        return got;
     }
-    ignis__fds_close(fds, count);
+    ignis__fds_close(wire->inbox_fds, count);
     if (message.msg_flags & MSG_CTRUNC)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                  "a message came without all of its descriptors: more than %d, or this process may not open so many",
-                                  IGNIS_CHANNEL_MAX_FDS);
-    if (got > 0)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message is longer than %lld bytes", (long long)capacity);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                           "a message came without all of its descriptors: more than %d, or this process may not open so many",
+                           IGNIS_CHANNEL_MAX_FDS);
+    else if (got > 0)
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message is longer than %lld bytes", (long long)capacity);
+    else
+        ignis__trouble_lost(trouble);
+    return -1;
 }
+
+static bool ignis__socket_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
+{
+    return ignis__fd_wait(trouble, to_write ? wire->out : wire->in, to_write ? POLLOUT : POLLIN, until, what);
+}
+
+/*  Asks the end that a hang-up of the other side shows at: the one that is written to. */
+static bool ignis__socket_alive(ignis__wire *wire)
+{
+    struct pollfd wanted;
+    wanted.fd = wire->out;
+    wanted.events = POLLOUT;
+    wanted.revents = 0;
+    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+static void ignis__socket_hang_up(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
 
 /*  The address of a path. One that is too long for an address is reached through its folder, which stays open in *folder (else -1). */
 static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struct sockaddr_un *address, int *folder)
@@ -3010,549 +3952,111 @@ static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struc
                               (int)sizeof address->sun_path - 1, (int)strlen(path));
 }
 
-/*  bind or connect, by the path. */
+/*  bind or connect, by the path: a socket, or -1 with *error. */
 static int ignis__unix_reach(ignis__trouble *trouble, const char *path, bool to_listen, int *error)
 {
     struct sockaddr_un address;
+    const struct sockaddr *to = (const struct sockaddr *)(const void *)&address;
     int folder, fd;
     bool ok;
     *error = 0;
     if (!ignis__unix_address(trouble, path, &address, &folder))
         return -1;
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) {
-        ignis__trouble_errno(trouble, "socket");
-    } else {
-        const struct sockaddr *to = (const struct sockaddr *)(const void *)&address;
-        do
-            ok = (to_listen ? bind(fd, to, sizeof address) : connect(fd, to, sizeof address)) == 0;
-        while (!ok && errno == EINTR);
-        if (!ok) {
-            *error = errno;
-            ignis__trouble_errno(trouble, path);
-            close(fd);
-            fd = -1;
-        }
+    fd = ignis__fd_keep(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    do
+        ok = fd >= 0 && (to_listen ? bind(fd, to, sizeof address) : connect(fd, to, sizeof address)) == 0;
+    while (!ok && fd >= 0 && errno == EINTR);
+    if (!ok) {
+        *error = errno;
+        ignis__trouble_errno(trouble, path);
+        ignis__file_drop(&fd);
     }
     if (folder >= 0)
         close(folder);
     return fd;
 }
 
+/*  Whose name it is may replace what somebody dead has left there. */
+static bool ignis__socket_listen(ignis__trouble *trouble, ignis__door *door)
+{
+    int error;
+    (void)unlink(door->path);
+    door->file = ignis__unix_reach(trouble, door->path, true, &error);
+    door->named = door->file >= 0;
+    return door->named && ((chmod(door->path, 0600) == 0 && listen(door->file, 4096) == 0) || ignis__trouble_errno(trouble, "listen"));
+}
+
 /*  The kernel's word for who is at the other end of a socket: struct ucred, which strict standards hide. */
-typedef struct ignis__peer {
-    int pid;
-    unsigned uid, gid;
-} ignis__peer;
-
-static bool ignis__peer_query(int fd, ignis__peer *peer)
+static bool ignis__peer_query(ignis__wire *wire)
 {
-    socklen_t size = sizeof *peer;
-    return getsockopt(fd, SOL_SOCKET, IGNIS__SO_PEERCRED, peer, &size) == 0 && size == sizeof *peer;
+    struct {
+        int pid;
+        unsigned uid, gid;
+    } peer;
+    socklen_t size = sizeof peer;
+    if (getsockopt(wire->in, SOL_SOCKET, IGNIS__SO_PEERCRED, &peer, &size) != 0 || size != sizeof peer)
+        return false;
+    wire->peer_pid = peer.pid;
+    wire->peer_uid = (int64_t)peer.uid;
+    return true;
 }
 
-/*  Waits for a lock of a file or folder; its descriptor is to be closed. -1 when there is none. */
-static int ignis__path_lock(const char *path, int64_t deadline_ns)
+static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (ignis__monotonic_ns() >= deadline_ns) {
-            close(fd);
-            return -1;
-        }
-        ignis__sleep_us(1000);
-    }
-    return fd;
-}
-
-/*  A socket that listens at a path, where only a socket that nobody listens at any more is replaced. */
-static int ignis__unix_listen(ignis__trouble *trouble, const char *path)
-{
-    char folder[IGNIS__PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    struct stat info;
-    int fd, error, probe, lock;
-    if (!slash || slash == path || (size_t)(slash - path) >= sizeof folder) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a path of %d bytes is no place for a socket", (int)strlen(path));
-        return -1;
-    }
-    memcpy(folder, path, (size_t)(slash - path));
-    folder[slash - path] = 0;
-    lock = ignis__path_lock(folder, ignis__monotonic_ns() + 5000000000); /* who else looks at the same remains waits */
-    fd = ignis__unix_reach(trouble, path, true, &error);
-    if (fd < 0 && error == EADDRINUSE && lstat(path, &info) == 0 && S_ISSOCK(info.st_mode)) {
-        probe = ignis__unix_reach(trouble, path, false, &error);
-        if (probe < 0 && error == ECONNREFUSED && unlink(path) == 0) {
-            fd = ignis__unix_reach(trouble, path, true, &error);
-        } else {
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "somebody listens at %s already", path);
-            if (probe >= 0)
-                close(probe);
-        }
-    }
-    if (fd >= 0 && (chmod(path, 0600) != 0 || listen(fd, 64) != 0)) {
-        ignis__trouble_errno(trouble, "listen");
-        close(fd);
-        (void)unlink(path);
-        fd = -1;
-    }
-    if (lock >= 0)
-        close(lock);
-    return fd;
-}
-
-/*  One attempt. *again: nobody listens there yet, or too many wait. */
-static int ignis__unix_connect(ignis__trouble *trouble, const char *path, bool *again)
-{
-    ignis__peer peer;
-    int error, fd = ignis__unix_reach(trouble, path, false, &error);
-    *again = fd < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN);
-    if (fd >= 0 && (!ignis__peer_query(fd, &peer) || peer.uid != geteuid())) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "who listens at %s is another user", path);
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-/*  A connection that waits at a listening socket, if there is one; -1: none. */
-static int ignis__unix_accept(int fd)
-{
-    int accepted;
     do
-        accepted = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    while (accepted < 0 && (errno == EINTR || errno == ECONNABORTED));
-    return accepted;
+        fresh->in = fresh->out = ignis__fd_keep(accept4(door->file, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    while (fresh->in < 0 && (errno == EINTR || errno == ECONNABORTED));
+    if (fresh->in < 0)
+        return errno != EAGAIN && errno != EWOULDBLOCK && ignis__trouble_errno(trouble, "accept");
+    (void)ignis__peer_query(fresh); /* of a stream between hosts nothing is known */
+    return true;
 }
 
-#endif
-
-/* --- wires: what a channel is made of, by method ------------------------------------------------------------------------ */
-
-#define IGNIS__WIRE_MAGIC 0x52494749u /* "IGIR" */
-#define IGNIS__WIRE_VERSION 1
-#define IGNIS__WIRE_PENDING 16                         /* connections that have not yet said who they are */
-#define IGNIS__WIRE_PATIENCE_NS 5000000000             /* what such a one may take */
-#define IGNIS__WIRE_RING (2 * IGNIS_CHANNEL_MAX_BYTES) /* bytes; a whole message with its head fits */
-
-/*  In front of every message. */
-typedef struct ignis__head {
-    uint32_t magic;
-    uint16_t version;
-    uint16_t type;
-    uint32_t size; /* of what follows */
-    uint32_t fd_count;
-    uint64_t sequence; /* counts the messages of a direction */
-} ignis__head;
-
-enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA, IGNIS__HEAD_ARRAY };
-
-typedef struct ignis__hello {
-    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
-    uint64_t pid;
-} ignis__hello;
-
-#ifdef _WIN32
-typedef HANDLE ignis__file;
-#define IGNIS__NO_FILE INVALID_HANDLE_VALUE
-static void ignis__file_close(ignis__file file) { CloseHandle(file); }
-#else
-typedef int ignis__file;
-#define IGNIS__NO_FILE (-1)
-static void ignis__file_close(ignis__file file) { close(file); }
-#endif
-
-/*  The file of a shared memory channel. Side 0 is the server; each writes its own ring, and never trusts the other's words. */
-typedef struct ignis__shared {
-    uint64_t magic;
-    uint64_t closed[2]; /* by the side */
-    uint64_t unused[5];
-    struct {
-        uint64_t written; /* bytes so far, by the ring's side */
-        uint64_t unused_a[7];
-        uint64_t read; /* by the other side */
-        uint64_t unused_b[7];
-    } ring[2];
-    unsigned char bytes[2][IGNIS__WIRE_RING];
-} ignis__shared;
-
-typedef struct ignis__wire {
-    const struct ignis__wire_kind *kind;
-    int64_t timeout_ns;
-    uint64_t closing; /* whoever waits in it gives up */
-    uint64_t lost;    /* it has failed for good */
-    ignis__mutex send_lock, receive_lock;
-    char path[IGNIS__PATH_MAX]; /* of what clients connect to */
-    ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
-    bool named;                 /* what is at the path is ours to remove */
-    int64_t peer_pid, peer_uid;
-    uint64_t sent, received; /* messages */
-
-    unsigned char *inbox; /* the message that is arriving: its head, its bytes */
-    size_t inbox_size;
-    bool inbox_whole;
-    int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
-    int inbox_fd_count;
-
-    int side; /* of the shared memory */
-    ignis__file shared_file;
-    ignis__shared *shared;
-
-    bool server; /* from here on of servers */
-    char name_path[IGNIS__PATH_MAX];
-    ignis__file name_file; /* locked while the server lives; holds the token */
-    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
-    uint64_t refused;
-    uint64_t arrivals;
-    struct {
-        struct ignis__wire *wire;
-        int64_t since_ns; /* 0: nobody is there yet */
-    } pending[IGNIS__WIRE_PENDING];
-    int pending_count;
-} ignis__wire;
-
-/*  A method. Functions return false with the trouble set, except where they say otherwise. */
-typedef struct ignis__wire_kind {
-    ignis_channel_method method;
-    const char *suffix; /* of the path */
-    bool packets;       /* messages keep their boundaries, and bring descriptors */
-    bool (*listen)(ignis__trouble *trouble, ignis__wire *server);
-    bool (*arrive)(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
-    bool (*spoke)(ignis__wire *fresh);                           /* something was said, perhaps by somebody who is gone; null: get tells */
-    bool (*present)(ignis__wire *fresh);                         /* somebody is at the other end */
-    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh); /* who is there has the token */
-    bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
-    bool (*put)(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
-                const int *fds, int fd_count, const ignis__until *until);                 /* a whole message */
-    bool (*ready)(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until); /* waits until there is something to get */
-    int64_t (*get)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size);  /* bytes; 0: not yet; -1: trouble */
-    bool (*alive)(ignis__wire *wire);
-    void (*hang_up)(ignis__wire *wire); /* tells the other side, while other threads may be inside */
-    void (*close)(ignis__wire *wire);
-} ignis__wire_kind;
-
-static void ignis__wire_close_files(ignis__wire *wire)
+static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
-    if (wire->in != IGNIS__NO_FILE)
-        ignis__file_close(wire->in);
-    if (wire->out != IGNIS__NO_FILE && wire->out != wire->in)
-        ignis__file_close(wire->out);
-    if (wire->shared_file != IGNIS__NO_FILE)
-        ignis__file_close(wire->shared_file);
-    if (wire->name_file != IGNIS__NO_FILE)
-        ignis__file_close(wire->name_file);
-    wire->in = wire->out = wire->shared_file = wire->name_file = IGNIS__NO_FILE;
-}
-
-#ifdef _WIN32
-
-/* A folder of the user's holds, for each name, a file that only one server can have open: the lock of the name, and its token. */
-static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
-{
-    server->name_file = CreateFileA(server->name_path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
-                                    FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
-    if (server->name_file != IGNIS__NO_FILE)
+    int error;
+    (void)attempt;
+    wire->in = wire->out = ignis__unix_reach(trouble, wire->path, false, &error);
+    *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN); /* not there yet, or too many wait */
+    if (wire->in < 0)
+        return false;
+    if (ignis__peer_query(wire) && wire->peer_uid == (int64_t)geteuid())
         return true;
-    if (GetLastError() == ERROR_SHARING_VIOLATION)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", server->name_path);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", server->name_path, GetLastError());
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "who listens at %s is another user", wire->path);
 }
-static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
-{
-    DWORD written = 0;
-    return WriteFile(server->name_file, data, (DWORD)size, &written, NULL) && written == size;
-}
-static bool ignis__name_file_read(const char *path, void *data, size_t size)
-{
-    DWORD got = 0;
-    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
-    bool ok = file != INVALID_HANDLE_VALUE && ReadFile(file, data, (DWORD)size, &got, NULL) && got == size;
-    if (file != INVALID_HANDLE_VALUE)
-        CloseHandle(file);
-    return ok;
-}
-static void ignis__name_file_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
 
-#else /* POSIX */
-
-/*  A file in the private folder holds, for each name, the token of its server, which locks it as long as it lives. */
-static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
-{
-    const char *path = server->name_path;
-    struct stat info, now;
-    int tries;
-    for (tries = 0; tries < 100; tries++) {
-        int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-        bool ours;
-        if (fd < 0 || fstat(fd, &info) != 0) {
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
-            if (fd >= 0)
-                close(fd);
-            return false;
-        }
-        ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
-        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino && now.st_dev == info.st_dev) {
-            server->name_file = fd;
-            return true;
-        }
-        close(fd);
-        if (!ours)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours", path);
-        ignis__sleep_us(1000); /* the server of before may just be going */
-    }
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
-}
-static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
-{
-    return ftruncate(server->name_file, 0) == 0 && pwrite(server->name_file, data, size, 0) == (ssize_t)size;
-}
-static bool ignis__name_file_read(const char *path, void *data, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    struct stat info;
-    bool ok =
-        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) && read(fd, data, size) == (ssize_t)size;
-    if (fd >= 0)
-        close(fd);
-    return ok;
-}
-static void ignis__name_file_give(ignis__wire *server) { (void)unlink(server->name_path); }
+/* clang-format off */
+static const ignis__wire_kind ignis__wire_socket = {
+    IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_dial, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+/* clang-format on */
 
 #endif
 
-/*  What is in that file. */
-typedef struct ignis__name_card {
-    uint64_t version, pid;
-    uint64_t has_token; /* 0: the caller gave one, which is no business of files */
-    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
-} ignis__name_card;
+/* ===============================================================================================================
+   >>channel - how a handle travels: unix socket, named pipe, shared memory.
+   =============================================================================================================== */
 
-/*  Checks the head of the message that is arriving. */
-static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
-{
-    ignis__head head;
-    memcpy(&head, wire->inbox, sizeof head);
-    if (head.magic != IGNIS__WIRE_MAGIC)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "what came is no message of Ignis: it begins with 0x%08x",
-                                  head.magic);
-    if (head.version != IGNIS__WIRE_VERSION)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the other side speaks version %d of the protocol, we speak %d",
-                                  head.version, IGNIS__WIRE_VERSION);
-    if (head.size > IGNIS_CHANNEL_MAX_BYTES || head.fd_count > (wire->kind->packets ? IGNIS_CHANNEL_MAX_FDS : 0u))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message announces %u bytes and %u descriptors, which is too much",
-                                  head.size, head.fd_count);
-    if (head.sequence != wire->received)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came where message %llu was due",
-                                  (unsigned long long)head.sequence, (unsigned long long)wire->received);
-    return true;
-}
-
-static ignis__head ignis__head_of(const ignis__wire *wire)
-{
-    ignis__head head;
-    memcpy(&head, wire->inbox, sizeof head);
-    return head;
-}
-
-static void ignis__inbox_clear(ignis__wire *wire)
-{
-#ifndef _WIN32
-    ignis__fds_close(wire->inbox_fds, wire->inbox_fd_count);
-#endif
-    wire->inbox_fd_count = 0;
-    wire->inbox_size = 0;
-    wire->inbox_whole = false;
-}
-
-/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline stays there. */
-static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
-{
-    size_t head_size = sizeof(ignis__head);
-    while (!wire->inbox_whole) {
-        size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
-        int64_t got;
-        bool whole;
-        if (wire->kind->packets)
-            wanted = head_size + IGNIS_CHANNEL_MAX_BYTES;
-        if (!wire->kind->ready(trouble, wire, until))
-            return false;
-        got = wire->kind->get(trouble, wire, wire->inbox + wire->inbox_size, wanted - wire->inbox_size);
-        if (got < 0)
-            return false;
-        if (got == 0)
-            continue;
-        if (wire->kind->packets && (size_t)got < head_size)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
-                                      (long long)got);
-        wire->inbox_size += (size_t)got;
-        if (wire->inbox_size < head_size)
-            continue;
-        if (!ignis__head_check(trouble, wire))
-            return false;
-        whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
-        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
-                                      ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
-        wire->inbox_whole = whole;
-    }
-    return true;
-}
-
-static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
-                             int fd_count, const ignis__until *until)
-{
-    ignis__head head;
-    head.magic = IGNIS__WIRE_MAGIC;
-    head.version = IGNIS__WIRE_VERSION;
-    head.type = (uint16_t)type;
-    head.size = (uint32_t)size;
-    head.fd_count = (uint32_t)fd_count;
-    head.sequence = wire->sent;
-    if (!wire->kind->put(trouble, wire, &head, sizeof head, data, size, fds, fd_count, until))
-        return false;
-    wire->sent++;
-    return true;
-}
-
-static void ignis__wire_free(ignis__wire *wire)
-{
-    while (wire->pending_count > 0)
-        ignis__wire_free(wire->pending[--wire->pending_count].wire);
-    ignis__inbox_clear(wire);
-    if (wire->kind)
-        wire->kind->close(wire);
-    if (wire->name_file != IGNIS__NO_FILE)
-        ignis__name_file_give(wire);
-    ignis__wire_close_files(wire);
-    ignis__free(wire->inbox);
-    ignis__free(wire);
-}
-
-static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path, int64_t timeout_ns)
-{
-    ignis__wire *wire = (ignis__wire *)ignis__alloc(sizeof *wire);
-    if (wire) {
-        wire->in = wire->out = wire->shared_file = wire->name_file = IGNIS__NO_FILE;
-        wire->inbox = (unsigned char *)ignis__alloc(sizeof(ignis__head) + IGNIS_CHANNEL_MAX_BYTES);
-        wire->kind = kind;
-        wire->timeout_ns = timeout_ns;
-        wire->peer_uid = -1;
-        snprintf(wire->path, sizeof wire->path, "%s", path);
-        ignis__mutex_init(&wire->send_lock);
-        ignis__mutex_init(&wire->receive_lock);
-        if (wire->inbox)
-            return wire;
-        ignis__free(wire);
-    }
-    ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for",
-                       (long long)(sizeof *wire + sizeof(ignis__head) + IGNIS_CHANNEL_MAX_BYTES));
-    return NULL;
-}
+#define IGNIS__WIRE_RING (2 * (int)IGNIS_CHANNEL_MAX_BYTES) /* bytes of a pipe or ring; a whole message with its head fits */
 
 #ifndef _WIN32
-
-/* --- sockets */
-
-static bool ignis__socket_listen(ignis__trouble *trouble, ignis__wire *server)
-{
-    server->in = ignis__unix_listen(trouble, server->path);
-    server->named = server->in >= 0;
-    return server->named;
-}
-
-static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
-{
-    ignis__peer peer;
-    int fd = ignis__unix_accept(server->in);
-    if (fd < 0)
-        return errno != EAGAIN && ignis__trouble_errno(trouble, "accept");
-    fresh->in = fresh->out = fd;
-    if (ignis__peer_query(fd, &peer)) {
-        fresh->peer_pid = peer.pid;
-        fresh->peer_uid = (int64_t)peer.uid;
-    }
-    return true;
-}
-
-static bool ignis__socket_present(ignis__wire *fresh)
-{
-    (void)fresh;
-    return true;
-}
-
-static bool ignis__socket_attach(ignis__trouble *trouble, ignis__wire *fresh)
-{
-    (void)trouble, (void)fresh;
-    return true;
-}
-
-static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
-{
-    ignis__peer peer;
-    int fd = ignis__unix_connect(trouble, wire->path, again);
-    if (fd < 0)
-        return false;
-    wire->in = wire->out = fd;
-    if (ignis__peer_query(fd, &peer)) {
-        wire->peer_pid = peer.pid;
-        wire->peer_uid = (int64_t)peer.uid;
-    }
-    return true;
-}
-
-static bool ignis__socket_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
-                              const int *fds, int fd_count, const ignis__until *until)
-{
-    return ignis__packet_send(trouble, wire->out, head, head_size, data, size, fds, fd_count, until);
-}
-
-static bool ignis__socket_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
-{
-    return ignis__fd_wait(trouble, wire->in, POLLIN, until, "nothing came from the other side");
-}
-
-static int64_t ignis__socket_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
-{
-    ignis__until now = {0, NULL};
-    size_t got = 0;
-    if (ignis__packet_receive(trouble, wire->in, data, size, &got, wire->inbox_fds, &wire->inbox_fd_count, &now))
-        return (int64_t)got;
-    return trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT ? 0 : -1;
-}
-
-static bool ignis__socket_alive(ignis__wire *wire)
-{
-    struct pollfd wanted;
-    wanted.fd = wire->in;
-    wanted.events = POLLOUT;
-    wanted.revents = 0;
-    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
-}
-
-static void ignis__socket_hang_up(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
-
-static void ignis__socket_close(ignis__wire *wire)
-{
-    if (wire->named)
-        (void)unlink(wire->path);
-}
 
 /* --- FIFOs: path.up brings what clients say, path.down what the server says. A pair serves one client and loses its name then. */
 
-static bool ignis__pipe_path(const ignis__wire *wire, const char *way, char path[IGNIS__PATH_MAX])
+static bool ignis__pipe_path(ignis__trouble *trouble, const ignis__wire *wire, const char *way, char path[IGNIS__PATH_MAX])
 {
-    return snprintf(path, IGNIS__PATH_MAX, "%s.%s", wire->path, way) < IGNIS__PATH_MAX;
+    return snprintf(path, IGNIS__PATH_MAX, "%s.%s", wire->path, way) < IGNIS__PATH_MAX ||
+           ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
 }
 
 static void ignis__pipe_unname(ignis__wire *wire)
 {
     char path[IGNIS__PATH_MAX];
-    if (wire->named && ignis__pipe_path(wire, "up", path))
+    ignis__trouble ignored;
+    if (ignis__pipe_path(&ignored, wire, "up", path))
         (void)unlink(path);
-    if (wire->named && ignis__pipe_path(wire, "down", path))
+    if (ignis__pipe_path(&ignored, wire, "down", path))
         (void)unlink(path);
-    wire->named = false;
 }
 
 #define IGNIS__SET_PIPE_SIZE 1031 /* F_SETPIPE_SZ, which strict standards hide */
@@ -3561,10 +4065,9 @@ static void ignis__pipe_unname(ignis__wire *wire)
 static int ignis__pipe_open(const char *path, int mode)
 {
     struct stat info;
-    int fd = open(path, mode | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    int fd = ignis__fd_keep(open(path, mode | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
     if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode) || !ignis__private_file(&info))) {
-        close(fd);
-        fd = -1;
+        ignis__file_drop(&fd);
         errno = EACCES;
     }
     if (fd >= 0)
@@ -3572,16 +4075,16 @@ static int ignis__pipe_open(const char *path, int mode)
     return fd;
 }
 
-static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
 {
     char up[IGNIS__PATH_MAX], down[IGNIS__PATH_MAX];
-    if (server->pending_count > 0)
+    if (door->pending_count > 0)
         return false;
-    if (!ignis__pipe_path(fresh, "up", up) || !ignis__pipe_path(fresh, "down", down))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
-    fresh->named = true;
+    if (!ignis__pipe_path(trouble, fresh, "up", up) || !ignis__pipe_path(trouble, fresh, "down", down))
+        return false;
     ignis__pipe_unname(fresh); /* remains; nobody else has the name while we have it */
     fresh->named = true;
+    fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
     if (mkfifo(down, 0600) != 0 || mkfifo(up, 0600) != 0 || (fresh->in = ignis__pipe_open(up, O_RDONLY)) < 0)
         return ignis__trouble_errno(trouble, up);
     return true;
@@ -3590,26 +4093,19 @@ static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ign
 static bool ignis__pipe_present(ignis__wire *fresh)
 {
     char down[IGNIS__PATH_MAX];
-    if (fresh->out < 0 && ignis__pipe_path(fresh, "down", down))
+    ignis__trouble ignored;
+    if (fresh->out < 0 && ignis__pipe_path(&ignored, fresh, "down", down))
         fresh->out = ignis__pipe_open(down, O_WRONLY); /* only works while somebody reads there */
     return fresh->out >= 0;
 }
 
-static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
-{
-    if (!ignis__pipe_present(fresh))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "it does not read our answer");
-    fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
-    ignis__pipe_unname(fresh);
-    return true;
-}
-
-static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     char up[IGNIS__PATH_MAX], down[IGNIS__PATH_MAX];
     struct stat info, now;
-    if (!ignis__pipe_path(wire, "up", up) || !ignis__pipe_path(wire, "down", down))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
+    (void)attempt;
+    if (!ignis__pipe_path(trouble, wire, "up", up) || !ignis__pipe_path(trouble, wire, "down", down))
+        return false;
     wire->out = ignis__pipe_open(up, O_WRONLY);
     *again = wire->out >= 0 || errno == ENOENT || errno == ENXIO;
     if (wire->out < 0)
@@ -3625,77 +4121,68 @@ static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *a
 }
 
 /*  write without SIGPIPE, which a FIFO without a reader raises. */
-static ssize_t ignis__pipe_write(int fd, const void *data, size_t size)
+static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
 {
     static const struct timespec no_time = {0, 0};
     sigset_t pipe_signal, before, pending;
     ssize_t written;
     int error;
+    if (!wire->kind->present(wire)) {
+        ignis__trouble_lost(trouble);
+        return -1;
+    }
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);
     sigemptyset(&pending);
     (void)sigpending(&pending);
     (void)pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
-    written = write(fd, data, size);
+    written = write(wire->out, wire->outbox + wire->outbox_done, wire->outbox_size - wire->outbox_done);
     error = errno;
     if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
         while (sigtimedwait(&pipe_signal, NULL, &no_time) < 0 && errno == EINTR)
             ;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;
-    return written;
-}
-
-static bool ignis__pipe_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
-                            const int *fds, int fd_count, const ignis__until *until)
-{
-    size_t done = 0, total = head_size + size;
-    (void)fds, (void)fd_count;
-    while (done < total) {
-        const char *from = done < head_size ? (const char *)head + done : (const char *)data + (done - head_size);
-        ssize_t written = ignis__pipe_write(wire->out, from, done < head_size ? head_size - done : total - done);
-        if (written > 0)
-            done += (size_t)written;
-        else if (written < 0 && errno != EAGAIN && errno != EINTR)
-            return ignis__trouble_errno(trouble, "write");
-        else if (!ignis__fd_wait(trouble, wire->out, POLLOUT, until, "the other side does not read")) {
-            if (done > 0) /* half a message cannot be taken back */
-                ignis__atomic_store(&wire->lost, 1);
-            return false;
-        }
+    if (written < 0 && error != EAGAIN && error != EINTR) {
+        ignis__trouble_errno(trouble, "write");
+        return -1;
     }
-    return true;
+    return written < 0 ? 0 : written;
 }
 
-static int64_t ignis__pipe_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+/*  Looks first: nothing is read from a FIFO that nobody has opened yet as well as from one that was closed. */
+static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
 {
-    ssize_t got = read(wire->in, data, size);
-    if (got > 0)
-        return got;
+    ignis__trouble late;
+    ssize_t got;
+    if (!ignis__fd_wait(&late, wire->in, POLLIN, &ignis__until_now, ""))
+        return 0;
+    got = read(wire->in, data, size);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (got < 0)
         ignis__trouble_errno(trouble, "read");
-    else
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
-    return -1;
+    else if (got == 0)
+        ignis__trouble_lost(trouble);
+    return got > 0 ? got : -1;
 }
 
-static bool ignis__pipe_alive(ignis__wire *wire)
-{
-    struct pollfd wanted;
-    wanted.fd = wire->out;
-    wanted.events = POLLOUT;
-    wanted.revents = 0;
-    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
-}
+/* --- shared memory: two rings in a sealed file without a name, which a link in the folder leads to (/proc/<pid>/fd/<number>). It serves
+   one client, and the link goes then. Each side locks its byte of the file, by which the other knows that it lives: the system lets go
+   of the locks of the dead. */
 
-static void ignis__pipe_hang_up(ignis__wire *wire) { (void)wire; } /* closing is what tells */
-
-static void ignis__pipe_close(ignis__wire *wire) { ignis__pipe_unname(wire); }
-
-/* --- shared memory: a file with two rings, which serves one client and loses its name then. Each side locks its byte of the file, by
-   which the other knows that it lives: the system lets go of the locks of the dead. */
+/*  Side 0 is the server; each writes its own ring, and never trusts the other's words. */
+typedef struct ignis__shared {
+    uint64_t magic;
+    uint64_t unused[7];
+    struct {
+        uint64_t written; /* bytes so far, by the ring's side */
+        uint64_t unused_a[7];
+        uint64_t read; /* by the other side */
+        uint64_t unused_b[7];
+    } ring[2];
+    unsigned char bytes[2][IGNIS__WIRE_RING];
+} ignis__shared;
 
 #ifdef F_OFD_SETLK
 #define IGNIS__LOCK_GET F_OFD_GETLK
@@ -3705,12 +4192,13 @@ static void ignis__pipe_close(ignis__wire *wire) { ignis__pipe_unname(wire); }
 #define IGNIS__LOCK_SET 37
 #endif
 
-static bool ignis__shm_lock(const ignis__wire *wire, int side, bool *taken)
+/*  how: F_WRLCK takes the byte of a side, F_UNLCK gives it back; with `taken`, whether another one has it. */
+static bool ignis__shm_lock(const ignis__wire *wire, int side, short how, bool *taken)
 {
     struct flock lock;
     int result;
     memset(&lock, 0, sizeof lock);
-    lock.l_type = F_WRLCK;
+    lock.l_type = how;
     lock.l_whence = SEEK_SET;
     lock.l_start = side;
     lock.l_len = 1;
@@ -3720,135 +4208,86 @@ static bool ignis__shm_lock(const ignis__wire *wire, int side, bool *taken)
     return result == 0;
 }
 
-static bool ignis__shm_other_lives(const ignis__wire *wire)
+static bool ignis__shm_alive(ignis__wire *wire)
 {
     bool taken = false;
-    return ignis__shm_lock(wire, 1 - wire->side, &taken) && taken && !ignis__atomic_load(&wire->shared->closed[1 - wire->side]);
+    (void)ignis__shm_lock(wire, 1 - wire->side, F_WRLCK, &taken);
+    wire->met |= taken;
+    return taken;
 }
 
-/*  Maps the file, which is ours alone and has the right size. */
+static void ignis__shm_unname(ignis__wire *wire) { (void)unlink(wire->path); }
+
 static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
 {
     struct stat info;
-    void *memory;
     wire->side = side;
-    if (fstat(wire->shared_file, &info) != 0 || !S_ISREG(info.st_mode) || !ignis__private_file(&info) ||
-        info.st_size != (off_t)sizeof(ignis__shared))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours, or not whole", wire->path);
-    memory = mmap(NULL, sizeof(ignis__shared), PROT_READ | PROT_WRITE, MAP_SHARED, wire->shared_file, 0);
-    if (memory == MAP_FAILED)
-        return ignis__trouble_errno(trouble, wire->path);
-    wire->shared = (ignis__shared *)memory;
-    wire->peer_uid = (int64_t)info.st_uid;
-    return true;
-}
-
-/*  The file gets its name when it is whole: a client that found it half made would lock it, look, and go: a connection lost. */
-static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
-{
-    char unnamed[IGNIS__PATH_MAX];
-    bool whole = false;
-    if (server->pending_count > 0)
-        return false;
-    if (snprintf(unnamed, sizeof unnamed, "%s.new", fresh->path) >= (int)sizeof unnamed)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the file is longer than %d bytes", IGNIS__PATH_MAX - 1);
-    (void)unlink(unnamed); /* remains; nobody else has the name while we have it */
-    fresh->shared_file = open(unnamed, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fresh->shared_file < 0)
-        return ignis__trouble_errno(trouble, unnamed);
-    if (ftruncate(fresh->shared_file, (off_t)sizeof(ignis__shared)) != 0 || !ignis__shm_lock(fresh, 0, NULL)) {
-        ignis__trouble_errno(trouble, unnamed);
-    } else if (ignis__shm_map(trouble, fresh, 0)) {
-        ignis__atomic_store(&fresh->shared->magic, IGNIS__WIRE_MAGIC);
-        whole = rename(unnamed, fresh->path) == 0 || ignis__trouble_errno(trouble, fresh->path);
+    if (fstat(wire->shared_file, &info) == 0 && ignis__private_file(&info)) {
+        wire->peer_uid = (int64_t)info.st_uid;
+        wire->shared_bytes = sizeof(ignis__shared);
+        wire->shared = (ignis__shared *)ignis__shared_map(wire->shared_file, wire->shared_bytes);
     }
-    fresh->named = whole;
-    if (!whole)
-        (void)unlink(unnamed);
-    return whole;
+    return wire->shared || ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s leads to no shared memory of ours", wire->path);
 }
 
-static bool ignis__shm_present(ignis__wire *fresh)
+/*  The link gets its name when what it leads to is whole. */
+static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
 {
-    bool taken = false;
-    return ignis__shm_lock(fresh, 1, &taken) && taken;
+    char fresh_path[IGNIS__PATH_MAX], target[64];
+    if (door->pending_count > 0)
+        return false;
+    if (snprintf(fresh_path, sizeof fresh_path, "%s.new", fresh->path) >= (int)sizeof fresh_path)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the link is longer than %d bytes", IGNIS__PATH_MAX - 1);
+    fresh->shared_file = ignis__fd_keep(ignis__shared_make(sizeof(ignis__shared)));
+    if (fresh->shared_file < 0 || !ignis__shm_lock(fresh, 0, F_WRLCK, NULL))
+        return ignis__trouble_errno(trouble, "shared memory");
+    if (!ignis__shm_map(trouble, fresh, 0))
+        return false;
+    ignis__atomic_store(&fresh->shared->magic, IGNIS__WIRE_MAGIC);
+    snprintf(target, sizeof target, "/proc/%lu/fd/%d", ignis__process_id(), fresh->shared_file);
+    (void)unlink(fresh_path); /* remains; nobody else has the name while we have it */
+    fresh->named = symlink(target, fresh_path) == 0 && rename(fresh_path, fresh->path) == 0;
+    return fresh->named || ignis__trouble_errno(trouble, fresh->path);
 }
 
-static bool ignis__shm_spoke(ignis__wire *fresh) { return ignis__atomic_load(&fresh->shared->ring[1].written) != 0; }
-
-static bool ignis__shm_attach(ignis__trouble *trouble, ignis__wire *fresh)
-{
-    (void)trouble;
-    (void)unlink(fresh->path);
-    fresh->named = false;
-    return true;
-}
-
-static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     struct stat info, now;
-    wire->shared_file = open(wire->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    (void)attempt;
+    wire->shared_file = ignis__fd_keep(open(wire->path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
     *again = wire->shared_file >= 0 || errno == ENOENT;
     if (wire->shared_file < 0)
         return ignis__trouble_errno(trouble, wire->path);
-    if (!ignis__shm_lock(wire, 1, NULL))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
-    if (fstat(wire->shared_file, &info) != 0 || lstat(wire->path, &now) != 0 || now.st_ino != info.st_ino)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its file");
     if (!ignis__shm_map(trouble, wire, 1))
         return false;
-    if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_other_lives(wire))
+    if (!ignis__shm_lock(wire, 1, F_WRLCK, NULL))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
+    if (fstat(wire->shared_file, &info) != 0 || stat(wire->path, &now) != 0 || now.st_ino != info.st_ino)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its memory");
+    if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_alive(wire))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
-    if (ignis__shm_spoke(wire))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the file of a client that is gone");
+    if (ignis__atomic_load(&wire->shared->ring[1].written))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the memory of a client that is gone");
     return true;
 }
 
 /*  Bytes that the other side has written and we have not read, or that we may write; -1: its words make no sense. */
-static int64_t ignis__shm_room(const ignis__wire *wire, bool to_write)
+static int64_t ignis__shm_room(ignis__trouble *trouble, const ignis__wire *wire, bool to_write)
 {
     int ring = to_write ? wire->side : 1 - wire->side;
     uint64_t used = ignis__atomic_load(&wire->shared->ring[ring].written) - ignis__atomic_load(&wire->shared->ring[ring].read);
-    if (used > IGNIS__WIRE_RING)
-        return -1;
-    return to_write ? IGNIS__WIRE_RING - (int64_t)used : (int64_t)used;
-}
-
-static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, size_t wanted, const ignis__until *until,
-                            const char *what)
-{
-    int64_t look_ns = 0;
-    int pause_us = 0;
-    for (;;) {
-        int64_t room = ignis__shm_room(wire, to_write), now_ns = ignis__monotonic_ns();
-        if (room < 0)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
-        if ((to_write && ignis__atomic_load(&wire->shared->closed[1 - wire->side])) || now_ns >= look_ns) {
-            bool lives = ignis__shm_other_lives(wire);
-            look_ns = now_ns + 20000000;
-            if (!lives && (to_write || ignis__shm_room(wire, false) < (int64_t)wanted)) /* it may have written before it went */
-                return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
-        }
-        if (room >= (int64_t)wanted)
-            return true;
-        if (ignis__until_slice(until, 1) == 0)
-            return ignis__trouble_late(trouble, until, what);
-        if (pause_us > 0)
-            ignis__sleep_us(pause_us);
-        pause_us = pause_us < 1000 ? pause_us + 20 : 1000;
-    }
-}
-
-static bool ignis__shm_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
-{
-    return ignis__shm_wait(trouble, wire, false, 1, until, "nothing came from the other side");
+    if (used <= (uint64_t)IGNIS__WIRE_RING)
+        return to_write ? IGNIS__WIRE_RING - (int64_t)used : (int64_t)used;
+    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
+    return -1;
 }
 
 /*  Copies in or out of a ring, around its end. */
 static void ignis__shm_copy(unsigned char *ring, uint64_t at, void *data, size_t size, bool into)
 {
-    size_t begin = (size_t)(at % IGNIS__WIRE_RING), first = IGNIS__WIRE_RING - begin < size ? IGNIS__WIRE_RING - begin : size;
+    size_t begin = (size_t)(at % (uint64_t)IGNIS__WIRE_RING), first = (size_t)IGNIS__WIRE_RING - begin;
     unsigned char *bytes = (unsigned char *)data;
+    first = first < size ? first : size;
     if (into) {
         memcpy(ring + begin, bytes, first);
         memcpy(ring, bytes + first, size - first);
@@ -3858,29 +4297,37 @@ static void ignis__shm_copy(unsigned char *ring, uint64_t at, void *data, size_t
     }
 }
 
-static bool ignis__shm_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
-                           const int *fds, int fd_count, const ignis__until *until)
+/*  The whole message or nothing. */
+static int64_t ignis__shm_write(ignis__trouble *trouble, ignis__wire *wire)
 {
-    uint64_t *written = &wire->shared->ring[wire->side].written, at;
-    (void)fds, (void)fd_count;
-    if (!ignis__shm_wait(trouble, wire, true, head_size + size, until, "the other side does not read"))
-        return false;
-    at = ignis__atomic_load(written);
-    ignis__shm_copy(wire->shared->bytes[wire->side], at, (void *)(uintptr_t)head, head_size, true);
-    if (size > 0)
-        ignis__shm_copy(wire->shared->bytes[wire->side], at + head_size, (void *)(uintptr_t)data, size, true);
-    ignis__atomic_store(written, at + head_size + size);
-    return true;
-}
-
-static int64_t ignis__shm_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
-{
-    uint64_t *read_so_far = &wire->shared->ring[1 - wire->side].read, at = ignis__atomic_load(read_so_far);
-    int64_t room = ignis__shm_room(wire, false);
-    if (room < 0) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
+    uint64_t *written = &wire->shared->ring[wire->side].written, at = ignis__atomic_load(written);
+    int64_t room = ignis__shm_room(trouble, wire, true);
+    if (!ignis__shm_alive(wire)) {
+        ignis__trouble_lost(trouble);
         return -1;
     }
+    if (room < (int64_t)wire->outbox_size)
+        return room < 0 ? -1 : 0;
+    ignis__shm_copy(wire->shared->bytes[wire->side], at, wire->outbox, wire->outbox_size, true);
+    ignis__atomic_store(written, at + wire->outbox_size);
+    return (int64_t)wire->outbox_size;
+}
+
+static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    uint64_t *read_so_far = &wire->shared->ring[1 - wire->side].read, at = ignis__atomic_load(read_so_far);
+    int64_t room = ignis__shm_room(trouble, wire, false);
+    if (room == 0) { /* it may write before it goes, and may not have come yet */
+        bool lives = ignis__shm_alive(wire);
+        room = ignis__shm_room(trouble, wire, false);
+        if (room == 0 && !lives && wire->met) {
+            ignis__trouble_lost(trouble);
+            return -1;
+        }
+    }
+    if (room <= 0)
+        return room;
+    wire->met = true;
     if ((int64_t)size > room)
         size = (size_t)room;
     ignis__shm_copy(wire->shared->bytes[1 - wire->side], at, data, size, false);
@@ -3888,55 +4335,31 @@ static int64_t ignis__shm_get(ignis__trouble *trouble, ignis__wire *wire, void *
     return (int64_t)size;
 }
 
-static bool ignis__shm_alive(ignis__wire *wire) { return ignis__shm_other_lives(wire); }
-
-static void ignis__shm_hang_up(ignis__wire *wire) { ignis__atomic_store(&wire->shared->closed[wire->side], 1); }
-
-static void ignis__shm_close(ignis__wire *wire)
+/*  Nothing wakes who waits for memory: it looks again, and less often with time. */
+static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
 {
-    if (wire->named)
-        (void)unlink(wire->path);
-    wire->named = false;
-    if (wire->shared) {
-        ignis__shm_hang_up(wire);
-        munmap((void *)wire->shared, sizeof *wire->shared);
-    }
-    wire->shared = NULL;
+    (void)to_write;
+    if (ignis__until_slice(until, 1) == 0)
+        return ignis__trouble_late(trouble, until, what);
+    if (wire->pause_us > 0)
+        ignis__sleep_us(wire->pause_us);
+    wire->pause_us = wire->pause_us < 1000 ? wire->pause_us + 20 : 1000;
+    return true;
 }
+
+static void ignis__shm_hang_up(ignis__wire *wire) { (void)ignis__shm_lock(wire, wire->side, F_UNLCK, NULL); }
 
 /* clang-format off */
-static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_present, ignis__socket_attach,
-     ignis__socket_dial, ignis__socket_put, ignis__socket_ready, ignis__socket_get, ignis__socket_alive, ignis__socket_hang_up,
-     ignis__socket_close},
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach,
-     ignis__pipe_dial, ignis__pipe_put, ignis__socket_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up,
-     ignis__pipe_close},
-    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_spoke, ignis__shm_present, ignis__shm_attach,
-     ignis__shm_dial, ignis__shm_put, ignis__shm_ready, ignis__shm_get, ignis__shm_alive, ignis__shm_hang_up,
-     ignis__shm_close},
-};
+static const ignis__wire_kind ignis__wire_pipe = {
+    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_dial, ignis__pipe_write,
+    ignis__pipe_read, ignis__socket_wait, ignis__socket_alive, NULL, ignis__pipe_unname};
+static const ignis__wire_kind ignis__wire_memory = {
+    IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_alive, ignis__shm_dial, ignis__shm_write,
+    ignis__shm_read, ignis__shm_wait, ignis__shm_alive, ignis__shm_hang_up, ignis__shm_unname};
 /* clang-format on */
-#define IGNIS__WIRE_DEFAULT IGNIS_CHANNEL_SOCKET
-
-/*  Waits a little for somebody to come to a server, or to say something. */
-static void ignis__wire_listen_wait(const ignis__wire *server, int ms)
-{
-    struct pollfd wanted[IGNIS__WIRE_PENDING + 1];
-    int i, count = 0;
-    memset(wanted, 0, sizeof wanted);
-    if (server->in >= 0)
-        wanted[count++].fd = server->in;
-    for (i = 0; i < server->pending_count; i++) {
-        if (server->pending[i].wire->in >= 0)
-            wanted[count++].fd = server->pending[i].wire->in;
-        else if (ms > 1)
-            ms = 1;
-    }
-    for (i = 0; i < count; i++)
-        wanted[i].events = POLLIN;
-    (void)poll(wanted, (nfds_t)count, ms);
-}
+/*  By ignis_channel_method. */
+static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_socket, &ignis__wire_socket, &ignis__wire_pipe,
+                                                            &ignis__wire_memory};
 
 #else /* Windows */
 
@@ -3946,20 +4369,20 @@ static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
 {
     DWORD error = GetLastError();
     if (error == ERROR_BROKEN_PIPE || error == ERROR_PIPE_NOT_CONNECTED || error == ERROR_NO_DATA)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+        return ignis__trouble_lost(trouble);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, error);
 }
 
-static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
 {
     SECURITY_ATTRIBUTES security;
-    if (server->pending_count > 0)
+    if (door->pending_count > 0)
         return false;
     security.nLength = sizeof security;
     security.bInheritHandle = FALSE;
     if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &security.lpSecurityDescriptor, NULL))
         return ignis__pipe_trouble(trouble, "the owner's security descriptor");
-    fresh->in = fresh->out = CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (server->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
+    fresh->in = fresh->out = CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (door->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
                                               PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS,
                                               PIPE_UNLIMITED_INSTANCES, IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
     LocalFree(security.lpSecurityDescriptor);
@@ -3968,120 +4391,106 @@ static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ign
 
 static bool ignis__pipe_present(ignis__wire *fresh)
 {
-    return !ConnectNamedPipe(fresh->in, NULL) && (GetLastError() == ERROR_PIPE_CONNECTED || GetLastError() == ERROR_NO_DATA);
-}
-
-static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
-{
     ULONG pid = 0;
-    if (!GetNamedPipeClientProcessId(fresh->in, &pid))
-        return ignis__pipe_trouble(trouble, "the client's process");
-    fresh->peer_pid = (int64_t)pid;
+    if (ConnectNamedPipe(fresh->in, NULL) || (GetLastError() != ERROR_PIPE_CONNECTED && GetLastError() != ERROR_NO_DATA))
+        return false;
+    if (GetNamedPipeClientProcessId(fresh->in, &pid))
+        fresh->peer_pid = (int64_t)pid;
     return true;
 }
 
-static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
-    ignis__name_card name;
+    (void)attempt;
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
     if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
         return ignis__pipe_trouble(trouble, wire->path);
-    /* the name of a pipe is anybody's, the folder is not */
-    if (!ignis__name_file_read(wire->name_path, &name, sizeof name) || name.pid != pid)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to another process than %s", wire->path, wire->name_path);
-    wire->peer_pid = (int64_t)pid;
+    wire->peer_pid = (int64_t)pid; /* the name of a pipe is anybody's; that it is the right server, it has to prove */
     return true;
 }
 
-static bool ignis__pipe_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
-                            const int *fds, int fd_count, const ignis__until *until)
+static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
 {
-    size_t done = 0, total = head_size + size;
-    (void)fds, (void)fd_count;
-    while (done < total) {
-        const char *from = done < head_size ? (const char *)head + done : (const char *)data + (done - head_size);
-        DWORD written = 0;
-        if (!WriteFile(wire->out, from, (DWORD)(done < head_size ? head_size - done : total - done), &written, NULL))
-            return ignis__pipe_trouble(trouble, "WriteFile");
-        done += written;
-        if (written > 0)
-            continue;
-        if (ignis__until_slice(until, 1) == 0) {
-            if (done > 0) /* half a message cannot be taken back */
-                ignis__atomic_store(&wire->lost, 1);
-            return ignis__trouble_late(trouble, until, "the other side does not read");
-        }
-        ignis__sleep_us(1000);
-    }
-    return true;
+    DWORD written = 0;
+    if (WriteFile(wire->out, wire->outbox + wire->outbox_done, (DWORD)(wire->outbox_size - wire->outbox_done), &written, NULL))
+        return (int64_t)written;
+    ignis__pipe_trouble(trouble, "WriteFile");
+    return -1;
 }
 
-static bool ignis__pipe_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
 {
-    for (;;) {
-        DWORD available = 0;
-        bool open = PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) != 0;
-        if (open && available > 0)
-            return true;
-        if (!open && GetLastError() == ERROR_BROKEN_PIPE) /* other errors: nobody is there yet */
-            return ignis__pipe_trouble(trouble, "PeekNamedPipe");
-        if (ignis__until_slice(until, 1) == 0)
-            return ignis__trouble_late(trouble, until, "nothing came from the other side");
-        ignis__sleep_us(1000);
-    }
-}
-
-static int64_t ignis__pipe_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
-{
-    DWORD got = 0;
+    DWORD got = 0, available = 0;
+    if (PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) ? available == 0 : GetLastError() != ERROR_BROKEN_PIPE)
+        return 0; /* nothing, or nobody is there yet */
     if (ReadFile(wire->in, data, (DWORD)size, &got, NULL) || GetLastError() == ERROR_NO_DATA)
         return (int64_t)got;
     ignis__pipe_trouble(trouble, "ReadFile");
     return -1;
 }
 
+static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
+{
+    (void)wire, (void)to_write;
+    if (ignis__until_slice(until, 1) == 0)
+        return ignis__trouble_late(trouble, until, what);
+    ignis__sleep_us(1000);
+    return true;
+}
+
 static bool ignis__pipe_alive(ignis__wire *wire) { return PeekNamedPipe(wire->in, NULL, 0, NULL, NULL, NULL) != 0; }
 
-static void ignis__pipe_hang_up(ignis__wire *wire) { (void)wire; } /* closing is what tells */
-
-static void ignis__pipe_close(ignis__wire *wire) { (void)wire; }
+static void ignis__pipe_unname(ignis__wire *wire) { (void)wire; }
 
 /* clang-format off */
-static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
-     ignis__pipe_put, ignis__pipe_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up, ignis__pipe_close},
-};
+static const ignis__wire_kind ignis__wire_pipe = {
+    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_dial, ignis__pipe_write,
+    ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, ignis__pipe_unname};
 /* clang-format on */
-#define IGNIS__WIRE_DEFAULT IGNIS_CHANNEL_PIPE
-
-static void ignis__wire_listen_wait(const ignis__wire *server, int ms)
-{
-    (void)server, (void)ms;
-    ignis__sleep_us(1000);
-}
+static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_pipe, NULL, &ignis__wire_pipe, NULL};
 
 #endif
 
-/* --- how a server and a client come to trust each other ----------------------------------------------------------------- */
+/* --- channels ----------------------------------------------------------------------------------------------------------- */
 
 /*  What both sides make of a desc. */
 typedef struct ignis__address_of {
     const ignis__wire_kind *kind;
     char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
+    unsigned char secret[IGNIS__SECRET]; /* desc.token */
     int64_t timeout_ns;
 } ignis__address_of;
 
 static const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
 
+static int64_t ignis__timeout_ns(double timeout_s) { return timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(timeout_s * 1e9); }
+
+/*  Where the server of a name is reached, and the file that holds its secret. */
+static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name, ignis__address_of *address)
+{
+    int length, name_length;
+    if (!ignis__private_folder(call, folder, IGNIS__PATH_MAX))
+        return false;
+    name_length = snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, name, address->kind->suffix);
+#ifdef _WIN32
+    length = snprintf(address->path, sizeof address->path, "\\\\.\\pipe\\ignis-%s", name);
+#else
+    length = snprintf(address->path, sizeof address->path, "%s/%s.%s", folder, name, address->kind->suffix);
+#endif
+    if (length >= 0 && (size_t)length < sizeof address->path && name_length >= 0 && (size_t)name_length < sizeof address->name_path)
+        return true;
+    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+    return false;
+}
+
 static bool ignis__channel_address(const char *call, const ignis_channel_desc *desc, ignis__address_of *address)
 {
     char folder[IGNIS__PATH_MAX];
-    ignis_channel_method method;
-    int i, length, name_length;
+    int length;
     if (!ignis__enter(call))
         return false;
     if (!desc || !desc->name) {
@@ -4101,222 +4510,61 @@ static bool ignis__channel_address(const char *call, const ignis_channel_desc *d
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
         return false;
     }
-    method = desc->method == IGNIS_CHANNEL_DEFAULT ? IGNIS__WIRE_DEFAULT : desc->method;
-    address->kind = NULL;
-    for (i = 0; i < IGNIS__COUNT(ignis__wire_kinds); i++)
-        if (ignis__wire_kinds[i].method == method)
-            address->kind = &ignis__wire_kinds[i];
+    memset(address, 0, sizeof *address);
+    address->kind = ignis__wire_kinds[desc->method];
     if (!address->kind) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system", ignis__method_names[method]);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system", ignis__method_names[desc->method]);
         return false;
     }
-    address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : desc->timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(desc->timeout_s * 1e9);
+    if (desc->token)
+        memcpy(address->secret, desc->token, IGNIS_CHANNEL_TOKEN_BYTES);
+    address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : ignis__timeout_ns(desc->timeout_s);
     length = snprintf(folder, sizeof folder, "%s", desc->directory ? desc->directory : "");
     if (length < 0 || (size_t)length >= sizeof folder) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes", (int)sizeof folder - 1);
         return false;
     }
-    if (!ignis__private_folder(call, folder, sizeof folder))
-        return false;
-    name_length = snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, desc->name, address->kind->suffix);
-#ifdef _WIN32
-    length = snprintf(address->path, sizeof address->path, "\\\\.\\pipe\\ignis-%s", desc->name);
-#else
-    length = snprintf(address->path, sizeof address->path, "%s/%s.%s", folder, desc->name, address->kind->suffix);
-#endif
-    if (length < 0 || (size_t)length >= sizeof address->path || name_length < 0 || (size_t)name_length >= sizeof address->name_path) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
-        return false;
-    }
-    return true;
+    return ignis__channel_paths(call, folder, desc->name, address);
 }
 
-/*  Lets a connection in whose first message is there: 1; turns it away: -1; waits for it: 0. */
-static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh, int64_t *since_ns)
-{
-    ignis__until now = {0, NULL};
-    ignis__hello hello;
-    int64_t now_ns = ignis__monotonic_ns();
-    bool spoke;
-#ifndef _WIN32
-    if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)fresh->peer_uid,
-                           (long long)geteuid());
-        return -1;
-    }
-#endif
-    spoke = fresh->kind->spoke && fresh->kind->spoke(fresh); /* asked before presence, as who spoke was there before that */
-    if (*since_ns == 0 && fresh->kind->present(fresh))
-        *since_ns = now_ns;
-    if (*since_ns == 0 && fresh->kind->spoke && !spoke)
-        return 0;
-    if (!ignis__wire_fetch(trouble, fresh, &now)) {
-        if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
-            return -1;
-        if (*since_ns == 0 || now_ns - *since_ns < IGNIS__WIRE_PATIENCE_NS)
-            return 0;
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it said nothing for %d s", (int)(IGNIS__WIRE_PATIENCE_NS / 1000000000));
-        return -1;
-    }
-    if (ignis__head_of(fresh).type != IGNIS__HEAD_HELLO || ignis__head_of(fresh).size != sizeof hello || fresh->inbox_fd_count > 0) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not begin with a greeting");
-        return -1;
-    }
-    memcpy(&hello, fresh->inbox + sizeof(ignis__head), sizeof hello);
-    if (!ignis__bytes_equal(hello.token, server->token, sizeof hello.token)) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "its token is not ours");
-        return -1;
-    }
-    ignis__inbox_clear(fresh);
-    fresh->received++;
-    if (fresh->peer_pid == 0)
-        fresh->peer_pid = (int64_t)hello.pid;
-    now.deadline_ns = now_ns + 1000000000;
-    return fresh->kind->attach(trouble, fresh) && ignis__wire_send(trouble, fresh, IGNIS__HEAD_WELCOME, NULL, 0, NULL, 0, &now) ? 1 : -1;
-}
-
-static void ignis__wire_refuse(const char *call, ignis__wire *server, int index, const char *why)
-{
-    ignis__wire *wire = server->pending[index].wire;
-    ignis__until now = {0, NULL};
-    ignis__trouble ignored;
-    if (wire->kind->present(wire))
-        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, NULL, 0, NULL, 0, &now);
-    ignis__wire_free(wire);
-    server->pending[index] = server->pending[--server->pending_count];
-    if (ignis__atomic_add(&server->refused, 1) == 1)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, server->path, why);
-}
-
-/*  Takes in who has come to a server. */
-static bool ignis__wire_arrivals(const char *call, ignis__trouble *trouble, ignis__wire *server)
-{
-    for (;;) {
-        ignis__wire *fresh = ignis__wire_make(trouble, server->kind, server->path, server->timeout_ns);
-        if (!fresh)
-            return false;
-        trouble->diagnostic = IGNIS_DIAG_NONE;
-        if (!server->kind->arrive(trouble, server, fresh)) {
-            ignis__wire_free(fresh);
-            return trouble->diagnostic == IGNIS_DIAG_NONE;
-        }
-        server->arrivals++;
-        if (server->pending_count == IGNIS__WIRE_PENDING)
-            ignis__wire_refuse(call, server, 0, "too many at once say nothing");
-        server->pending[server->pending_count].wire = fresh;
-        server->pending[server->pending_count++].since_ns = 0;
-    }
-}
-
-/*  The next connection that has the token; null with the trouble set. */
-static ignis__wire *ignis__wire_accept(const char *call, ignis__trouble *trouble, ignis__wire *server, const ignis__until *until)
-{
-    for (;;) {
-        int i, slice;
-        if (!ignis__wire_arrivals(call, trouble, server))
-            return NULL;
-        for (i = 0; i < server->pending_count; i++) {
-            ignis__wire *wire = server->pending[i].wire;
-            int verdict = ignis__wire_judge(trouble, server, wire, &server->pending[i].since_ns);
-            if (verdict > 0) {
-                server->pending[i] = server->pending[--server->pending_count];
-                return wire;
-            }
-            if (verdict < 0)
-                ignis__wire_refuse(call, server, i--, trouble->why);
-        }
-        slice = ignis__until_slice(until, 50);
-        if (slice == 0) {
-            ignis__trouble_late(trouble, until, "nobody connected");
-            return NULL;
-        }
-        ignis__wire_listen_wait(server, slice);
-    }
-}
-
-/*  What a client says first, and the server's answer. */
-static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *token,
-                              const ignis__until *until, bool *again)
-{
-    ignis__hello hello;
-    ignis__name_card name;
-    int type;
-    *again = true;
-    memset(&hello, 0, sizeof hello);
-    hello.pid = ignis__process_id();
-    if (token) {
-        memcpy(hello.token, token, sizeof hello.token);
-    } else { /* read after connecting: a server that is replaced meanwhile has another one */
-        if (!ignis__name_file_read(name_path, &name, sizeof name))
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
-        *again = name.version == IGNIS__WIRE_VERSION && name.has_token;
-        if (!*again)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "the server has a token of its own, or another version: set desc.token");
-        memcpy(hello.token, name.token, sizeof hello.token);
-    }
-    if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_HELLO, &hello, sizeof hello, NULL, 0, until) ||
-        !ignis__wire_fetch(trouble, wire, until)) {
-        *again = trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
-        return false;
-    }
-    type = ignis__head_of(wire).type;
-    ignis__inbox_clear(wire);
-    wire->received++;
-    *again = false;
-    if (type == IGNIS__HEAD_WELCOME)
-        return true;
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s turned us away: its token is another", wire->path);
-}
-
-static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__address_of *address, const unsigned char *token,
-                                        const ignis__until *until)
-{
-    for (;;) {
-        ignis__wire *wire = ignis__wire_make(trouble, address->kind, address->path, address->timeout_ns);
-        bool again = false;
-        if (!wire)
-            return NULL;
-        snprintf(wire->name_path, sizeof wire->name_path, "%s", address->name_path);
-        if (address->kind->dial(trouble, wire, &again) && ignis__wire_greet(trouble, wire, address->name_path, token, until, &again))
-            return wire;
-        ignis__wire_free(wire);
-        if (!again)
-            return NULL;
-        if (ignis__until_slice(until, 1) == 0) {
-            ignis__trouble last = *trouble;
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s", last.why);
-            return NULL;
-        }
-        ignis__sleep_us(5000);
-    }
-}
-
-/* --- channels ----------------------------------------------------------------------------------------------------------- */
-
+/*  One of the two is there: a wire that carries messages, or a door where others connect. */
 typedef struct ignis__channel {
     ignis__slot slot;
     ignis__wire *wire;
+    ignis__door *door;
 } ignis__channel;
 
 static ignis__pool ignis__channels = IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
+/*  Closes what is no longer used by anybody, after a goodbye if there is room for one. */
+static void ignis__channel_free(ignis__wire *wire, ignis__door *door)
+{
+    ignis__trouble ignored;
+    if (wire && !ignis__atomic_load(&wire->lost))
+        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_GOODBYE, NULL, 0, NULL, 0, &ignis__until_now);
+    ignis__wire_free(wire);
+    if (door)
+        ignis__door_close(door);
+    ignis__free(door);
+}
+
 static void ignis__channel_drop(ignis__channel *channel)
 {
     ignis__wire *wire = channel->wire;
+    ignis__door *door = channel->door;
     if (!ignis__pool_drop(channel))
         return;
     channel->wire = NULL;
+    channel->door = NULL;
     ignis__pool_give(&ignis__channels, channel);
-    ignis__wire_free(wire);
+    ignis__channel_free(wire, door);
 }
 
 static bool ignis__channel_kill(ignis__channel *channel)
 {
     if (!ignis__handle_kill(channel))
         return false;
-    ignis__atomic_store(&channel->wire->closing, 1);
+    ignis__atomic_store(channel->wire ? &channel->wire->closing : &channel->door->closing, 1);
     return true;
 }
 
@@ -4324,47 +4572,25 @@ static void ignis__channels_close(const char *call)
 {
     ignis__channel *channel;
     uint64_t index = 0;
-    (void)call;
     while ((channel = (ignis__channel *)ignis__pool_next(&ignis__channels, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s", channel->door ? "server" : "client");
         ignis__channel_kill(channel);
         ignis__channel_drop(channel);
     }
 }
 
-/*  A forked child holds copies of all descriptors: without this, the other side of a channel would not notice when we die. */
-static void ignis__channels_forked(void)
-{
-    uint64_t index, count = ignis__atomic_load(&ignis__channels.count);
-    int i;
-    for (index = 0; index < count; index++) {
-        ignis__channel *channel = (ignis__channel *)(void *)ignis__pool_slot(&ignis__channels, index);
-        if (!ignis__pool_live(channel))
-            continue;
-        for (i = 0; i < channel->wire->pending_count; i++)
-            ignis__wire_close_files(channel->wire->pending[i].wire);
-        ignis__wire_close_files(channel->wire);
-    }
-}
-
-static void ignis__channels_use(void)
-{
-    static uint64_t watched;
-    ignis__section_use(IGNIS__SECTION_CHANNEL, ignis__channels_close);
-    if (ignis__atomic_add(&watched, 1) == 1)
-        ignis__at_fork(ignis__channels_forked);
-}
-
-/*  Gives a wire a handle; frees it when that cannot be. */
-static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire)
+/*  Gives a wire or a door a handle; frees it when that cannot be. */
+static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire, ignis__door *door)
 {
     ignis_channel handle = IGNIS__ZERO;
     ignis__channel *channel = (ignis__channel *)ignis__pool_take(call, &ignis__channels);
     if (!channel) {
-        ignis__wire_free(wire);
+        ignis__channel_free(wire, door);
         return handle;
     }
-    ignis__channels_use();
+    ignis__section_use(IGNIS__SECTION_CHANNEL, ignis__channels_close);
     channel->wire = wire;
+    channel->door = door;
     handle.id = ignis__pool_publish(&ignis__channels, channel);
     return handle;
 }
@@ -4378,7 +4604,7 @@ static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handl
 static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
 {
     ignis__channel *channel = ignis__channel_hold(call, handle);
-    if (!channel || channel->wire->server == server)
+    if (!channel || (channel->door != NULL) == server)
         return channel;
     ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
                 server ? "the channel does not listen; ignis_channel_serve makes one that does"
@@ -4393,61 +4619,70 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     ignis_channel none = IGNIS__ZERO;
     ignis__address_of address;
     ignis__trouble trouble;
-    ignis__name_card name;
-    ignis__wire *wire;
-    bool ok;
+    ignis__door *door;
     if (!ignis__channel_address(call, desc, &address))
         return none;
-    wire = ignis__wire_make(&trouble, address.kind, address.path, address.timeout_ns);
-    ok = wire != NULL;
-    if (ok) {
-        wire->server = true;
-        snprintf(wire->name_path, sizeof wire->name_path, "%s", address.name_path);
-        memset(&name, 0, sizeof name);
-        name.version = IGNIS__WIRE_VERSION;
-        name.pid = ignis__process_id();
-        name.has_token = !desc->token;
-        if (desc->token)
-            memcpy(wire->token, desc->token, sizeof wire->token);
-        else if (!ignis__random_bytes(wire->token, sizeof wire->token))
-            ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
-        if (name.has_token)
-            memcpy(name.token, wire->token, sizeof name.token);
-        ok = ok && ignis__name_file_take(&trouble, wire);
-        if (ok && !ignis__name_file_write(wire, &name, sizeof name))
-            ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", wire->name_path);
-        ok = ok && (!wire->kind->listen || wire->kind->listen(&trouble, wire)) && ignis__wire_arrivals(call, &trouble, wire);
+    door = (ignis__door *)ignis__alloc(sizeof *door);
+    if (!door) {
+        ignis__fail_host_memory(call, sizeof *door);
+        return none;
     }
-    if (ok)
-        return ignis__channel_publish(call, wire);
-    if (wire)
-        ignis__wire_free(wire);
+    ignis__door_init(door, address.kind, address.path);
+    door->timeout_ns = address.timeout_ns;
+    if (ignis__door_open(&trouble, door, address.name_path, desc->token ? address.secret : NULL))
+        return ignis__channel_publish(call, NULL, door);
+    ignis__channel_free(NULL, door);
     ignis__trouble_report(call, &trouble);
     return none;
 }
 
-IGNIS_API ignis_channel ignis_channel_accept(ignis_channel handle)
+/*  When a call on a channel gives up: timeout_s from now; below 0: when the channel's own deadline has passed. */
+static ignis__until ignis__channel_until(int64_t timeout_ns, const uint64_t *closing, double timeout_s)
 {
-    static const char call[] = "ignis_channel_accept";
+    ignis__until until = ignis__until_in(timeout_s < 0 ? timeout_ns : ignis__timeout_ns(timeout_s));
+    until.stop = closing;
+    if (timeout_s == 0)
+        until.deadline_ns = 0;
+    return until;
+}
+
+static ignis_channel ignis__channel_accept(const char *call, ignis_channel handle, double timeout_s)
+{
     ignis_channel accepted = IGNIS__ZERO;
     ignis__channel *channel = ignis__channel_hold_as(call, handle, true);
     ignis__trouble trouble;
     ignis__until until;
-    ignis__wire *server, *wire;
+    ignis__wire *wire;
+    ignis__door *door;
+    uint64_t pid = 0;
     if (!channel)
         return accepted;
-    server = channel->wire;
-    until.deadline_ns = ignis__monotonic_ns() + server->timeout_ns;
-    until.stop = &server->closing;
-    ignis__mutex_lock(&server->receive_lock);
-    wire = ignis__wire_accept(call, &trouble, server, &until);
-    ignis__mutex_unlock(&server->receive_lock);
-    if (wire)
-        accepted = ignis__channel_publish(call, wire);
-    else
+    door = channel->door;
+    until = ignis__channel_until(door->timeout_ns, &door->closing, timeout_s);
+    ignis__mutex_lock(&door->lock);
+    while ((wire = ignis__door_next(call, &trouble, door, &until)) != NULL) {
+        if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) && ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
+            break;
+        ignis__door_refuse(call, door, wire, true, trouble.why);
+    }
+    ignis__mutex_unlock(&door->lock);
+    if (wire) {
+        wire->timeout_ns = door->timeout_ns;
+        if (wire->peer_pid == 0)
+            wire->peer_pid = (int64_t)pid;
+        accepted = ignis__channel_publish(call, wire, NULL);
+    } else {
         ignis__trouble_report(call, &trouble);
+    }
     ignis__channel_drop(channel);
     return accepted;
+}
+
+IGNIS_API ignis_channel ignis_channel_accept(ignis_channel handle) { return ignis__channel_accept("ignis_channel_accept", handle, -1); }
+
+IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel handle, double timeout_s)
+{
+    return ignis__channel_accept("ignis_channel_accept_within", handle, timeout_s);
 }
 
 IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
@@ -4456,14 +4691,18 @@ IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
     ignis_channel none = IGNIS__ZERO;
     ignis__address_of address;
     ignis__trouble trouble;
-    ignis__until until = {0, NULL};
+    ignis__until until;
     ignis__wire *wire;
+    uint64_t pid = ignis__process_id();
     if (!ignis__channel_address(call, desc, &address))
         return none;
-    until.deadline_ns = ignis__monotonic_ns() + address.timeout_ns;
-    wire = ignis__wire_connect(&trouble, &address, desc->token, &until);
-    if (wire)
-        return ignis__channel_publish(call, wire);
+    until = ignis__until_in(address.timeout_ns);
+    wire = ignis__wire_connect(&trouble, address.kind, address.path, address.name_path, desc->token ? address.secret : NULL, &pid,
+                               sizeof pid, IGNIS_CHANNEL_MAX_BYTES, &until);
+    if (wire) {
+        wire->timeout_ns = address.timeout_ns;
+        return ignis__channel_publish(call, wire, NULL);
+    }
     ignis__trouble_report(call, &trouble);
     return none;
 }
@@ -4506,46 +4745,51 @@ static void ignis__wire_fail(ignis__wire *wire, const ignis__trouble *trouble)
 {
     if (trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT || trouble->diagnostic == IGNIS_DIAG_CHANNEL_FREED)
         return;
-    ignis__atomic_store(&wire->lost, 1);
-    wire->kind->hang_up(wire);
+    if (!ignis__atomic_load(&wire->lost))
+        ignis__atomic_store(&wire->lost, 1);
+    if (wire->kind->hang_up)
+        wire->kind->hang_up(wire);
 }
 
-static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
+/*  Sends one message of a type, in the time that there is, or says why not. */
+static bool ignis__channel_put(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
+                               int fd_count, double timeout_s)
 {
-    if (!ignis__atomic_load(&wire->lost))
-        return true;
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the channel has failed before");
+    ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
+    bool ok;
+    ignis__mutex_lock(&wire->send_lock);
+    ok = ignis__wire_usable(trouble, wire) && ignis__wire_send(trouble, wire, type, data, size, fds, fd_count, &until);
+    if (!ok && trouble->diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
+        ignis__wire_fail(wire, trouble);
+    ignis__mutex_unlock(&wire->send_lock);
+    return ok;
+}
+
+static ignis_status ignis__channel_send(const char *call, ignis_channel handle, const void *data, int64_t size, const int *fds,
+                                        int fd_count, double timeout_s)
+{
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    ignis_status status = IGNIS_OK;
+    ignis__trouble trouble;
+    if (!channel)
+        return ignis__failed();
+    if (!ignis__channel_send_check(call, channel->wire, data, size, fds, fd_count))
+        status = ignis__failed();
+    else if (!ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, timeout_s))
+        status = ignis__trouble_report(call, &trouble);
+    ignis__channel_drop(channel);
+    return status;
 }
 
 IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data, int64_t size, const int *fds, int fd_count)
 {
-    static const char call[] = "ignis_channel_send";
-    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
-    ignis_status status = IGNIS_OK;
-    ignis__trouble trouble;
-    ignis__until until;
-    ignis__wire *wire;
-    if (!channel)
-        return ignis__failed();
-    wire = channel->wire;
-    if (!ignis__channel_send_check(call, wire, data, size, fds, fd_count)) {
-        status = ignis__failed();
-    } else {
-        until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-        until.stop = &wire->closing;
-        ignis__mutex_lock(&wire->send_lock);
-        if (!ignis__wire_usable(&trouble, wire)) {
-            status = ignis__trouble_report(call, &trouble);
-        } else if (!ignis__wire_send(&trouble, wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, &until)) {
-            status = ignis__trouble_report(call, &trouble);
-            /* a packet was sent or not; and what the other side said before it went can still be received */
-            if (!wire->kind->packets && trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST)
-                ignis__wire_fail(wire, &trouble);
-        }
-        ignis__mutex_unlock(&wire->send_lock);
-    }
-    ignis__channel_drop(channel);
-    return status;
+    return ignis__channel_send("ignis_channel_send", handle, data, size, fds, fd_count, -1);
+}
+
+IGNIS_API ignis_status ignis_channel_send_within(ignis_channel handle, const void *data, int64_t size, const int *fds, int fd_count,
+                                                 double timeout_s)
+{
+    return ignis__channel_send("ignis_channel_send_within", handle, data, size, fds, fd_count, timeout_s);
 }
 
 /*  Hands the message in the inbox out, if there is room for it. */
@@ -4566,18 +4810,26 @@ static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void 
     if (count > 0)
         memcpy(fds, wire->inbox_fds, (size_t)count * sizeof(int));
     wire->inbox_fd_count = 0; /* they are the caller's now */
-    ignis__inbox_clear(wire);
-    wire->received++;
+    ignis__inbox_next(wire);
     return IGNIS_OK;
 }
 
-/*  Brings the next message or array into the inbox, in the time that the channel has. The receive lock is taken. */
-static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire)
+/*  Sends on what a stream has not taken yet, if nobody else is sending. */
+static void ignis__wire_push(ignis__wire *wire)
 {
-    ignis__until until;
+    ignis__trouble ignored;
+    if (!ignis__atomic_load(&wire->unsent) || !ignis__mutex_try(&wire->send_lock))
+        return;
+    (void)ignis__wire_flush(&ignored, wire, &ignis__until_now);
+    ignis__mutex_unlock(&wire->send_lock);
+}
+
+/*  Brings the next message or array into the inbox. The receive lock is taken. */
+static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire, double timeout_s)
+{
+    ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
     int type;
-    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-    until.stop = &wire->closing;
+    ignis__wire_push(wire);
     if (wire->inbox_whole)
         return true;
     if (ignis__wire_usable(trouble, wire) && ignis__wire_fetch(trouble, wire, &until)) {
@@ -4585,6 +4837,10 @@ static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire)
         if (type == IGNIS__HEAD_DATA || type == IGNIS__HEAD_ARRAY)
             return true;
         ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", type);
+        if (type == IGNIS__HEAD_GOODBYE) {
+            ignis__atomic_store(&wire->lost, 2);
+            (void)ignis__wire_usable(trouble, wire);
+        }
     }
     if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
         ignis__inbox_clear(wire);
@@ -4592,10 +4848,9 @@ static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire)
     return false;
 }
 
-IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
-                                             int *fd_count)
+static ignis_status ignis__channel_receive(const char *call, ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds,
+                                           int fd_capacity, int *fd_count, double timeout_s)
 {
-    static const char call[] = "ignis_channel_receive";
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status;
     ignis__trouble trouble;
@@ -4610,7 +4865,7 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
         status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
     } else {
         ignis__mutex_lock(&wire->receive_lock);
-        if (!ignis__wire_next(&trouble, wire))
+        if (!ignis__wire_next(&trouble, wire, timeout_s))
             status = ignis__trouble_report(call, &trouble);
         else if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
             status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
@@ -4622,26 +4877,48 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
     return status;
 }
 
+IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
+                                             int *fd_count)
+{
+    return ignis__channel_receive("ignis_channel_receive", handle, data, capacity, size, fds, fd_capacity, fd_count, -1);
+}
+
+IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds,
+                                                    int fd_capacity, int *fd_count, double timeout_s)
+{
+    return ignis__channel_receive("ignis_channel_receive_within", handle, data, capacity, size, fds, fd_capacity, fd_count, timeout_s);
+}
+
 IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_info *info)
 {
     static const char call[] = "ignis_channel_query";
     ignis__channel *channel = ignis__channel_hold(call, handle);
     ignis__wire *wire;
+    ignis__door *door;
     if (!channel)
         return ignis__failed();
     wire = channel->wire;
+    door = channel->door;
     if (!info) {
         ignis__channel_drop(channel);
         return ignis__fail_null(call, "info");
     }
     memset(info, 0, sizeof *info);
-    info->method = wire->kind->method;
-    info->server = wire->server;
-    info->alive = wire->server || (!ignis__atomic_load(&wire->lost) && wire->kind->alive(wire));
-    info->peer_pid = wire->peer_pid;
-    info->peer_uid = wire->peer_uid;
-    info->refused = (int64_t)ignis__atomic_load(&wire->refused);
-    snprintf(info->path, sizeof info->path, "%s", wire->path);
+    info->method = (wire ? wire->kind : door->kind)->method;
+    info->server = door != NULL;
+    info->alive = !wire || (!ignis__atomic_load(&wire->lost) && wire->kind->alive(wire));
+    info->peer_pid = wire ? wire->peer_pid : 0;
+    info->peer_uid = wire ? wire->peer_uid : -1;
+    info->refused = door ? (int64_t)ignis__atomic_load(&door->refused) : 0;
+    snprintf(info->path, sizeof info->path, "%s", wire ? wire->path : door->path);
+    if (wire)
+        ignis__wire_push(wire);
+    info->unsent = wire ? (int64_t)ignis__atomic_load(&wire->unsent) : 0;
+    info->fd = info->send_fd = -1;
+#ifndef _WIN32
+    info->fd = wire ? wire->in : door->kind == &ignis__wire_memory ? -1 : door->poll;
+    info->send_fd = wire ? wire->out : -1;
+#endif
     ignis__channel_drop(channel);
     return IGNIS_OK;
 }
@@ -4663,49 +4940,53 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
    >>transport - VMM, legacy IPC, peer copy, host-staged: one table of functions each.
    =============================================================================================================== */
 
-/* --- what it needs of the system: pipes that tell of a death, shared files in memory, who we are --------------------------- */
+/* --- what it needs of the system: leases, which tell that nobody uses an array any more; shared host memory; who we are ---- */
 
+/*  Beside descriptors, what a handle brings can lie in the private folder under a name, which whoever takes it removes: a FIFO as
+    lease, a file with a copy. */
 #ifdef _WIN32
 
-/*  Milliseconds of boot time would repeat; this moment does not. */
-static uint64_t ignis__process_started(void)
-{
-    FILETIME created, ended, kernel, user;
-    if (!GetProcessTimes(GetCurrentProcess(), &created, &ended, &kernel, &user))
-        return 0;
-    return ((uint64_t)created.dwHighDateTime << 32) | created.dwLowDateTime;
-}
+#define IGNIS__LEASES 0 /* ignis_transport_release_handle does without */
+
 static uint64_t ignis__host_hash(void)
 {
     char name[MAX_COMPUTERNAME_LENGTH + 1];
     DWORD size = sizeof name;
     return GetComputerNameA(name, &size) ? ignis__hash(IGNIS__HASH_START, name, size) : 0;
 }
-/*  Handles that close with their process would have to be duplicated into the other one; ignis_transport_release_handle does without. */
-static bool ignis__lease_make(int ends[2])
+static uint32_t ignis__pid_namespace(void) { return 0; }
+static bool ignis__lease_make(const char *path, int ends[2])
 {
+    (void)path;
     ends[0] = ends[1] = -1;
-    return false;
+    return true;
 }
-static bool ignis__lease_ended(int end)
+static bool ignis__lease_ended(int end, bool *taken)
 {
     (void)end;
+    *taken = true;
     return false;
 }
-static int ignis__lease_copy(int end)
+static int ignis__fd_copy(int fd) { return fd; }
+static void ignis__lease_close(int end) { (void)end; }
+static int ignis__name_make(const char *path)
 {
-    (void)end;
+    (void)path;
+    errno = ENOSYS;
     return -1;
 }
-static void ignis__lease_close(int end) { (void)end; }
+static int ignis__name_take(const char *path, bool lease)
+{
+    (void)lease;
+    return ignis__name_make(path);
+}
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
 /*  A file mapping would do; NVIDIA's own samples share host memory so. It is not made yet by anything that could be tested. */
 static int ignis__shared_make(size_t size)
 {
     (void)size;
-    errno = ENOSYS;
-    return -1;
+    return ignis__name_make("");
 }
 static void *ignis__shared_map(int fd, size_t size)
 {
@@ -4714,46 +4995,27 @@ static void *ignis__shared_map(int fd, size_t size)
     return NULL;
 }
 static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
+static bool ignis__fd_has(int fd, int64_t size) { return (void)fd, (void)size, false; }
+static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+{
+    (void)fd, (void)data, (void)size, (void)offset, (void)to_fd;
+    return false;
+}
 
 #else /* POSIX */
+
+#define IGNIS__LEASES 1
 
 #ifndef __USE_GNU /* what the C library does not declare under a strict standard */
 #ifdef __cplusplus
 extern "C" {
 #endif
 extern int pipe2(int[2], int);
-extern int memfd_create(const char *, unsigned);
 #ifdef __cplusplus
 }
 #endif
 #endif
 
-enum {
-    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
-    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
-    IGNIS__GET_SEALS = 1034,
-    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
-};
-
-/*  In clock ticks since the system has started: the 22nd word, counted behind the program's name, which can hold anything. */
-static uint64_t ignis__process_started(void)
-{
-    char text[1024];
-    uint64_t started = 0;
-    const char *at;
-    int word;
-    FILE *file = fopen("/proc/self/stat", "rb");
-    size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file)
-        fclose(file);
-    text[size] = 0;
-    at = strrchr(text, ')');
-    for (word = 2; at && word < 22; word++)
-        at = strchr(at + 1, ' ');
-    if (at)
-        started = (uint64_t)strtoull(at, NULL, 10);
-    return started;
-}
 
 static uint64_t ignis__host_hash(void)
 {
@@ -4765,22 +5027,62 @@ static uint64_t ignis__host_hash(void)
     return ignis__hash(IGNIS__HASH_START, text, size);
 }
 
-static bool ignis__lease_make(int ends[2]) { return pipe2(ends, O_CLOEXEC) == 0; }
-/*  Nobody has the other end open any more. */
-static bool ignis__lease_ended(int end)
+/*  Process numbers can be compared within one. */
+static uint32_t ignis__pid_namespace(void)
+{
+    struct stat info;
+    return stat("/proc/self/ns/pid", &info) == 0 ? (uint32_t)info.st_ino : 0;
+}
+
+/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] hangs up when nobody has. With a path it is a FIFO, whose other
+    end is opened by that. */
+static bool ignis__lease_make(const char *path, int ends[2])
+{
+    ends[1] = -1;
+    if (!path)
+        return pipe2(ends, O_CLOEXEC) == 0;
+    ends[0] = mkfifo(path, 0600) == 0 ? open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
+    return ends[0] >= 0;
+}
+
+/*  Nobody has the other end open any more. A FIFO hangs up only after somebody had; *taken: he has said so. */
+static bool ignis__lease_ended(int end, bool *taken)
 {
     struct pollfd wanted;
     wanted.fd = end;
-    wanted.events = 0;
+    wanted.events = POLLIN;
     wanted.revents = 0;
-    return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    if (poll(&wanted, 1, 0) != 1)
+        wanted.revents = 0;
+    *taken = (wanted.revents & POLLIN) != 0;
+    return (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
-static int ignis__lease_copy(int end) { return fcntl(end, F_DUPFD_CLOEXEC, 0); }
+
+static int ignis__fd_copy(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+
 static void ignis__lease_close(int end)
 {
     if (end >= 0)
         close(end);
 }
+
+static int ignis__name_make(const char *path) { return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600); }
+
+/*  Opens what lies under a name, if it is ours alone and of the right kind, and removes the name; -1: there is nothing. */
+static int ignis__name_take(const char *path, bool lease)
+{
+    struct stat info;
+    int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) || !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) ||
+                    (lease && write(fd, "", 1) != 1))) {
+        close(fd);
+        fd = -1;
+    }
+    if (fd >= 0)
+        (void)unlink(path);
+    return fd;
+}
+
 /*  Gives a file its name, unless another one has it already. */
 static bool ignis__file_publish(const char *part, const char *path)
 {
@@ -4789,44 +5091,30 @@ static bool ignis__file_publish(const char *part, const char *path)
     return made;
 }
 
-/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
-static int ignis__shared_make(size_t size)
-{
-    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
-    if (fd < 0)
-        return -1;
-    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
-        return fd;
-    error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
-static void *ignis__shared_map(int fd, size_t size)
+static bool ignis__fd_has(int fd, int64_t size)
 {
     struct stat info;
-    void *data;
-    int seals = fcntl(fd, IGNIS__GET_SEALS);
-    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
-        errno = EINVAL;
-        return NULL;
-    }
-    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return data == MAP_FAILED ? NULL : data;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == (off_t)size;
 }
 
-static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+/*  Reads or writes all of a part. A file that somebody cuts off gives an error here, where a mapping would be the end of the process. */
+static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+{
+    char *at = (char *)data;
+    while (size > 0) {
+        ssize_t moved = to_fd ? pwrite(fd, at, (size_t)size, (off_t)offset) : pread(fd, at, (size_t)size, (off_t)offset);
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved <= 0)
+            return false;
+        at += moved;
+        offset += moved;
+        size -= moved;
+    }
+    return true;
+}
 
 #endif
-
-/*  Closes a descriptor, if there is one. */
-static void ignis__fd_drop(int *fd)
-{
-    ignis__lease_close(*fd);
-    *fd = -1;
-}
 
 /*  Host memory to be shared; see ignis__shared_make. */
 static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
@@ -4853,32 +5141,35 @@ static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, i
 
 /* --- records ----------------------------------------------------------------------------------------------------------- */
 
-enum {
-    IGNIS__RECORD_VERSION = 1,
-    IGNIS__RECORD_MEMORY = 1, /* flags: what travels beside the record */
-    IGNIS__RECORD_LEASE = 2
-};
-
+#define IGNIS__RECORD_MAGIC "IGNIS-TR"
+#define IGNIS__RECORD_VERSION 2
 #define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the driver shares nothing smaller */
 
-/*  What a handle says. No padding, so that the seal covers every byte. */
+/*  What a handle says. No padding, so that the seal covers every byte. Nothing of it grants anything: sizes and addresses are those of what
+    this process has exported or mapped, and who has sent it is the socket's word. */
 typedef struct ignis__record_of_array {
     char magic[8];
-    uint32_t version, size, kind, flags;
+    uint32_t version, kind;
     int32_t dtype, ndim;
+    uint32_t pid, pid_namespace;
     int64_t dim[IGNIS_MAX_DIMS];
-    int64_t block_size; /* of the memory that is shared; the array lies in it */
-    int64_t offset, bytes;
-    unsigned char uuid[16]; /* of the exporter's device */
-    uint64_t host, pid, started;
-    uint64_t serial;  /* of the export, in that process: never used twice */
-    uint64_t address; /* there */
-    ignis__ipc_handle ipc;
-    unsigned char unused[8];
+    int64_t block_size, offset; /* of the memory that is shared, and of the array in it */
+    unsigned char uuid[16];     /* of the exporter's device */
+    uint64_t host;              /* the machine, since it was started */
+    unsigned char process[16];  /* random, of the exporter: numbers of processes are used again */
+    uint64_t serial;            /* of the export, in that process: never used twice */
+    ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
+    uint64_t name;              /* from here on each handle of an export has its own; 0: descriptors came beside it */
     uint64_t seal;
 } ignis__record_of_array;
 
 typedef char ignis__record_has_its_size[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
+
+/*  Two handles of one export say the same. */
+static bool ignis__record_same(const ignis__record_of_array *a, const ignis__record_of_array *b)
+{
+    return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
+}
 
 /*  SipHash-2-4 (Aumasson and Bernstein, 2012) of a multiple of 8 bytes; keys and words are little-endian, as the hosts of CUDA are. */
 static uint64_t ignis__rotate(uint64_t value, int by) { return value << by | value >> (64 - by); }
@@ -4959,21 +5250,27 @@ static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_
     return false;
 }
 
-/*  This process, for records. */
-static struct {
-    ignis__mutex lock;
-    uint64_t pid, host, started;
-} ignis__self = {IGNIS__MUTEX_INIT, 0, 0, 0};
+/*  What all records of this process begin with. */
+static ignis__record_of_array ignis__self;
+static ignis__mutex ignis__self_lock = IGNIS__MUTEX_INIT;
 
-static void ignis__self_learn(void)
+static bool ignis__self_learn(const char *call)
 {
-    ignis__mutex_lock(&ignis__self.lock);
-    if (!ignis__self.pid) {
-        ignis__self.pid = ignis__process_id();
-        ignis__self.host = ignis__host_hash();
-        ignis__self.started = ignis__process_started();
+    ignis__record_of_array *self = &ignis__self;
+    bool known;
+    ignis__mutex_lock(&ignis__self_lock);
+    known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
+    if (known && !self->version) {
+        memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
+        self->pid = (uint32_t)ignis__process_id();
+        self->pid_namespace = ignis__pid_namespace();
+        self->host = ignis__host_hash();
+        self->version = IGNIS__RECORD_VERSION;
     }
-    ignis__mutex_unlock(&ignis__self.lock);
+    ignis__mutex_unlock(&ignis__self_lock);
+    if (!known)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
+    return known;
 }
 
 /* --- exports: an array that others may have, until the last lease of it ends ----------------------------------------------- */
@@ -4984,39 +5281,44 @@ typedef struct ignis__transport {
     ignis__device *src, *dst;
     ignis_channel_method exchange;
     ignis_channel channel;
-    int64_t peer_pid; /* at the channel's other side; 0: unknown */
+    int64_t peer_pid;  /* at the channel's other side; 0: unknown */
+    bool peer_certain; /* that is the kernel's word */
     unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
     int64_t timeout_ns;
     uint64_t ready;
     uint64_t serial; /* of this transport, in this process: its slot is used again */
     double bandwidth_gbs, latency_us;
     struct ignis__waiting *waiting, **waiting_end; /* what was sent to a receive of this process; the slot's lock guards them */
+    char folder[IGNIS__PATH_MAX];                  /* of named leases and copies; "": this user's */
 } ignis__transport;
 
 static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
 typedef struct ignis__lent_handle {
-    int watch; /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    char *path; /* of what lies under a name; null: nothing does */
     struct ignis__lent_handle *next;
 } ignis__lent_handle;
 
 /*  One array by one transport. Each handle of it is one of the array's exports, and holds it. */
 typedef struct ignis__export {
     uint64_t transport; /* serial */
+    ignis_channel channel;
     char description[96];
-    ignis__array *array;
-    ignis__record_of_array record; /* without its seal and flags */
+    ignis__array *array;           /* null: these are copies under names */
+    ignis__record_of_array record; /* without what each handle has of its own */
     ignis__lent_handle *handles;
     struct ignis__export *next;
 } ignis__export;
 
 /*  The mapping of an export in this process, which arrays share. */
 typedef struct ignis__import {
-    uint64_t pid, started, serial; /* the export's */
-    ignis_transport_kind kind;
+    ignis__record_of_array record; /* the export's */
+    uint64_t from;                 /* who has sent it */
     ignis__device *device;
     int arrays;
-    ignis__address address; /* of the memory that is shared */
+    ignis__mutex lock;      /* taken while it is mapped, by who comes first */
+    ignis__address address; /* of the memory that is shared; 0: it could not be mapped */
     ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
     ignis__array *own;      /* of this process, held: not mapped again */
     int lease;
@@ -5032,14 +5334,13 @@ typedef struct ignis__imported {
 } ignis__imported;
 
 static struct {
-    ignis__mutex lock;        /* never held while an array is locked, or the driver called */
-    ignis__mutex import_lock; /* held during an import, so that one record is mapped once */
-    uint64_t serials, transports;
+    ignis__mutex lock; /* never held while an array is locked, or the driver called */
+    uint64_t serials, names, transports;
     uint64_t ending; /* threads that have taken handles off the list which their array still counts */
     ignis__export *exports;
     ignis__import *imports;
     ignis__imported *imported;
-} ignis__shares = {IGNIS__MUTEX_INIT, IGNIS__MUTEX_INIT, 0, 0, 0, NULL, NULL, NULL};
+} ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL, NULL};
 
 /*  One more handle of an array is out. */
 static bool ignis__array_lend(const char *call, ignis__array *array)
@@ -5053,43 +5354,71 @@ static bool ignis__array_lend(const char *call, ignis__array *array)
     return true;
 }
 
-/*  The array stays held. */
-static void ignis__array_unlend(ignis__array *array)
+/*  One less. */
+static void ignis__array_unlend(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->exports--;
     if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
         ignis__array_unref(array);
     ignis__array_unlock(array);
+    ignis__array_drop(call, array);
 }
 
-/*  Which handles end: all of an array, all of a transport, and either only those whose lease has ended, or all. 0: any. */
+/*  The other side of a channel that is still open here has closed it, or died. */
+static bool ignis__channel_gone(ignis_channel handle)
+{
+    ignis__channel *channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
+    bool gone = channel && !channel->wire->kind->alive(channel->wire);
+    if (channel)
+        ignis__channel_drop(channel);
+    return gone;
+}
+
+/*  Which handles end: all of an array, all of a transport, and either only those that nobody has any more, or all. 0: any. */
 typedef struct ignis__ending {
     const ignis__array *array;
     uint64_t transport;
-    bool leased; /* only those that hang up */
+    bool unused;
 } ignis__ending;
+
+static bool ignis__lent_ends(ignis__ending which, const ignis__export *entry, const ignis__lent_handle *lent)
+{
+    bool taken = false, ended;
+    int64_t size, time;
+    if (!which.unused && (entry->array || !entry->channel.id))
+        return true; /* a copy that is on its way arrives without us */
+    ended = lent->watch >= 0 ? ignis__lease_ended(lent->watch, &taken) : lent->path && !ignis__file_info(lent->path, &size, &time);
+    return ended || (lent->path && !taken && ignis__channel_gone(entry->channel));
+}
+
+static void ignis__lent_free(ignis__lent_handle *lent)
+{
+    if (lent->path)
+        remove(lent->path);
+    ignis__lease_close(lent->watch);
+    ignis__free(lent->path);
+    ignis__free(lent);
+}
 
 /*  Ends the handles of one array that are concerned; how many there were. The array stays held for them. */
 static int ignis__export_end_one(ignis__ending which, ignis__array **array)
 {
     ignis__export **at, *entry;
-    ignis__lent_handle **handle, *gone;
+    ignis__lent_handle **handle, *lent;
     int count = 0;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
-        if ((!which.array || entry->array == which.array) && (!which.transport || entry->transport == which.transport)) {
-            *array = entry->array;
-            for (handle = &entry->handles; (gone = *handle) != NULL;) {
-                if (which.leased && (gone->watch < 0 || !ignis__lease_ended(gone->watch))) {
-                    handle = &gone->next;
-                    continue;
-                }
-                *handle = gone->next;
-                ignis__lease_close(gone->watch);
-                ignis__free(gone);
-                count++;
+        bool concerned = (!which.array || entry->array == which.array) && (!which.transport || entry->transport == which.transport);
+        *array = entry->array;
+        for (handle = &entry->handles; concerned && (lent = *handle) != NULL;) {
+            if (!ignis__lent_ends(which, entry, lent)) {
+                handle = &lent->next;
+                continue;
             }
+            *handle = lent->next;
+            ignis__lent_free(lent);
+            count++;
         }
         if (entry->handles) {
             at = &entry->next;
@@ -5104,33 +5433,26 @@ static int ignis__export_end_one(ignis__ending which, ignis__array **array)
     return count;
 }
 
-static void ignis__exports_end(const char *call, ignis__ending which)
-{
-    ignis__array *array = NULL;
-    int count, i;
-    while ((count = ignis__export_end_one(which, &array)) > 0) {
-        for (i = 0; i < count; i++)
-            ignis__array_unlend(array);
-        ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
-        for (i = 0; i < count; i++)
-            ignis__array_drop(call, array);
-    }
-}
-
-static ignis__ending ignis__ending_of(const ignis__array *array, uint64_t transport, bool leased)
+static void ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
     ignis__ending which;
+    ignis__array *of = NULL;
+    int count;
     which.array = array;
     which.transport = transport;
-    which.leased = leased;
-    return which;
+    which.unused = unused;
+    while ((count = ignis__export_end_one(which, &of)) > 0) {
+        while (of && count-- > 0)
+            ignis__array_unlend(call, of);
+        ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
+    }
 }
 
 /*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. */
 static void ignis__exports_reap_array(const char *call, ignis__array *array)
 {
     int tries;
-    ignis__exports_end(call, ignis__ending_of(array, 0, true));
+    ignis__exports_end(call, array, 0, true);
     for (tries = 0; tries < 1000 && ignis__atomic_load(&ignis__shares.ending) != 0; tries++)
         ignis__sleep_us(50);
 }
@@ -5143,11 +5465,10 @@ static void ignis__exports_describe(ignis__text *text, const ignis__array *array
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next) {
         int count = 0;
-        if (entry->array != array)
-            continue;
-        for (handle = entry->handles; handle; handle = handle->next)
+        for (handle = entry->array == array ? entry->handles : NULL; handle; handle = handle->next)
             count++;
-        ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
+        if (count)
+            ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
     }
     ignis__mutex_unlock(&ignis__shares.lock);
     ignis__text_add(text, "; close what was imported, or call ignis_transport_release_handle");
@@ -5155,8 +5476,8 @@ static void ignis__exports_describe(ignis__text *text, const ignis__array *array
 
 /* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
 
-/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go meanwhile, and not with the lock of the storage,
-    for which another thread may wait whose operation this work waits for. */
+/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go meanwhile, and not with the lock of the
+    storage, for which another thread may wait whose operation this work waits for. */
 static bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
@@ -5199,8 +5520,8 @@ static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__dev
     error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
     ignis__device_leave(&binding);
     return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
-           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", (int)(from - ignis__devices),
-                           (int)(to - ignis__devices));
+           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", ignis__vmm_ordinal(from),
+                           ignis__vmm_ordinal(to));
 }
 
 static void ignis__ipc_array_release(void *ptr, void *data)
@@ -5213,15 +5534,31 @@ static void ignis__ipc_array_release(void *ptr, void *data)
     ignis__device_leave(&binding);
 }
 
+static ignis_array ignis__ipc_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size)
+{
+    ignis_array result = IGNIS__ZERO;
+    ignis__address address = 0;
+    int error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+        ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]);
+        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+    }
+    if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
+                        ignis__vmm_ordinal(device))) {
+        result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
+        if (!result.id)
+            (void)IGNIS__CUDA(cuMemFree_v2, (address));
+    }
+    return result;
+}
+
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
 {
     static const char call[] = "ignis_ipc_array";
     ignis_array result = IGNIS__ZERO;
-    ignis__address address = 0;
     ignis__binding binding;
     ignis__device *device;
     int64_t size;
-    int error;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
@@ -5235,107 +5572,57 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     if (!ignis__vmm_array_check(call, desc, &size) || !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
-    if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
-        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-        if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-            ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]);
-            error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-        }
-        if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
-                            (int)(device - ignis__devices))) {
-            result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
-            if (!result.id)
-                (void)IGNIS__CUDA(cuMemFree_v2, (address));
-        }
-    }
+    if (ignis__vmm_stream(call, device, desc->stream))
+        result = ignis__ipc_array_make(call, device, desc, size);
     ignis__device_leave(&binding);
     return result;
 }
 
-/*  What an export finds out about an array's memory. */
+/*  What an export finds out about an array's memory. The device is entered. */
 typedef struct ignis__offer {
     int64_t block_size, offset;
     ignis__ipc_handle ipc;
     ignis_vmm_handle memory;
+    const char *path; /* for a copy under a name; null: it goes to `memory` */
 } ignis__offer;
 
 static bool ignis__vmm_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
-    ignis__device *device = array->storage->device;
-    ignis__vmm_behind behind;
-    ignis__binding binding;
-    bool ok;
-    if (!ignis__device_enter(call, device, &binding))
+    ignis__physical *memory = ignis__vmm_find(call, array, &offer->offset);
+    bool ok = memory && (memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
+    if (!memory)
         return false;
-    ok = ignis__vmm_find(call, array, &behind);
-    if (ok) {
-        offer->block_size = behind.size;
-        offer->offset = behind.offset;
-        ok = (behind.prop.handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
-        if (!ok)
-            ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
-                        (unsigned long long)array->id);
-        ok = ok && ignis__vmm_give_out(call, device, behind.handle, &offer->memory);
-        (void)IGNIS__CUDA(cuMemRelease, (behind.handle)); /* the handle that was given out keeps it */
-    }
-    ignis__device_leave(&binding);
+    offer->block_size = memory->size;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
+                    (unsigned long long)array->id);
+    ok = ok && ignis__physical_export(call, memory, &offer->memory);
+    ignis__physical_drop(call, memory); /* the handle that was given out keeps it */
     return ok;
-}
-
-/*  Where an allocation begins, for memory that Ignis does not hand out in parts. */
-static bool ignis__whole_allocation(const char *call, ignis__array *array, const char *instead, ignis__address *base, int64_t *size)
-{
-    ignis__storage *storage = array->storage;
-    ignis__address address = ignis__atomic_load(&storage->address);
-    size_t whole = 0;
-    int error;
-    if (!address || storage->block) {
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                    "array #%llu lies in memory that it shares with other arrays, which would all be exposed; make it with %s",
-                    (unsigned long long)array->id, instead);
-        return false;
-    }
-    error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address));
-    if (error != 0) {
-        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
-                            (unsigned long long)array->id, ignis__cuda_name(error), error);
-        return false;
-    }
-    *size = (int64_t)whole;
-    return true;
 }
 
 static bool ignis__ipc_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
-    ignis__device *device = array->storage->device;
     ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
-    ignis__binding binding;
-    bool ok;
     int error;
-    if (!ignis__device_enter(call, device, &binding))
+    if (!ignis__vmm_allocation(call, array, "ignis_ipc_array", &base, &offer->block_size))
         return false;
-    ok = ignis__whole_allocation(call, array, "ignis_ipc_array", &base, &offer->block_size);
-    if (ok && array->storage->release_fn != ignis__ipc_array_release &&
+    if (array->storage->release_fn != ignis__ipc_array_release &&
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || offer->block_size % IGNIS__IPC_BLOCK != 0)) {
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
                     "array #%llu lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
                     "exposed; make it with ignis_ipc_array",
                     (unsigned long long)array->id, (long long)offer->block_size);
-        ok = false;
+        return false;
     }
-    if (ok) {
-        error = IGNIS__CUDA(cuIpcGetMemHandle, (&offer->ipc, base));
-        ok = error == 0;
-        if (!ok)
-            ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                                "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
-                                "ignis_ipc_array",
-                                (unsigned long long)array->id, ignis__cuda_name(error), error);
-        offer->offset = (int64_t)(address - base);
-    }
-    ignis__device_leave(&binding);
-    return ok;
+    error = IGNIS__CUDA(cuIpcGetMemHandle, (&offer->ipc, base));
+    if (error != 0)
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
+                            "ignis_ipc_array",
+                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+    offer->offset = (int64_t)(address - base);
+    return error == 0;
 }
 
 /*  In one process any memory will do. */
@@ -5353,77 +5640,125 @@ static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offe
     return ok;
 }
 
-/*  Copies between device and shared host memory, which is pinned meanwhile when it is worth it. */
-#define IGNIS__PIN_FROM ((int64_t)256 << 10)
-static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_vmm_handle *handle, bool to_device)
+/*  Copies from and to other processes go through this memory, which is pinned once. */
+#define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
+static struct {
+    ignis__mutex lock; /* taken during a copy */
+    void *memory;
+    ignis__device *device; /* whose context has made it */
+} ignis__staging = {IGNIS__MUTEX_INIT, NULL, NULL};
+
+static void ignis__staging_close(const char *call)
 {
-    int64_t size = ignis__array_bytes(array);
+    if (ignis__staging.memory)
+        ignis__pinned_give(call, ignis__staging.device, ignis__staging.memory, IGNIS__STAGING_BYTES);
+    ignis__staging.memory = NULL;
+}
+
+/*  Copies between an array and a file of its size, in memory or in the private folder. */
+static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
+{
+    int64_t size = ignis__array_bytes(array), done, part;
     ignis__address address;
     ignis__work work;
-    bool ok, pinned;
-    void *host;
-    if (size == 0)
-        return true;
-    host = ignis__host_map(call, handle, size);
-    if (!host)
+    bool ok = ignis__work_begin(call, array->storage->device, &work), moved = true;
+    if (!ok)
         return false;
-    ok = ignis__work_begin(call, array->storage->device, &work);
-    if (ok) {
-        pinned = size >= IGNIS__PIN_FROM && IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
-        ok = to_device ? ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, host, size)
-                       : ignis__work_read(&work, array, &address) && ignis__copy_to_host(&work, host, address, size);
-        if (!ok && ignis__device_finish(work.device) != 0) { /* a copy may still be under way: better lose the mapping than fault */
-            ignis__work_end(&work);
-            return false;
-        }
-        if (pinned)
-            (void)IGNIS__CUDA(cuMemHostUnregister, (host));
-        ignis__work_end(&work);
+    ignis__mutex_lock(&ignis__staging.lock);
+    if (!ignis__staging.memory) {
+        ignis__staging.device = work.device;
+        ignis__staging.memory = ignis__pinned_take(call, work.device, IGNIS__STAGING_BYTES);
     }
-    ignis__shared_unmap(host, (size_t)size);
+    ok = ignis__staging.memory && (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address));
+    for (done = 0; ok && moved && done < size; done += part) {
+        void *staging = ignis__staging.memory;
+        part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
+        if (to_device)
+            ok = (moved = ignis__fd_move(fd, staging, part, done, false)) &&
+                 ignis__copy_from_host(&work, address + (uint64_t)done, staging, part);
+        else
+            ok = ignis__copy_to_host(&work, staging, address + (uint64_t)done, part) &&
+                 (moved = ignis__fd_move(fd, staging, part, done, true));
+    }
+    if (!moved)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end after %lld, or cannot be %s: %s", (long long)size,
+                    (long long)done, to_device ? "read" : "written", strerror(errno));
+    else if (!ok && ignis__staging.memory && ignis__device_finish(work.device) != 0)
+        ignis__staging.memory = NULL; /* a copy may still be under way: better lose it than let that write into the next one */
+    ignis__mutex_unlock(&ignis__staging.lock);
+    ignis__work_end(&work);
     return ok;
 }
 
 static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
     int64_t size = ignis__array_bytes(array);
-    offer->block_size = size ? size : 1;
-    if (!ignis__host_share(call, offer->block_size, &offer->memory))
-        return false;
-    if (ignis__host_copy(call, array, &offer->memory, false))
-        return true;
-    ignis__vmm_handle_close(&offer->memory);
-    return false;
-}
-
-/*  The import's memory, from another process; address and what gives it back are noted in it. */
-static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
-{
-    if (!ignis__vmm_adopt_handle(call, mapped->device, memory, record->block_size, NULL, 0, &mapped->block))
-        return false;
-    mapped->address = mapped->block.address;
-    return true;
-}
-
-static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
-{
-    ignis__binding binding;
+    char end = 0;
+    int fd;
     bool ok;
-    (void)memory;
-    if (!ignis__device_enter(call, mapped->device, &binding))
-        return false;
-    ok = !IGNIS__VMM_FAILED(call, mapped->device, cuIpcOpenMemHandle_v2, (&mapped->address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
-                            "opening %s of process %llu", ignis__bytes_write(record->block_size).text, (unsigned long long)record->pid);
-    ignis__device_leave(&binding);
+    offer->block_size = size ? size : 1;
+    if (!offer->path) {
+        if (!ignis__host_share(call, offer->block_size, &offer->memory))
+            return false;
+        ok = ignis__host_copy(call, array, offer->memory.fd, false);
+        if (!ok)
+            ignis__vmm_handle_close(&offer->memory);
+        return ok;
+    }
+    fd = ignis__name_make(offer->path);
+    ok = fd >= 0 && ignis__fd_move(fd, &end, 1, offer->block_size - 1, true);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%s cannot be written: %s", offer->path, strerror(errno));
+    ok = ok && ignis__host_copy(call, array, fd, false);
+    ignis__lease_close(fd);
+    if (!ok)
+        remove(offer->path);
     return ok;
 }
 
-static bool ignis__peer_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+/*  The import's memory, which lies on the device `home` of another process; its size is proven, the address noted. The device is entered. */
+static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
 {
-    (void)mapped, (void)memory;
+    const ignis__device *lies;
+    if (!ignis__vmm_adopt_handle(call, mapped->device, memory, mapped->record.block_size, NULL, 0, &mapped->block))
+        return false;
+    lies = mapped->block.memory->device;
+    if (lies == home) {
+        mapped->address = mapped->block.address;
+        return true;
+    }
+    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d", ignis__vmm_ordinal(lies),
+                ignis__vmm_ordinal(home));
+    ignis__vmm_drop(call, &mapped->block);
+    return false;
+}
+
+static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+{
+    const ignis__record_of_array *record = &mapped->record;
+    ignis__address address = 0, base = 0;
+    size_t size = 0;
+    (void)home, (void)memory;
+    if (IGNIS__VMM_FAILED(call, mapped->device, cuIpcOpenMemHandle_v2, (&address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
+                          "opening %s of process %u", ignis__bytes_write(record->block_size).text, record->pid))
+        return false;
+    if (!IGNIS__VMM_FAILED(call, mapped->device, cuMemGetAddressRange_v2, (&base, &size, address), "asking how large it is")) {
+        if (base == address && (int64_t)size >= record->block_size) {
+            mapped->address = address;
+            return true;
+        }
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle is of %lld bytes, the memory has %lld", (long long)record->block_size,
+                    (long long)size);
+    }
+    (void)IGNIS__CUDA(cuIpcCloseMemHandle, (address));
+    return false;
+}
+
+static bool ignis__peer_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+{
+    (void)home, (void)memory;
     ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                "the handle is of process %llu, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
-                (unsigned long long)record->pid);
+                "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST", mapped->record.pid);
     return false;
 }
 
@@ -5438,26 +5773,22 @@ static void ignis__ipc_return(const char *call, ignis__import *mapped)
     ignis__device_leave(&binding);
 }
 
-/*  Lets a device into memory of this process. */
+/*  Lets a device, which is entered, into memory of this process. */
 static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__device *device)
 {
     ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
-    ignis__address base = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
-    ignis__vmm_behind behind;
-    ignis__binding binding;
+    ignis__address at = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
+    ignis__physical *memory;
+    int64_t offset;
     bool ok;
     if (device == array->storage->device)
         return true;
-    if (!ignis__device_enter(call, device, &binding))
+    memory = ignis__vmm_find(call, array, &offset);
+    if (!memory)
         return false;
-    ok = ignis__vmm_find(call, array, &behind);
-    if (ok) {
-        base -= (uint64_t)behind.offset;
-        (void)IGNIS__CUDA(cuMemRelease, (behind.handle));
-        ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (base, (size_t)behind.size, &access, 1), "letting device %d into %s",
-                                (int)(device - ignis__devices), ignis__bytes_write(behind.size).text);
-    }
-    ignis__device_leave(&binding);
+    ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),
+                            "letting device %d into %s", ignis__vmm_ordinal(device), ignis__bytes_write(memory->size).text);
+    ignis__physical_drop(call, memory);
     return ok;
 }
 
@@ -5474,17 +5805,12 @@ static bool ignis__attribute(ignis__device *device, int attribute)
     return IGNIS__CUDA(cuDeviceGetAttribute, (&value, attribute, device->handle)) == 0 && value != 0;
 }
 
-static bool ignis__peer_reaches(ignis__device *from, ignis__device *to)
-{
-    int reaches = 0;
-    return from == to || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, from->handle, to->handle)) == 0 && reaches != 0);
-}
-
 static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__text *why)
 {
-    if (ignis__peer_reaches(dst, src))
+    int reaches = src == dst;
+    if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
         return true;
-    ignis__text_add(why, "device %d cannot reach device %d's memory", (int)(dst - ignis__devices), (int)(src - ignis__devices));
+    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__vmm_ordinal(dst), ignis__vmm_ordinal(src));
     return false;
 }
 
@@ -5504,12 +5830,12 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
         return false;
     ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
     ignis__work_end(&work);
-    if (ok && memcmp(sent, got, sizeof sent) == 0)
-        return true;
-    if (ok)
+    if (ok && memcmp(sent, got, sizeof sent) != 0) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
-                    (int)(there->device - ignis__devices), (int)(here->device - ignis__devices));
-    return false;
+                    ignis__vmm_ordinal(there->device), ignis__vmm_ordinal(here->device));
+        return false;
+    }
+    return ok;
 }
 
 static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device *dst)
@@ -5519,7 +5845,7 @@ static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device
     bool ok;
     if (!ignis__vmm_make(call, src, 1, NULL, 0, true, &made))
         return false;
-    ok = ignis__vmm_give_out(call, src, made.handle, &handle);
+    ok = ignis__physical_export(call, made.memory, &handle);
     if (ok) {
         ok = ignis__vmm_adopt_handle(call, dst, &handle, made.size, NULL, 0, &seen);
         ignis__vmm_handle_close(&handle);
@@ -5547,8 +5873,7 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, attribute)) {
-        ignis__text_add(why, "device %d or %d makes no memory that can be shared", (int)(src - ignis__devices),
-                        (int)(dst - ignis__devices));
+        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__vmm_ordinal(src), ignis__vmm_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
@@ -5581,39 +5906,35 @@ static bool ignis__peer_start(const char *call, ignis__device *src, ignis__devic
     return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
 }
 
-static bool ignis__nothing_to_start(const char *call, ignis__device *src, ignis__device *dst)
-{
-    (void)call, (void)src, (void)dst;
-    return true;
-}
-
-static void ignis__nothing_to_return(const char *call, ignis__import *mapped) { (void)call, (void)mapped; }
-
-/*  One row a kind. Estimates are for what nobody has measured: those of IPC are what the handles cost, not what NVLink brings. */
+/*  One row a kind; a null function has nothing to do. Estimates are for what nobody has measured: those of IPC are what the handles cost,
+    not what NVLink brings. */
 typedef struct ignis__transport_ops {
     const char *name, *word; /* shown; in the environment */
-    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy */
+    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy, and a lease on it */
     bool across;             /* between processes */
     bool copies;             /* receive copies */
+    bool descriptor;         /* its memory is a descriptor */
+    bool named;              /* what it needs beside the record can lie under a name */
     double bandwidth_gbs, latency_us;
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
     bool (*offer)(const char *call, ignis__array *array, ignis__offer *offer);
-    bool (*take)(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory);
+    bool (*take)(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory);
     void (*give_back)(const char *call, ignis__import *mapped);
     bool (*let_in)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
 
 /* clang-format off */
 static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
-    {"", "", false, false, false, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},
-    {"VMM", "vmm", true, true, false, 300, 5, ignis__vmm_available, ignis__nothing_to_start, ignis__vmm_offer, ignis__vmm_take,
+    /*               zero_copy across copies descriptor named */
+    {"", "",         false, false, false, false, false,   0,  0, NULL, NULL, NULL, NULL, NULL, NULL},
+    {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_offer, ignis__vmm_take,
      ignis__vmm_return, ignis__vmm_let_in},
-    {"peer", "peer", true, false, true, 300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer, ignis__peer_take,
-     ignis__nothing_to_return, ignis__peer_let_in},
-    {"IPC", "ipc", true, true, false, 25, 10, ignis__peer_available, ignis__nothing_to_start, ignis__ipc_offer, ignis__ipc_take,
+    {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer,
+     ignis__peer_take, NULL, ignis__peer_let_in},
+    {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_offer, ignis__ipc_take,
      ignis__ipc_return, ignis__peer_let_in},
-    {"host", "host", false, true, true, 10, 50, ignis__host_available, ignis__nothing_to_start, ignis__host_offer, NULL, NULL, NULL},
+    {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_offer, NULL, NULL, NULL},
 };
 /* clang-format on */
 
@@ -5662,7 +5983,9 @@ static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind
     return false;
 }
 
-static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, ignis_transport_choice *choice)
+/*  descriptors: those can travel, too. */
+static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, bool descriptors,
+                                    ignis_transport_choice *choice)
 {
     static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     ignis_transport_kind wanted;
@@ -5678,16 +6001,16 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
         ignis__text_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
         if (!same_process && !ops->across) {
             ignis__text_add(&text, "stays within one process");
-            continue;
-        }
-        if (ops->available(devices[0], devices[1], &text)) {
+        } else if (!descriptors && !ops->named) {
+            ignis__text_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
+        } else if (ops->available(devices[0], devices[1], &text)) {
             ignis__text_add(&text, kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
             choice->kind = kind;
             return true;
         }
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", (int)(devices[0] - ignis__devices),
-                (int)(devices[1] - ignis__devices), choice->reason);
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", ignis__vmm_ordinal(devices[0]),
+                ignis__vmm_ordinal(devices[1]), choice->reason);
     return false;
 }
 
@@ -5699,7 +6022,7 @@ IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_proces
         return IGNIS_ERROR_NOT_SETUP;
     if (!choice)
         return ignis__fail_null(call, "choice");
-    return ignis__transport_devices(call, src, dst, devices) && ignis__transport_choose(call, devices, same_process, choice)
+    return ignis__transport_devices(call, src, dst, devices) && ignis__transport_choose(call, devices, same_process, true, choice)
                ? IGNIS_OK
                : ignis__failed();
 }
@@ -5725,8 +6048,8 @@ static ignis__transport *ignis__transport_hold(const char *call, ignis_transport
     return (ignis__transport *)ignis__handle_hold(call, &ignis__transports, handle.id);
 }
 
-/*  The next one that waits for a receive, or null. */
-static ignis__waiting *ignis__waiting_take(ignis__transport *transport)
+/*  The next one that waits for a receive, which becomes the caller's. */
+static bool ignis__waiting_take(ignis__transport *transport, ignis_transport_handle *handle)
 {
     ignis__waiting *first;
     ignis__mutex_lock(&transport->slot.lock);
@@ -5735,20 +6058,25 @@ static ignis__waiting *ignis__waiting_take(ignis__transport *transport)
         transport->waiting = first->next;
         if (!first->next)
             transport->waiting_end = &transport->waiting;
+        *handle = first->handle;
     }
     ignis__mutex_unlock(&transport->slot.lock);
-    return first;
+    ignis__free(first);
+    return first != NULL;
+}
+
+static void ignis__waiting_close(ignis__transport *transport)
+{
+    ignis_transport_handle handle;
+    while (ignis__waiting_take(transport, &handle))
+        ignis__handle_close(&handle);
 }
 
 static void ignis__transport_drop(ignis__transport *transport)
 {
-    ignis__waiting *waiting;
     if (!ignis__pool_drop(transport))
         return;
-    while ((waiting = ignis__waiting_take(transport)) != NULL) {
-        ignis__handle_close(&waiting->handle);
-        ignis__free(waiting);
-    }
+    ignis__waiting_close(transport);
     ignis__pool_give(&ignis__transports, transport);
 }
 
@@ -5763,6 +6091,12 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     return NULL;
 }
 
+static ignis_status ignis__transport_done(ignis__transport *transport, bool ok)
+{
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transport *transport)
 {
     return &ignis__transport_kinds[transport->kind];
@@ -5771,8 +6105,8 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
 static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
-    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, (int)(transport->src - ignis__devices),
-                    (int)(transport->dst - ignis__devices), methods[transport->exchange]);
+    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, ignis__vmm_ordinal(transport->src),
+                    ignis__vmm_ordinal(transport->dst), methods[transport->exchange]);
 }
 
 /*  Frees the arrays that a transport has imported, as their owners; those that are referenced stay. */
@@ -5803,14 +6137,10 @@ static void ignis__imported_end(const char *call, uint64_t transport)
 
 static bool ignis__transport_end(const char *call, ignis__transport *transport)
 {
-    ignis__waiting *waiting;
     if (!ignis__handle_kill(transport))
         return false;
-    while ((waiting = ignis__waiting_take(transport)) != NULL) {
-        ignis__handle_close(&waiting->handle);
-        ignis__free(waiting);
-    }
-    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, false));
+    ignis__waiting_close(transport);
+    ignis__exports_end(call, NULL, transport->serial, false);
     ignis__imported_end(call, transport->serial);
     return true;
 }
@@ -5823,6 +6153,7 @@ static void ignis__transports_close(const char *call)
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
+    ignis__staging_close(call);
 }
 
 /*  A forked child must not seem to use what its parent does. */
@@ -5839,19 +6170,45 @@ static void ignis__leases_forked(void)
 }
 
 /*  Before the first handle. */
-static void ignis__transports_use(void)
+static bool ignis__transports_use(const char *call)
 {
     static uint64_t watched;
-    ignis__self_learn();
+    if (!ignis__self_learn(call))
+        return false;
     ignis__export_holders = ignis__exports_describe;
     ignis__exports_reap = ignis__exports_reap_array;
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
     if (ignis__atomic_add(&watched, 1) == 1)
         ignis__at_fork(ignis__leases_forked);
+    return true;
 }
 
-static bool ignis__transport_desc_check(const char *call, const ignis_transport_desc *desc)
+/*  Fills what a channel says about a transport that uses it. */
+static bool ignis__transport_channel(const char *call, ignis__transport *transport, ignis_channel handle)
 {
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    const char *slash;
+    if (!channel)
+        return false;
+    transport->channel = handle;
+    transport->exchange = channel->wire->kind->method;
+    transport->peer_pid = channel->wire->peer_pid;
+    transport->peer_certain = transport->exchange == IGNIS_CHANNEL_SOCKET && transport->peer_pid != 0;
+    slash = strrchr(channel->wire->path, '/');
+    if (slash) /* the folder that both sides know */
+        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->wire->path), channel->wire->path);
+    ignis__channel_drop(channel);
+    return true;
+}
+
+/*  Checks a desc, and fills from it what needs no room of a transport yet. */
+static bool ignis__transport_desc(const char *call, const ignis_transport_desc *desc, ignis__transport *out)
+{
+    ignis_transport_choice choice;
+    ignis__device *devices[2];
+    char reason[512];
+    ignis__text why;
+    memset(out, 0, sizeof *out);
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
         return false;
     if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT) {
@@ -5863,73 +6220,49 @@ static bool ignis__transport_desc_check(const char *call, const ignis_transport_
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6", desc->timeout_s);
         return false;
     }
-    return true;
+    if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device), devices))
+        return false;
+    out->src = devices[0];
+    out->dst = devices[1];
+    out->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
+    out->exchange = desc->exchange                                       ? desc->exchange
+                    : IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS_CHANNEL_PIPE
+                                                                         : IGNIS_CHANNEL_SOCKET;
+    if (desc->channel.id && !ignis__transport_channel(call, out, desc->channel))
+        return false;
+    choice.kind = desc->kind;
+    ignis__text_begin(&why, reason, sizeof reason);
+    if (desc->kind == IGNIS_TRANSPORT_AUTO) {
+        bool alone = desc->channel.id == 0;
+        if (!ignis__transport_choose(call, devices, alone, alone || out->exchange == IGNIS_CHANNEL_SOCKET, &choice))
+            return false;
+    } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name, reason);
+        return false;
+    }
+    out->kind = choice.kind;
+    if (desc->token)
+        memcpy(out->token, desc->token, sizeof out->token);
+    return desc->token || ignis__transport_secret(call, out->token);
 }
 
 IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
 {
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
-    unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
-    ignis_channel_method exchange;
-    ignis_channel_info channel;
-    ignis_transport_choice choice;
-    ignis__transport *transport;
-    ignis__device *devices[2];
-    char reason[512];
-    ignis__text why;
+    ignis__transport *transport, fresh;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
         ignis__fail_null(call, "desc");
         return result;
     }
-    if (!ignis__transport_desc_check(call, desc) || !ignis__transport_devices(call, desc->src_device, desc->dst_device, devices))
+    if (!ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
+        (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
-    exchange = desc->exchange;
-    if (desc->channel.id) {
-        ignis__channel *held = ignis__channel_hold_as(call, desc->channel, false);
-        if (!held)
-            return result;
-        ignis__channel_drop(held);
-        if (ignis_channel_query(desc->channel, &channel) != IGNIS_OK)
-            return result;
-        exchange = channel.method;
-    }
-    if (exchange == IGNIS_CHANNEL_DEFAULT)
-        exchange = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS_CHANNEL_PIPE : IGNIS_CHANNEL_SOCKET;
-    choice.kind = desc->kind;
-    if (desc->kind == IGNIS_TRANSPORT_AUTO) {
-        if (!ignis__transport_choose(call, devices, desc->channel.id == 0, &choice))
-            return result;
-    } else {
-        ignis__text_begin(&why, reason, sizeof reason);
-        if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
-            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name, reason);
-            return result;
-        }
-    }
-    if (desc->token)
-        memcpy(token, desc->token, sizeof token);
-    else if (!ignis__transport_secret(call, token))
-        return result;
-    transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports);
-    if (!transport)
-        return result;
-    transport->kind = choice.kind;
-    transport->src = devices[0];
-    transport->dst = devices[1];
-    transport->exchange = exchange;
-    transport->channel = desc->channel;
-    transport->peer_pid = desc->channel.id ? channel.peer_pid : 0;
-    memcpy(transport->token, token, sizeof token);
-    transport->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
-    transport->ready = 0;
+    memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot, sizeof fresh - sizeof fresh.slot);
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    transport->bandwidth_gbs = transport->latency_us = 0;
-    transport->waiting = NULL;
     transport->waiting_end = &transport->waiting;
-    ignis__transports_use();
     result.id = ignis__pool_publish(&ignis__transports, transport);
     return result;
 }
@@ -5944,22 +6277,22 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
     ok = ignis__transport_end(call, transport);
     if (!ok)
         ignis__fail(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
 {
     static const char call[] = "ignis_transport_initialize";
     ignis__transport *transport = ignis__transport_hold(call, handle);
+    const ignis__transport_ops *ops;
     bool ok;
     if (!transport)
         return ignis__failed();
-    ok = ignis__atomic_load(&transport->ready) != 0 || ignis__transport_ops_of(transport)->start(call, transport->src, transport->dst);
+    ops = ignis__transport_ops_of(transport);
+    ok = !ops->start || ignis__atomic_load(&transport->ready) != 0 || ops->start(call, transport->src, transport->dst);
     if (ok)
         ignis__atomic_store(&transport->ready, 1);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, ok);
 }
 
 IGNIS_API bool ignis_transport_ready(ignis_transport handle)
@@ -5973,27 +6306,37 @@ IGNIS_API bool ignis_transport_ready(ignis_transport handle)
     return ready;
 }
 
+/*  How many arrays of a mapping, or of all, a transport has imported. The lock is taken. */
+static int ignis__imported_count(uint64_t transport, const ignis__import *mapped)
+{
+    const ignis__imported *imported;
+    int count = 0;
+    for (imported = ignis__shares.imported; imported; imported = imported->next)
+        count += imported->transport == transport && (!mapped || imported->mapped == mapped);
+    return count;
+}
+
 IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_transport_info *info)
 {
     static const char call[] = "ignis_transport_query";
     ignis__transport *transport = ignis__transport_hold(call, handle);
     const ignis__transport_ops *ops;
     const ignis__lent_handle *lent;
-    const ignis__imported *imported, *earlier;
+    const ignis__import *mapped;
     const ignis__export *entry;
     if (!transport)
         return ignis__failed();
     if (!info) {
-        ignis__transport_drop(transport);
-        return ignis__fail_null(call, "info");
+        ignis__fail_null(call, "info");
+        return ignis__transport_done(transport, false);
     }
-    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    ignis__exports_end(call, NULL, transport->serial, true);
     ops = ignis__transport_ops_of(transport);
     memset(info, 0, sizeof *info);
     info->kind = transport->kind;
     info->name = ops->name;
-    info->src_device = (int)(transport->src - ignis__devices);
-    info->dst_device = (int)(transport->dst - ignis__devices);
+    info->src_device = ignis__vmm_ordinal(transport->src);
+    info->dst_device = ignis__vmm_ordinal(transport->dst);
     info->exchange = transport->exchange;
     info->ready = ignis__atomic_load(&transport->ready) != 0;
     info->zero_copy = ops->zero_copy;
@@ -6007,19 +6350,11 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     for (entry = ignis__shares.exports; entry; entry = entry->next)
         for (lent = entry->transport == transport->serial ? entry->handles : NULL; lent; lent = lent->next)
             info->exported++;
-    for (imported = ignis__shares.imported; imported; imported = imported->next) {
-        if (imported->transport != transport->serial)
-            continue;
-        info->imported++;
-        for (earlier = ignis__shares.imported;
-             earlier != imported && (earlier->transport != transport->serial || earlier->mapped != imported->mapped);
-             earlier = earlier->next)
-            ;
-        info->mappings += earlier == imported;
-    }
+    info->imported = ignis__imported_count(transport->serial, NULL);
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
+        info->mappings += ignis__imported_count(transport->serial, mapped) > 0;
     ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__transport_drop(transport);
-    return IGNIS_OK;
+    return ignis__transport_done(transport, true);
 }
 
 IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_t capacity)
@@ -6038,27 +6373,18 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
 
 /* --- handles --------------------------------------------------------------------------------------------------------------- */
 
-static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer,
+static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer, uint64_t name,
                                ignis__record_of_array *record)
 {
-    int i;
-    memset(record, 0, sizeof *record);
-    memcpy(record->magic, "IGNIS-TR", sizeof record->magic);
-    record->version = IGNIS__RECORD_VERSION;
-    record->size = sizeof *record;
+    *record = ignis__self;
+    record->name = name;
     record->kind = (uint32_t)transport->kind;
     record->dtype = (int32_t)array->dtype;
     record->ndim = array->shape.ndim;
-    for (i = 0; i < array->shape.ndim; i++)
-        record->dim[i] = array->shape.dim[i];
+    memcpy(record->dim, array->shape.dim, sizeof record->dim[0] * (size_t)array->shape.ndim);
     record->block_size = offer->block_size;
     record->offset = offer->offset;
-    record->bytes = ignis__array_bytes(array);
     memcpy(record->uuid, transport->src->info.uuid, sizeof record->uuid);
-    record->host = ignis__self.host;
-    record->pid = ignis__self.pid;
-    record->started = ignis__self.started;
-    record->address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
     record->ipc = offer->ipc;
 }
 
@@ -6067,20 +6393,41 @@ static uint64_t ignis__record_seal(const ignis__transport *transport, const igni
     return ignis__sip_hash(transport->token, record, offsetof(ignis__record_of_array, seal));
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already. */
+/*  Where what has a name lies; it is random for each process. */
+static bool ignis__record_path(const char *call, const ignis__transport *transport, const ignis__record_of_array *record, uint64_t name,
+                               char path[IGNIS__PATH_MAX])
+{
+    uint64_t process[2];
+    char folder[IGNIS__PATH_MAX];
+    memcpy(process, record->process, sizeof process);
+    memcpy(folder, transport->folder, sizeof folder);
+    if (!*folder && !ignis__private_folder(call, folder, sizeof folder))
+        return false;
+    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)process[0],
+                 (unsigned long long)process[1], (unsigned long long)name) < IGNIS__PATH_MAX)
+        return true;
+    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+    return false;
+}
+
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy.
+    The path becomes the note's. */
 static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
-                               int watch)
+                               int watch, const char *path)
 {
     ignis__lent_handle *lent = (ignis__lent_handle *)ignis__alloc(sizeof *lent);
     ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry;
+    char *kept = path ? ignis__copy_string(path) : NULL;
     ignis__text text;
-    if (!lent || !fresh) {
+    if (!lent || !fresh || (path && !kept)) {
         ignis__free(lent);
         ignis__free(fresh);
+        ignis__free(kept);
         ignis__fail_host_memory(call, sizeof *fresh);
         return false;
     }
     lent->watch = watch;
+    lent->path = kept;
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry && (entry->array != array || entry->transport != transport->serial); entry = entry->next)
         ;
@@ -6088,6 +6435,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
         entry = fresh;
         fresh = NULL;
         entry->transport = transport->serial;
+        entry->channel = transport->channel;
         entry->array = array;
         ignis__text_begin(&text, entry->description, sizeof entry->description);
         ignis__transport_describe(&text, transport);
@@ -6106,49 +6454,65 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     return true;
 }
 
+/*  The lease of a handle, and the note that it is out; a copy needs but the note, of its name. */
+static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
+                                const char *path, ignis_transport_handle *handle)
+{
+    bool leased = ignis__transport_ops_of(transport)->zero_copy, lent;
+    int ends[2] = {-1, -1};
+    if (!leased && !path)
+        return true;
+    if (leased && !ignis__lease_make(path, ends)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+        return false;
+    }
+    handle->has_lease = ends[1] >= 0;
+    handle->lease = ends[1];
+    lent = leased && ignis__array_lend(call, array);
+    if ((!leased || lent) && ignis__export_note(call, transport, leased ? array : NULL, record, ends[0], path))
+        return true;
+    if (lent)
+        ignis__array_unlend(call, array);
+    ignis__lease_close(ends[0]);
+    if (path)
+        remove(path);
+    return false;
+}
+
 static bool ignis__transport_export(const char *call, ignis__transport *transport, ignis__array *array, bool wait,
                                     ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+    bool named = ops->named && transport->exchange != IGNIS_CHANNEL_SOCKET && (IGNIS__LEASES || !ops->zero_copy), ok;
+    uint64_t name = named ? ignis__atomic_add(&ignis__shares.names, 1) : 0;
     ignis__record_of_array record;
+    char path[IGNIS__PATH_MAX];
+    ignis__binding binding;
     ignis__offer offer;
-    int ends[2] = {-1, -1};
-    bool ok = true;
     memset(handle, 0, sizeof *handle);
     memset(&offer, 0, sizeof offer);
-    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->src - ignis__devices),
-                    (int)(transport->dst - ignis__devices));
+                    (unsigned long long)array->id, ignis__vmm_ordinal(array->storage->device), ignis__vmm_ordinal(transport->src),
+                    ignis__vmm_ordinal(transport->dst));
         return false;
     }
-    if ((wait && !ignis__array_wait(call, array)) || !ops->offer(call, array, &offer))
+    if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
         return false;
-    ignis__record_fill(transport, array, &offer, &record);
-    if (ops->zero_copy) { /* else the handle has a copy, and the array is free */
-        handle->has_lease = ignis__lease_make(ends);
-#ifndef _WIN32
-        ok = handle->has_lease;
-        if (!ok)
-            ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
-#endif
-        ok = ok && ignis__array_lend(call, array);
-        if (ok && !ignis__export_note(call, transport, array, &record, ends[0])) {
-            ignis__array_unlend(array);
-            ignis__array_drop(call, array);
-            ok = false;
-        }
-        if (!ok)
-            ignis__lease_close(ends[0]);
-    }
+    offer.path = named ? path : NULL;
+    if ((wait && !ignis__array_wait(call, array)) || !ignis__device_enter(call, transport->src, &binding))
+        return false;
+    ok = ops->offer(call, array, &offer);
+    ignis__device_leave(&binding);
+    if (!ok)
+        return false;
     handle->memory = offer.memory;
-    handle->lease = ends[1];
-    if (!ok) {
+    ignis__record_fill(transport, array, &offer, name, &record);
+    if (!ignis__export_lease(call, transport, array, &record, offer.path, handle)) {
         ignis__handle_close(handle);
         return false;
     }
-    record.flags = (uint32_t)((offer.memory.type ? IGNIS__RECORD_MEMORY : 0) | (handle->has_lease ? IGNIS__RECORD_LEASE : 0));
     record.seal = ignis__record_seal(transport, &record);
     memcpy(handle->record, &record, sizeof record);
     return true;
@@ -6168,21 +6532,56 @@ static ignis__array *ignis__transport_hold_both(const char *call, ignis_transpor
     return array;
 }
 
+static ignis_status ignis__transport_done_both(const char *call, ignis__transport *transport, ignis__array *array, bool ok)
+{
+    ignis__array_drop(call, array);
+    return ignis__transport_done(transport, ok);
+}
+
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle, ignis_transport_handle *out)
 {
     static const char call[] = "ignis_transport_export_handle";
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, handle, array_handle, &transport);
-    bool ok = false;
     if (!array)
         return ignis__failed();
-    if (out)
-        ok = ignis__transport_export(call, transport, array, true, out);
-    else
+    if (!out)
         ignis__fail_null(call, "handle");
-    ignis__array_drop(call, array);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done_both(call, transport, array, out && ignis__transport_export(call, transport, array, true, out));
+}
+
+IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, ignis_transport_handle *out)
+{
+    static const char call[] = "ignis_transport_exported_handle";
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle);
+    ignis__array *array = NULL;
+    const ignis__export *entry;
+    if (!transport)
+        return ignis__failed();
+    if (!out) {
+        ignis__fail_null(call, "handle");
+        return ignis__transport_done(transport, false);
+    }
+    ignis__exports_end(call, NULL, transport->serial, true);
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry && !array; entry = entry->next)
+        if (entry->transport == transport->serial && entry->array) {
+            array = entry->array;
+            ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+        }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (array)
+        return ignis__transport_done_both(call, transport, array, ignis__transport_export(call, transport, array, true, out));
+    ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call, "the transport has no handle out: none was exported, or nobody has one any more");
+    return ignis__transport_done(transport, false);
+}
+
+/*  Which descriptors travel with a record, in their order. */
+static int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
+{
+    const ignis__transport_ops *ops = &ignis__transport_kinds[record->kind < IGNIS_TRANSPORT_KIND_COUNT ? record->kind : 0];
+    *memory = !record->name && ops->descriptor;
+    return *memory + (IGNIS__LEASES && !record->name && ops->zero_copy);
 }
 
 IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, int fds[2])
@@ -6197,31 +6596,39 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
     return count;
 }
 
-IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
+/*  Puts a handle together, which has the descriptors then; false, and they are closed: they are not those that belong to the record. */
+static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
 {
-    static const char call[] = "ignis_transport_handle_from_fds";
     ignis__record_of_array record;
-    int at = 0, i, wanted;
-    if (!handle || !bytes || (!fds && fd_count > 0))
-        return ignis__fail_null(call, !handle ? "handle" : !bytes ? "record" : "fds");
+    bool memory;
+    int wanted;
     memset(handle, 0, sizeof *handle);
     memcpy(&record, bytes, sizeof record);
-    wanted = (record.flags & IGNIS__RECORD_MEMORY ? 1 : 0) + (record.flags & IGNIS__RECORD_LEASE ? 1 : 0);
+    wanted = ignis__record_fds(&record, &memory);
     if (fd_count != wanted) {
-        for (i = 0; i < fd_count; i++)
-            ignis__lease_close(fds[i]);
-        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the record goes with %d descriptors, %d came", wanted, fd_count);
+        while (fd_count > 0)
+            ignis__lease_close(fds[--fd_count]);
+        return false;
     }
     memcpy(handle->record, bytes, sizeof handle->record);
-    if (record.flags & IGNIS__RECORD_MEMORY) {
+    if (memory) {
         handle->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
-        handle->memory.fd = fds[at++];
+        handle->memory.fd = fds[0];
     }
-    if (record.flags & IGNIS__RECORD_LEASE) {
-        handle->has_lease = true;
-        handle->lease = fds[at];
-    }
-    return IGNIS_OK;
+    handle->has_lease = wanted > memory;
+    if (handle->has_lease)
+        handle->lease = fds[memory];
+    return true;
+}
+
+IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record, const int *fds, int fd_count)
+{
+    static const char call[] = "ignis_transport_handle_from_fds";
+    if (!handle || !record || (!fds && fd_count > 0))
+        return ignis__fail_null(call, !handle ? "handle" : !record ? "record" : "fds");
+    if (ignis__handle_join(handle, record, fds, fd_count))
+        return IGNIS_OK;
+    return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%d descriptors came, which are not as many as go with the record", fd_count);
 }
 
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle)
@@ -6240,110 +6647,144 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ig
     if (!transport)
         return ignis__failed();
     array = ignis__array_hold(call, array_handle);
-    if (array) {
-        ignis__exports_end(call, ignis__ending_of(array, transport->serial, false));
-        ignis__array_drop(call, array);
-    }
-    ignis__transport_drop(transport);
-    return array ? IGNIS_OK : ignis__failed();
+    if (!array)
+        return ignis__transport_done(transport, false);
+    ignis__exports_end(call, array, transport->serial, false);
+    return ignis__transport_done_both(call, transport, array, true);
 }
 
 /* --- imports --------------------------------------------------------------------------------------------------------------- */
 
-/*  Whether the numbers of a sealed record make sense together. */
-static bool ignis__record_sound(const ignis__record_of_array *record)
+/*  Whether the numbers of a sealed record make sense together; *bytes: of the array. */
+static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *bytes)
 {
-    int64_t bytes;
     bool empty = false;
     int i;
-    if (record->dtype <= IGNIS_DTYPE_DEFAULT || record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS)
+    if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || record->dtype <= IGNIS_DTYPE_DEFAULT ||
+        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS)
         return false;
-    bytes = ignis__dtypes[record->dtype].size;
+    *bytes = ignis__dtypes[record->dtype].size;
     for (i = 0; i < record->ndim; i++) {
-        if (record->dim[i] < 0)
+        if (record->dim[i] < 0 || (record->dim[i] > 0 && !ignis__multiply(*bytes, record->dim[i], bytes)))
             return false;
         empty = empty || record->dim[i] == 0;
-        if (record->dim[i] > 0 && !ignis__multiply(bytes, record->dim[i], &bytes))
-            return false;
     }
-    bytes = empty ? 0 : bytes;
-    return record->bytes == bytes && record->block_size > 0 && record->offset >= 0 && record->offset <= record->block_size &&
-           bytes <= record->block_size - record->offset;
+    *bytes = empty ? 0 : *bytes;
+    return record->block_size > 0 && record->offset >= 0 && record->offset <= record->block_size &&
+           record->offset % ignis__dtypes[record->dtype].size == 0 && *bytes <= record->block_size - record->offset;
 }
 
 /*  Reads and checks a handle's record, before anything is done with it. */
 static bool ignis__record_read(const char *call, const ignis__transport *transport, const ignis_transport_handle *handle,
                                ignis__record_of_array *record)
 {
+    const ignis__record_of_array *self = &ignis__self;
+    int64_t bytes;
     uint64_t seal;
+    bool memory;
     memcpy(record, handle->record, sizeof *record);
     seal = ignis__record_seal(transport, record);
-    if (memcmp(record->magic, "IGNIS-TR", sizeof record->magic) != 0) {
+    (void)ignis__record_fds(record, &memory);
+    if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
-    } else if (record->version != IGNIS__RECORD_VERSION || record->size != sizeof *record) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, %u bytes; this is version %d, %d bytes",
-                    record->version, record->size, IGNIS__RECORD_VERSION, (int)sizeof *record);
-    } else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal)) {
+    else if (record->version != IGNIS__RECORD_VERSION)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
+                    IGNIS__RECORD_VERSION);
+    else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal))
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
                     "the handle's seal is broken: it was changed on its way, or made with another token");
-    } else if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || !ignis__record_sound(record)) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle contradicts itself: %lld bytes at %lld of %lld",
-                    (long long)record->bytes, (long long)record->offset, (long long)record->block_size);
-    } else if (record->kind != (uint32_t)transport->kind) {
+    else if (!ignis__record_sound(record, &bytes))
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind, record->dtype,
+                    record->ndim, (long long)record->offset, (long long)record->block_size);
+    else if (record->kind != (uint32_t)transport->kind)
         ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s", ignis__transport_kinds[record->kind].name,
                     ignis__transport_ops_of(transport)->name);
-    } else if (record->host != ignis__self.host) {
+    else if (record->host != self->host)
         ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of another machine, or from before it was started again");
-    } else if ((record->flags & IGNIS__RECORD_MEMORY) != 0 && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM)) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor that belongs to the handle did not come with it");
-    } else {
+    else if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld", record->pid,
+                    (long long)transport->peer_pid);
+    else if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
+    else
         return true;
-    }
     return false;
 }
 
-/*  Whether a device of the record's UUID is visible to this process. */
-static bool ignis__record_device_known(const char *call, const ignis__record_of_array *record)
+/*  Opens what lies under the handle's name, if it has one that was not opened yet. */
+static bool ignis__handle_open(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                               ignis_transport_handle *handle)
+{
+    bool lease = ignis__transport_ops_of(transport)->zero_copy;
+    char path[IGNIS__PATH_MAX];
+    int fd;
+    if (!record->name || handle->has_lease || handle->memory.type)
+        return true;
+    if (!ignis__record_path(call, transport, record, record->name, path))
+        return false;
+    fd = ignis__name_take(path, lease);
+    if (fd < 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way", path);
+        return false;
+    }
+    if (lease) {
+        handle->has_lease = true;
+        handle->lease = fd;
+    } else {
+        handle->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
+        handle->memory.fd = fd;
+    }
+    return true;
+}
+
+/*  The device of a record. Null, and reported: this process does not see it. */
+static ignis__device *ignis__record_device(const char *call, const ignis__record_of_array *record)
 {
     ignis_device_info info;
     int i;
     for (i = 0; i < ignis__device_total; i++)
         if (ignis_device_query(i, &info) == IGNIS_OK && memcmp(info.uuid, record->uuid, sizeof info.uuid) == 0)
-            return true;
+            return &ignis__devices[i];
     ignis__fail(
         IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
         "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at CUDA_VISIBLE_DEVICES, or use "
         "IGNIS_TRANSPORT_HOST",
         record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
-    return false;
+    return NULL;
 }
 
-/*  The exported array of a record of this process, held; null when it is of another one, or (*gone) not exported any more. */
-static ignis__array *ignis__record_own(const ignis__record_of_array *record, bool *gone)
+/*  Whether a record is of an export of this process: then its array, held, or null, and reported, when that says anything else. */
+static bool ignis__record_own(const char *call, const ignis__record_of_array *record, ignis__array **array)
 {
     ignis__export *entry;
-    ignis__array *array = NULL;
-    *gone = false;
-    if (record->pid != ignis__self.pid || record->started != ignis__self.started)
-        return NULL;
+    bool found;
+    *array = NULL;
+    if (memcmp(record->process, ignis__self.process, sizeof record->process) != 0)
+        return false;
     ignis__mutex_lock(&ignis__shares.lock);
-    for (entry = ignis__shares.exports; entry && entry->record.serial != record->serial; entry = entry->next)
+    for (entry = ignis__shares.exports; entry && (!entry->array || entry->record.serial != record->serial); entry = entry->next)
         ;
-    if (entry) {
-        array = entry->array;
-        ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+    found = entry != NULL;
+    if (found && ignis__record_same(&entry->record, record)) {
+        *array = entry->array;
+        ignis__atomic_add(&(*array)->slot.state, 1); /* its handles hold it, so it is there to be held */
     }
     ignis__mutex_unlock(&ignis__shares.lock);
-    *gone = array == NULL;
-    return array;
+    if (!*array)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    found ? "the handle is not what this process has exported" : "the array of this handle is not exported any more");
+    return true;
 }
 
 static void ignis__import_free(const char *call, ignis__import *mapped)
 {
+    const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
-    else if (mapped->address)
-        ignis__transport_kinds[mapped->kind].give_back(call, mapped);
+    else if (mapped->address && ops->give_back)
+        ops->give_back(call, mapped);
     ignis__lease_close(mapped->lease);
     ignis__free(mapped);
 }
@@ -6378,71 +6819,114 @@ static void ignis__imported_release(void *ptr, void *data)
     ignis__free(imported);
 }
 
-/*  The import of a record, with one array more: the one that there is, or a new mapping. */
-static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                        const ignis_transport_handle *handle)
+/*  Maps what an import's record is of. The handle's lease becomes the import's, too. */
+static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped, ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    ignis__import *mapped;
-    bool ok, gone;
-    ignis__mutex_lock(&ignis__shares.lock);
-    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
-        if (mapped->serial == record->serial && mapped->pid == record->pid && mapped->started == record->started &&
-            mapped->device == transport->dst && mapped->kind == transport->kind) {
-            mapped->arrays++;
-            break;
-        }
-    ignis__mutex_unlock(&ignis__shares.lock);
-    if (mapped)
-        return mapped;
-    mapped = (ignis__import *)ignis__alloc(sizeof *mapped);
-    if (!mapped) {
-        ignis__fail_host_memory(call, sizeof *mapped);
-        return NULL;
+    const ignis__record_of_array *record = &mapped->record;
+    ignis__device *home = NULL;
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__handle_open(call, transport, record, handle))
+        return false;
+    mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
+    ok = mapped->lease >= 0 || !handle->has_lease;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle's lease is no open descriptor, or there are too many open ones");
+    else if (ignis__record_own(call, record, &mapped->own))
+        ok = mapped->own != NULL;
+    else
+        ok = (home = ignis__record_device(call, record)) != NULL;
+    if (ok && ignis__device_enter(call, mapped->device, &binding)) {
+        if (!mapped->own)
+            (void)ops->take(call, mapped, home, &handle->memory);
+        else if (ops->let_in(call, mapped->own, mapped->device))
+            mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
+        ignis__device_leave(&binding);
     }
-    mapped->pid = record->pid;
-    mapped->started = record->started;
-    mapped->serial = record->serial;
-    mapped->kind = transport->kind;
-    mapped->device = transport->dst;
-    mapped->arrays = 1;
-    mapped->lease = handle->has_lease ? ignis__lease_copy(handle->lease) : -1;
-    mapped->own = ignis__record_own(record, &gone);
-    if (handle->has_lease && mapped->lease < 0) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle's lease is no open descriptor, or there are too many open ones");
-        ok = false;
-    } else if (gone) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
-        ok = false;
-    } else if (mapped->own) {
-        ok = ops->let_in(call, mapped->own, mapped->device);
-        mapped->address = record->address - (uint64_t)record->offset;
-    } else {
-        ok = ignis__record_device_known(call, record) && ops->take(call, mapped, record, &handle->memory);
-    }
-    if (!ok) {
-        ignis__import_free(call, mapped);
-        return NULL;
-    }
-    ignis__mutex_lock(&ignis__shares.lock);
-    mapped->next = ignis__shares.imports;
-    ignis__shares.imports = mapped;
-    ignis__mutex_unlock(&ignis__shares.lock);
-    return mapped;
+    if (mapped->address)
+        return true;
+    if (mapped->own)
+        ignis__array_drop(call, mapped->own);
+    mapped->own = NULL;
+    ignis__fd_drop(&mapped->lease);
+    return false;
 }
 
+/*  Who has sent a transport's handles: the process that the kernel names, else whoever uses this transport. */
+static uint64_t ignis__transport_from(const ignis__transport *transport)
+{
+    return transport->peer_certain ? (uint64_t)transport->peer_pid : (uint64_t)1 << 63 | transport->serial;
+}
+
+/*  The import of a record, with one array more: the one that there is, or a new mapping. */
+static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                                        ignis_transport_handle *handle)
+{
+    ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc(sizeof *fresh);
+    bool same = true, ok;
+    if (!fresh) {
+        ignis__fail_host_memory(call, sizeof *fresh);
+        return NULL;
+    }
+    fresh->record = *record;
+    fresh->from = ignis__transport_from(transport);
+    fresh->device = transport->dst;
+    fresh->arrays = 1;
+    fresh->lease = -1;
+    ignis__mutex_init(&fresh->lock);
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
+        if (mapped->from == fresh->from && mapped->device == fresh->device && mapped->record.serial == record->serial &&
+            memcmp(mapped->record.process, record->process, sizeof record->process) == 0)
+            break;
+    if (!mapped) {
+        fresh->next = ignis__shares.imports;
+        ignis__shares.imports = fresh;
+    } else {
+        same = ignis__record_same(&mapped->record, record);
+        mapped->arrays += same;
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (mapped)
+        ignis__free(fresh);
+    else
+        mapped = fresh;
+    if (!same) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle says other things of its array than one that came before it");
+        return NULL;
+    }
+    ignis__mutex_lock(&mapped->lock); /* the first to come maps; if that fails, the next one tries */
+    ok = mapped->address || ignis__import_map(call, transport, mapped, handle);
+    ignis__mutex_unlock(&mapped->lock);
+    if (ok)
+        return mapped;
+    ignis__import_drop(call, mapped);
+    return NULL;
+}
+
+/*  An array over the import of a record that was checked. */
 static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                       const ignis_array_desc *desc, const ignis_transport_handle *handle)
+                                       const char *tag, ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
-    ignis__imported *imported = (ignis__imported *)ignis__alloc(sizeof *imported);
+    ignis__imported *imported;
+    ignis_array_desc desc;
+    int ordinal = ignis__vmm_ordinal(transport->dst);
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = record->ndim;
+    memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
+    desc.dtype = (ignis_dtype)record->dtype;
+    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    desc.tag = tag;
+    if (!ignis__transport_ops_of(transport)->zero_copy)
+        return ignis__array_create(call, &desc);
+    imported = (ignis__imported *)ignis__alloc(sizeof *imported);
     if (!imported) {
         ignis__fail_host_memory(call, sizeof *imported);
         return result;
     }
-    ignis__mutex_lock(&ignis__shares.import_lock);
     imported->mapped = ignis__import_get(call, transport, record, handle);
-    ignis__mutex_unlock(&ignis__shares.import_lock);
     if (!imported->mapped) {
         ignis__free(imported);
         return result;
@@ -6451,7 +6935,7 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     imported->next = ignis__shares.imported;
     ignis__shares.imported = imported;
     ignis__mutex_unlock(&ignis__shares.lock);
-    result = ignis__vmm_wrap(call, transport->dst, imported->mapped->address + (uint64_t)record->offset, desc, ignis__imported_release,
+    result = ignis__vmm_wrap(call, transport->dst, imported->mapped->address + (uint64_t)record->offset, &desc, ignis__imported_release,
                              imported);
     if (!result.id) {
         ignis__imported_release(NULL, imported);
@@ -6464,38 +6948,55 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     return result;
 }
 
+/*  Copies what a handle is of into an array of its size: from host memory, or straight from the sender's. */
+static bool ignis__handle_copy(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                               ignis_transport_handle *handle, ignis__array *array)
+{
+    ignis__array *own;
+    bool ok;
+    if (!ignis__handle_open(call, transport, record, handle))
+        return false;
+    if (transport->kind == IGNIS_TRANSPORT_HOST) {
+        if (ignis__fd_has(handle->memory.fd, record->block_size))
+            return ignis__host_copy(call, array, handle->memory.fd, true);
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor is not %lld bytes of shared host memory",
+                    (long long)record->block_size);
+        return false;
+    }
+    if (!ignis__record_own(call, record, &own))
+        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of process %u, and peer copies stay within one", record->pid);
+    if (!own)
+        return false;
+    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
+    ignis__array_drop(call, own);
+    return ok;
+}
+
 static ignis_array ignis__transport_import(const char *call, ignis_transport transport_handle, const ignis_transport_handle *handle)
 {
     ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
     ignis_array result = IGNIS__ZERO;
+    ignis_transport_handle opened;
     ignis__record_of_array record;
-    ignis_array_desc desc;
     ignis__array *array;
-    int i, ordinal;
     if (!transport)
         return result;
     if (!handle) {
         ignis__fail_null(call, "handle");
     } else if (ignis__record_read(call, transport, handle, &record)) {
-        memset(&desc, 0, sizeof desc);
-        desc.shape.ndim = record.ndim;
-        for (i = 0; i < record.ndim; i++)
-            desc.shape.dim[i] = record.dim[i];
-        desc.dtype = (ignis_dtype)record.dtype;
-        ordinal = (int)(transport->dst - ignis__devices);
-        desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-        if (ignis__transport_ops_of(transport)->zero_copy) {
-            result = ignis__import_array(call, transport, &record, &desc, handle);
-        } else {
-            result = ignis__array_create(call, &desc);
-            array = result.id ? ignis__array_hold(call, result) : NULL;
-            if (array && !ignis__host_copy(call, array, &handle->memory, true)) {
+        opened = *handle;
+        result = ignis__import_array(call, transport, &record, NULL, &opened);
+        if (result.id && !ignis__transport_ops_of(transport)->zero_copy) {
+            array = ignis__array_hold(call, result);
+            if (array && !ignis__handle_copy(call, transport, &record, &opened, array)) {
                 ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
                 result.id = 0;
             }
             if (array)
                 ignis__array_drop(call, array);
         }
+        if (!handle->has_lease && !handle->memory.type)
+            ignis__handle_close(&opened); /* what was opened by its name */
     }
     ignis__transport_drop(transport);
     return result;
@@ -6514,80 +7015,118 @@ IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport
 IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport_handle, ignis_array handle)
 {
     static const char call[] = "ignis_transport_close_imported_handle";
-    ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
-    ignis__array *array = transport ? ignis__array_hold(call, handle) : NULL;
-    ignis_status status = IGNIS_OK;
+    ignis__transport *transport;
+    ignis__array *array = ignis__transport_hold_both(call, transport_handle, handle, &transport);
+    const ignis__storage *storage;
     ignis_owner owner;
     bool ours;
-    if (array) {
-        ours = ignis__transport_ops_of(transport)->zero_copy
-                   ? array->storage->release_fn == ignis__imported_release && !array->view &&
-                         ((ignis__imported *)array->storage->release_data)->transport == transport->serial
-                   : array->storage->device == transport->dst;
-        ignis__mutex_lock(&array->slot.lock);
-        owner = array->owner;
-        ignis__array_unlock(array);
-        status = ours ? ignis__array_free_as(call, handle, owner)
-                      : ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
-                                    (unsigned long long)array->id);
-        ignis__array_drop(call, array);
-    } else {
-        status = ignis__failed();
-    }
-    if (transport)
-        ignis__transport_drop(transport);
-    return status;
+    if (!array)
+        return ignis__failed();
+    storage = array->storage;
+    ignis__mutex_lock(&ignis__shares.lock);
+    ours = !ignis__transport_ops_of(transport)->zero_copy ? storage->device == transport->dst
+                                                          : storage->release_fn == ignis__imported_release && !array->view &&
+                                                                ((ignis__imported *)storage->release_data)->transport == transport->serial;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__mutex_lock(&array->slot.lock);
+    owner = array->owner;
+    ignis__array_unlock(array);
+    if (!ours)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
+                    (unsigned long long)array->id);
+    return ignis__transport_done_both(call, transport, array, ours && ignis__array_free_as(call, handle, owner) == IGNIS_OK);
 }
 
-/* --- send and receive ------------------------------------------------------------------------------------------------------ */
+/* --- send and receive: a handle goes to the caller, through the channel, or to a receive of this process ---------------------- */
+
+/*  Puts a handle where the next receive finds it; it is closed here, or given away. */
+static bool ignis__transport_put(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
+{
+    ignis__waiting *waiting;
+    int fds[2], count;
+    bool ok;
+    if (transport->channel.id) {
+        count = ignis_transport_handle_fds(handle, fds);
+        ok = ignis_channel_send(transport->channel, handle->record, (int64_t)sizeof handle->record, fds, count) == IGNIS_OK;
+        ignis__handle_close(handle);
+        return ok;
+    }
+    waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);
+    if (!waiting) {
+        ignis__handle_close(handle);
+        ignis__fail_host_memory(call, sizeof *waiting);
+        return false;
+    }
+    waiting->handle = *handle;
+    ignis__mutex_lock(&transport->slot.lock);
+    *transport->waiting_end = waiting;
+    transport->waiting_end = &waiting->next;
+    ignis__mutex_unlock(&transport->slot.lock);
+    return true;
+}
+
+/*  The next handle, and its record, checked. */
+static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle,
+                                  ignis__record_of_array *record)
+{
+    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns, size = 0;
+    unsigned char bytes[IGNIS_TRANSPORT_RECORD_BYTES];
+    int fds[2], count = 0;
+    bool ok;
+    memset(handle, 0, sizeof *handle);
+    if (transport->channel.id) {
+        if (ignis_channel_receive(transport->channel, bytes, (int64_t)sizeof bytes, &size, fds, 2, &count) != IGNIS_OK)
+            return false;
+        if (size != (int64_t)sizeof bytes) {
+            while (count > 0)
+                ignis__lease_close(fds[--count]);
+            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "%lld bytes came through the channel, a handle has %d", (long long)size,
+                        (int)sizeof bytes);
+            return false;
+        }
+        if (!ignis__handle_join(handle, bytes, fds, count)) {
+            ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "%d descriptors came with a handle, which are not those that go with it",
+                        count);
+            return false;
+        }
+    } else {
+        while (!ignis__waiting_take(transport, handle)) {
+            if (ignis__monotonic_ns() >= deadline || !ignis__pool_live(transport)) {
+                ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
+                return false;
+            }
+            ignis__sleep_us(200);
+        }
+    }
+    ok = ignis__record_read(call, transport, handle, record) && ignis__handle_open(call, transport, record, handle);
+    if (!ok)
+        ignis__handle_close(handle);
+    return ok;
+}
 
 static ignis_status ignis__transport_send(const char *call, ignis_transport transport_handle, ignis_array array_handle,
                                           ignis_transport_handle *out, bool wait)
 {
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
+    const ignis__transport_ops *ops;
     ignis_transport_handle handle;
-    ignis__waiting *waiting;
-    int fds[2], count;
-    bool ok;
+    bool ok = false;
     if (!array)
         return ignis__failed();
-    ok = out || transport->channel.id || ignis__transport_ops_of(transport)->copies;
-    if (!ok)
+    ops = ignis__transport_ops_of(transport);
+    if (!out && !transport->channel.id && !ops->copies)
         ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                    "%s sends a handle, and there is nowhere to put it: handle is null, and the "
-                    "transport has no channel",
-                    ignis__transport_ops_of(transport)->name);
-    ok = ok && ignis__transport_export(call, transport, array, wait, &handle);
-    ignis__array_drop(call, array);
-    if (ok && out) {
-        *out = handle;
-    } else if (ok && transport->channel.id) {
-        count = ignis_transport_handle_fds(&handle, fds);
-        if (handle.memory.type == IGNIS_VMM_HANDLE_WIN32) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                        "NT handles do not travel through channels; send the number that "
-                        "ignis_vmm_handle_duplicate gives for the other process");
-            ok = false;
-        }
-        ok = ok && ignis_channel_send(transport->channel, handle.record, (int64_t)sizeof handle.record, fds, count) == IGNIS_OK;
-        ignis__handle_close(&handle);
-    } else if (ok) {
-        waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);
-        ok = waiting != NULL;
-        if (ok) {
-            waiting->handle = handle;
-            ignis__mutex_lock(&transport->slot.lock);
-            *transport->waiting_end = waiting;
-            transport->waiting_end = &waiting->next;
-            ignis__mutex_unlock(&transport->slot.lock);
-        } else {
-            ignis__handle_close(&handle);
-            ignis__fail_host_memory(call, sizeof *waiting);
-        }
-    }
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+                    "%s sends a handle, and there is nowhere to put it: handle is null, and the transport has no channel", ops->name);
+    else if (!out && transport->channel.id && !ops->named && transport->exchange != IGNIS_CHANNEL_SOCKET)
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                    "memory of %s travels as a descriptor, which does not go through a channel by %s; use IGNIS_CHANNEL_SOCKET, "
+                    "IGNIS_TRANSPORT_IPC or IGNIS_TRANSPORT_HOST",
+                    ops->name, ignis__method_names[transport->exchange]);
+    else
+        ok = ignis__transport_export(call, transport, array, wait, out ? out : &handle) &&
+             (out || ignis__transport_put(call, transport, &handle));
+    return ignis__transport_done_both(call, transport, array, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
@@ -6600,41 +7139,11 @@ IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ign
     return ignis__transport_send("ignis_transport_send_async", transport, array, handle, false);
 }
 
-/*  The next handle that was sent: through the channel, or within this process. */
-static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
-{
-    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns, size = 0;
-    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
-    ignis__waiting *waiting;
-    int fds[2], count = 0;
-    memset(handle, 0, sizeof *handle);
-    if (transport->channel.id) {
-        if (ignis_channel_receive(transport->channel, record, (int64_t)sizeof record, &size, fds, 2, &count) != IGNIS_OK)
-            return false;
-        if (size == (int64_t)sizeof handle->record)
-            return ignis_transport_handle_from_fds(handle, record, fds, count) == IGNIS_OK;
-        while (count > 0)
-            ignis__lease_close(fds[--count]);
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "%lld bytes came through the channel, a handle has %d", (long long)size,
-                    (int)sizeof handle->record);
-        return false;
-    }
-    while ((waiting = ignis__waiting_take(transport)) == NULL) {
-        if (ignis__monotonic_ns() >= deadline || !ignis__pool_live(transport)) {
-            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
-            return false;
-        }
-        ignis__sleep_us(200);
-    }
-    *handle = waiting->handle;
-    ignis__free(waiting);
-    return true;
-}
-
 IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_handle, ignis_transport_handle *handle)
 {
     static const char call[] = "ignis_transport_receive_handle";
     ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
+    ignis__record_of_array record;
     bool ok = false;
     if (!transport)
         return ignis__failed();
@@ -6643,42 +7152,8 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     else if (!transport->channel.id)
         ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through");
     else
-        ok = ignis__transport_next(call, transport, handle);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
-}
-
-/*  Copies what a handle is of into an array: straight from the sender's, or from host memory. */
-static bool ignis__transport_copy(const char *call, ignis__transport *transport, const ignis_transport_handle *handle, ignis__array *array)
-{
-    ignis__record_of_array record;
-    ignis__array *own;
-    bool ok, gone;
-    if (!ignis__record_read(call, transport, handle, &record))
-        return false;
-    if (record.dtype != (int32_t)array->dtype) {
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "array #%llu is %s, what was sent is %s", (unsigned long long)array->id,
-                    ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
-        return false;
-    }
-    if (record.bytes != ignis__array_bytes(array)) {
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld bytes, what was sent has %lld", (unsigned long long)array->id,
-                    ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array), (long long)record.bytes);
-        return false;
-    }
-    if (transport->kind == IGNIS_TRANSPORT_HOST)
-        return ignis__host_copy(call, array, &handle->memory, true);
-    own = ignis__record_own(&record, &gone);
-    if (!own) {
-        if (gone)
-            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
-        else
-            ignis__peer_take(call, NULL, &record, NULL);
-        return false;
-    }
-    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
-    ignis__array_drop(call, own);
-    return ok;
+        ok = ignis__transport_next(call, transport, handle, &record);
+    return ignis__transport_done(transport, ok);
 }
 
 static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle, bool wait)
@@ -6686,6 +7161,8 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
     ignis_transport_handle handle;
+    ignis__record_of_array record;
+    int64_t bytes = 0;
     bool ok = false;
     if (!array)
         return ignis__failed();
@@ -6695,16 +7172,22 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
                     ignis__transport_ops_of(transport)->name);
     } else if (array->storage->device != transport->dst) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes to device %d",
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->dst - ignis__devices));
-    } else if (ignis__transport_next(call, transport, &handle)) {
-        ok = ignis__transport_copy(call, transport, &handle, array);
+                    (unsigned long long)array->id, ignis__vmm_ordinal(array->storage->device), ignis__vmm_ordinal(transport->dst));
+    } else if (ignis__transport_next(call, transport, &handle, &record)) {
+        ignis__record_sound(&record, &bytes);
+        if (record.dtype != (int32_t)array->dtype)
+            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "array #%llu is %s, what was sent is %s", (unsigned long long)array->id,
+                        ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
+        else if (bytes != ignis__array_bytes(array))
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld bytes, what was sent has %lld",
+                        (unsigned long long)array->id, ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array),
+                        (long long)bytes);
+        else
+            ok = ignis__handle_copy(call, transport, &record, &handle, array) && (!wait || ignis__array_wait(call, array));
         ignis__handle_close(&handle);
-        ok = ok && (!wait || ignis__array_wait(call, array));
-        ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+        ignis__exports_end(call, NULL, transport->serial, true);
     }
-    ignis__array_drop(call, array);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done_both(call, transport, array, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array)
@@ -6722,64 +7205,53 @@ IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport handle)
     static const char call[] = "ignis_transport_synchronize";
     ignis__transport *transport = ignis__transport_hold_ready(call, handle);
     uint64_t mask;
-    bool ok;
     if (!transport)
         return ignis__failed();
     mask = (uint64_t)1 << (transport->src - ignis__devices) | (uint64_t)1 << (transport->dst - ignis__devices);
-    ok = !ignis__capture_refuses(call) && ignis__devices_wait(call, mask);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, !ignis__capture_refuses(call) && ignis__devices_wait(call, mask));
 }
 
-/* --- measuring ------------------------------------------------------------------------------------------------------------- */
+/* --- measuring: sends and receives, or, where there is nothing to copy, copies from what was received -------------------------- */
 
-/*  `count` copies the way the transport does, in nanoseconds; -1 on failure. */
-static int64_t ignis__measure_copies(const char *call, const ignis__transport *transport, ignis__array *src, ignis__array *dst, int count)
+/*  Nanoseconds of `count` copies; -1 on failure. */
+static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src, ignis__array *seen,
+                                     ignis__array *dst, int count)
 {
-    const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    ignis__address to, from = ignis__atomic_load(&src->storage->address);
     int64_t started = ignis__monotonic_ns();
-    ignis__offer offer;
-    ignis__work work;
+    ignis_transport_handle handle;
+    ignis__record_of_array record;
     bool ok = true;
-    if (ops->zero_copy) {
-        if (!ignis__work_begin(call, transport->dst, &work))
-            return -1;
-        ok = ignis__work_write(&work, dst, &to);
-        for (; ok && count > 0; count--)
-            ok = ignis__copy_on_device(&work, to, from, ignis__array_bytes(dst));
-        ok = ok && !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
-        ignis__work_end(&work);
-    }
     for (; ok && count > 0; count--) {
-        memset(&offer, 0, sizeof offer);
-        ok = ops->offer(call, src, &offer);
-        if (ok) {
-            ok = ignis__host_copy(call, dst, &offer.memory, true) && ignis__array_wait(call, dst);
-            ignis__vmm_handle_close(&offer.memory);
+        if (seen) {
+            ok = ignis__array_convert(call, dst, seen);
+        } else if ((ok = ignis__transport_export(call, transport, src, false, &handle)) != false) {
+            ok = ignis__record_read(call, transport, &handle, &record) && ignis__handle_copy(call, transport, &record, &handle, dst);
+            ignis__handle_close(&handle);
         }
     }
-    return ok ? ignis__monotonic_ns() - started : -1;
+    return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
 /*  Zeroed memory for a measurement, of the kind that the transport shares. */
-static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool own_memory)
+static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, ignis_transport_kind kind)
 {
-    int ordinal = (int)(device - ignis__devices);
+    int ordinal = ignis__vmm_ordinal(device);
     ignis_array result = IGNIS__ZERO;
-    ignis__vmm_block block;
+    ignis__binding binding;
     ignis_array_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = 1;
     desc.shape.dim[0] = bytes;
     desc.dtype = IGNIS_U8;
     desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-    if (!own_memory) {
+    if (kind == IGNIS_TRANSPORT_IPC && ignis__device_enter(call, device, &binding)) {
+        if (ignis__vmm_round(call, bytes, IGNIS__IPC_BLOCK, &bytes))
+            result = ignis__ipc_array_make(call, device, &desc, bytes);
+        ignis__device_leave(&binding);
+    } else if (kind == IGNIS_TRANSPORT_VMM) {
+        result = ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true);
+    } else if (kind != IGNIS_TRANSPORT_IPC) {
         result = ignis__array_create(call, &desc);
-    } else if (ignis__vmm_make(call, device, bytes, NULL, 0, true, &block)) {
-        result = ignis__vmm_block_array(call, &block, 0, &desc);
-        if (!result.id)
-            ignis__vmm_drop(call, &block);
     }
     if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
         ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
@@ -6788,52 +7260,66 @@ static ignis_array ignis__measure_array(const char *call, ignis__device *device,
     return result;
 }
 
-static int64_t ignis__measure_size(const char *call, const ignis__transport *transport, int64_t bytes, int count)
+/*  Nanoseconds of one copy of so many bytes; -1 on failure. */
+static int64_t ignis__measure_size(const char *call, ignis__transport *transport, int64_t bytes, int count)
 {
-    ignis_array handles[2];
-    ignis__array *arrays[2];
+    bool zero_copy = ignis__transport_ops_of(transport)->zero_copy, ok;
+    ignis__array *arrays[3] = {NULL, NULL, NULL};
+    ignis_transport_handle handle;
+    ignis__record_of_array record;
+    ignis_array handles[3];
     int64_t ns = -1;
     int i;
-    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
-    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
-    if (handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays)) {
-        const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-        bool ok = (!ops->let_in || ops->let_in(call, arrays[0], transport->dst)) && ignis__array_wait(call, arrays[0]) &&
-                  ignis__array_wait(call, arrays[1]) && ignis__measure_copies(call, transport, arrays[0], arrays[1], 2) >= 0; /* warm */
-        if (ok)
-            ns = ignis__measure_copies(call, transport, arrays[0], arrays[1], count);
-        ignis__array_drop_all(call, 2, arrays);
+    memset(handles, 0, sizeof handles);
+    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind);
+    handles[1] = ignis__measure_array(call, transport->dst, bytes, IGNIS_TRANSPORT_PEER);
+    ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
+    if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
+        if (ignis__record_read(call, transport, &handle, &record))
+            handles[2] = ignis__import_array(call, transport, &record, NULL, &handle);
+        ok = handles[2].id && (arrays[2] = ignis__array_hold(call, handles[2])) != NULL;
+        ignis__handle_close(&handle);
     }
-    for (i = 0; i < 2; i++)
+    ok = ok && ignis__array_wait(call, arrays[0]) && ignis__array_wait(call, arrays[1]) &&
+         ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], 2) >= 0; /* warm */
+    if (ok)
+        ns = ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], count);
+    for (i = 2; i >= 0; i--) {
+        if (arrays[i])
+            ignis__array_drop(call, arrays[i]);
         if (handles[i].id)
             ignis__array_free_as(call, handles[i], IGNIS_OWNER_IGNIS);
+    }
     return ns < 0 ? -1 : ns / count;
 }
 
 IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
-    ignis__transport *transport = ignis__transport_hold_ready(call, handle);
-    int64_t large_ns, small_ns = -1;
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone; /* like it, with nobody at the other end */
+    int64_t large_ns = -1, small_ns = -1;
     if (!transport)
         return ignis__failed();
-    if (bytes < 0) {
+    memset(&alone, 0, sizeof alone);
+    alone.kind = transport->kind;
+    alone.src = transport->src;
+    alone.dst = transport->dst;
+    alone.exchange = IGNIS_CHANNEL_SOCKET;
+    alone.serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    bytes = bytes ? bytes : (int64_t)64 << 20;
+    if (bytes < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld, below 0", (long long)bytes);
-        large_ns = -1;
-    } else {
-        bytes = bytes ? bytes : (int64_t)64 << 20;
-        large_ns = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
-        if (large_ns >= 0)
-            small_ns = ignis__measure_size(call, transport, 4, 20);
-    }
+    else if (!ignis__capture_refuses(call))
+        large_ns = ignis__measure_size(call, &alone, bytes, 8);
+    if (large_ns >= 0)
+        small_ns = ignis__measure_size(call, &alone, 4, 20);
     if (small_ns >= 0) {
         ignis__mutex_lock(&transport->slot.lock);
         transport->bandwidth_gbs = (double)bytes / (double)(large_ns ? large_ns : 1);
         transport->latency_us = (double)small_ns * 1e-3;
         ignis__mutex_unlock(&transport->slot.lock);
     }
-    ignis__transport_drop(transport);
-    return small_ns >= 0 ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, small_ns >= 0);
 }
 
 /* ===============================================================================================================
@@ -6847,19 +7333,20 @@ typedef struct ignis__share_message {
     char tag[32];
 } ignis__share_message;
 
-static void ignis__shares_close(const char *call) { ignis__exports_end(call, ignis__ending_of(NULL, 0, false)); }
+static void ignis__shares_close(const char *call) { ignis__exports_end(call, NULL, 0, false); }
 
 /*  Fills the transport for one array. */
-static void ignis__share_begin(ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
+static bool ignis__share_begin(const char *call, ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
 {
     memset(transport, 0, sizeof *transport);
     transport->kind = IGNIS_TRANSPORT_VMM;
     transport->src = transport->dst = device;
     transport->exchange = wire->kind->method;
     transport->peer_pid = wire->peer_pid;
+    transport->peer_certain = wire->peer_pid != 0; /* by a socket */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    ignis__transports_use();
     ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
+    return ignis__transports_use(call);
 }
 
 /*  Sends an array that is held. */
@@ -6872,22 +7359,20 @@ static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *
     ignis__until until;
     int fds[2];
     bool ok;
-    ignis__share_begin(&transport, array->storage->device, wire);
-    if (!ignis__transport_export(call, &transport, array, true, &handle))
+    if (!ignis__share_begin(call, &transport, array->storage->device, wire) ||
+        !ignis__transport_export(call, &transport, array, true, &handle))
         return false;
     memcpy(message.record, handle.record, sizeof message.record);
     memcpy(message.tag, array->tag, sizeof message.tag);
-    fds[0] = handle.memory.fd;
-    fds[1] = handle.lease;
     until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
     until.stop = &wire->closing;
     ignis__mutex_lock(&wire->send_lock);
-    ok =
-        ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds, 2, &until);
+    ok = ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds,
+                                                                ignis_transport_handle_fds(&handle, fds), &until);
     ignis__mutex_unlock(&wire->send_lock);
     ignis__handle_close(&handle);
     if (!ok) {
-        ignis__exports_end(call, ignis__ending_of(NULL, transport.serial, false));
+        ignis__exports_end(call, NULL, transport.serial, false);
         ignis__trouble_report(call, &trouble);
     }
     return ok;
@@ -6921,73 +7406,40 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The device of a UUID. Null, and reported: this process has none. */
-static ignis__device *ignis__share_device(const char *call, const unsigned char uuid[16])
-{
-    int i;
-    for (i = 0; i < ignis__device_total; i++) {
-        ignis__device *device = &ignis__devices[i];
-        bool ok = true, same;
-        ignis__mutex_lock(&device->lock);
-        if (!device->info.warp_size)
-            ok = ignis__device_read(call, device);
-        same = memcmp(device->info.uuid, uuid, sizeof device->info.uuid) == 0;
-        ignis__mutex_unlock(&device->lock);
-        if (!ok || same)
-            return ok ? device : NULL;
-    }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                "the array lies on a GPU that this process does not see; look at CUDA_VISIBLE_DEVICES");
-    return NULL;
-}
-
 /*  The array of a message and its descriptors, which the handle has. */
 static ignis_array ignis__share_in(const char *call, const ignis__wire *wire, const ignis__share_message *message,
-                                   const ignis_transport_handle *handle)
+                                   ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
     ignis__record_of_array record;
     ignis__transport transport;
-    ignis_array_desc desc;
-    ignis__share_begin(&transport, NULL, wire);
-    if (!ignis__record_read(call, &transport, handle, &record))
+    if (!ignis__share_begin(call, &transport, NULL, wire) || !ignis__record_read(call, &transport, handle, &record))
         return result;
-    if (record.flags != (IGNIS__RECORD_MEMORY | IGNIS__RECORD_LEASE) || message->tag[sizeof message->tag - 1] != 0) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array with memory and lease");
+    if (record.name || message->tag[sizeof message->tag - 1] != 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "what came describes no array with memory and lease");
         return result;
     }
-    transport.src = transport.dst = ignis__share_device(call, record.uuid);
-    if (!transport.dst)
-        return result;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = record.ndim;
-    memcpy(desc.shape.dim, record.dim, sizeof record.dim[0] * (size_t)record.ndim);
-    desc.dtype = (ignis_dtype)record.dtype;
-    desc.tag = message->tag;
-    return ignis__import_array(call, &transport, &record, &desc, handle);
+    transport.src = transport.dst = ignis__record_device(call, &record);
+    return transport.dst ? ignis__import_array(call, &transport, &record, message->tag, handle) : result;
 }
 
 /*  Takes the message with an array out of the inbox. The receive lock is taken. */
 static bool ignis__share_take(const char *call, ignis__wire *wire, ignis__share_message *message, ignis_transport_handle *handle)
 {
-    bool whole = ignis__head_of(wire).size == sizeof *message && wire->inbox_fd_count == 2;
-    memset(handle, 0, sizeof *handle);
+    uint32_t size = ignis__head_of(wire).size;
+    int count = wire->inbox_fd_count;
+    bool whole = false;
     if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
         return false;
     }
-    if (whole) {
+    if (size == sizeof *message) {
         memcpy(message, wire->inbox + sizeof(ignis__head), sizeof *message);
-        memcpy(handle->record, message->record, sizeof handle->record);
-        handle->memory.type = IGNIS__VMM_HANDLE_SYSTEM;
-        handle->memory.fd = wire->inbox_fds[0];
-        handle->has_lease = true;
-        handle->lease = wire->inbox_fds[1];
+        whole = ignis__handle_join(handle, message->record, wire->inbox_fds, count);
         wire->inbox_fd_count = 0; /* they are the handle's now */
-    } else {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
-                    ignis__head_of(wire).size, wire->inbox_fd_count);
     }
+    if (!whole)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors", size, count);
     ignis__inbox_clear(wire);
     wire->received++;
     return whole;
@@ -7007,7 +7459,7 @@ IGNIS_API ignis_array ignis_share_receive(ignis_channel channel_handle)
         return result;
     wire = channel->wire;
     ignis__mutex_lock(&wire->receive_lock);
-    came = ignis__wire_next(&trouble, wire);
+    came = ignis__wire_next(&trouble, wire, -1);
     if (!came)
         ignis__trouble_report(call, &trouble);
     came = came && ignis__share_take(call, wire, &message, &handle);
@@ -7376,26 +7828,42 @@ static int ignis__nccl_error(ignis__nccl_comm *nccl)
    =============================================================================================================== */
 
 /*  Where this process stands in its job, and where the ranks meet: of the desc, or of the environment. */
-enum { IGNIS__JOB_MAX_RANKS = 1024, IGNIS__JOB_TOKEN = 64 };
+enum { IGNIS__JOB_MAX_RANKS = 1024 };
 
 typedef struct ignis__place {
     int rank, size;
-    int local_rank;   /* -1: nobody said */
-    char source[32];  /* who said so */
-    char folder[256]; /* "": they meet at host and port */
-    char host[256], port[8];
-    char token[IGNIS__JOB_TOKEN];
+    int local_rank;                      /* -1: nobody said */
+    char job[160];                       /* by what name the launcher knows the job; "": none */
+    char folder[256];                    /* a private one; "": the usual one */
+    char name[64];                       /* of rank 0, in that folder, if they meet there */
+    char address[300];                   /* "host:port" where they meet otherwise; "": they meet in the folder */
+    bool by_id;                          /* of ignis_comm_unique_id */
+    unsigned char secret[IGNIS__SECRET]; /* of the address */
 } ignis__place;
+
+/*  What an id holds. */
+typedef struct ignis__id {
+    char magic[8];
+    unsigned char secret[IGNIS__SECRET];
+    char address[IGNIS_COMM_ID_BYTES - 8 - IGNIS__SECRET]; /* "host,host:port" */
+} ignis__id;
+
+typedef char ignis__id_has_its_size[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
 
 /*  Launchers, and the variables by which they tell each process its rank. The first that is complete is taken, if no other contradicts. */
 static const struct {
     const char *name, *rank, *size, *local_rank;
+    const char *job[2]; /* which together name the job; null: there is none */
 } ignis__launchers[] = {
-    {"ignis", "IGNIS_RANK", "IGNIS_WORLD_SIZE", "IGNIS_LOCAL_RANK"},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"ignis", "IGNIS_RANK", "IGNIS_WORLD_SIZE", "IGNIS_LOCAL_RANK", {NULL, NULL}},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", {"TORCHELASTIC_RUN_ID", NULL}},
+    {"openmpi",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
+    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {"PMI_JOBID", NULL}},
+    {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
 /*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1
@@ -7436,6 +7904,19 @@ static bool ignis__launcher_read(const char *call, int which, ignis__place *plac
     return false;
 }
 
+/*  The name of a launcher's job. torchrun calls it "none" when nobody has named it. */
+static void ignis__job_name(int which, ignis__place *place)
+{
+    const char *part[2];
+    int i;
+    for (i = 0; i < 2; i++) {
+        const char *variable = ignis__launchers[which].job[i];
+        part[i] = variable && getenv(variable) ? getenv(variable) : "";
+    }
+    if ((*part[0] || *part[1]) && strcmp(part[0], "none") != 0)
+        snprintf(place->job, sizeof place->job, "%.60s.%.60s.%s", part[0], part[1], ignis__launchers[which].name);
+}
+
 static bool ignis__launchers_read(const char *call, ignis__place *place)
 {
     const char *wanted = getenv("IGNIS_COMM_LAUNCHER");
@@ -7454,7 +7935,7 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             place->rank = said.rank;
             place->size = said.size;
             place->local_rank = said.local_rank;
-            snprintf(place->source, sizeof place->source, "%s", ignis__launchers[i].name);
+            ignis__job_name(i, place);
             found = i;
         } else if (said.rank != place->rank || said.size != place->size) {
             ignis__fail(
@@ -7495,18 +7976,17 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
         text++;
         length -= 2;
     }
-    if (!length || length >= sizeof place->host || *digit || port < 1 || port > 65535) {
-        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                    "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
-        return false;
+    if (length > 0 && length < 256 && !*digit && port >= 1 && port <= 65535 && !memchr(text, ',', length)) {
+        snprintf(place->address, sizeof place->address, "%.*s:%ld", (int)length, text, port);
+        return true;
     }
-    memcpy(place->host, text, length);
-    place->host[length] = 0;
-    snprintf(place->port, sizeof place->port, "%ld", port);
-    return true;
+    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
+    return false;
 }
 
-/*  The meeting place that the environment names. torchrun's own store listens at MASTER_PORT, so ranks that it starts meet one higher. */
+/*  The meeting place that the environment names, or that the launcher's name for the job will do for. torchrun's own store listens at
+    MASTER_PORT, so ranks that it starts meet one higher. */
 static bool ignis__place_env(const char *call, ignis__place *place)
 {
     const char *folder = getenv("IGNIS_COMM_DIR"), *host = getenv("MASTER_ADDR"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
@@ -7520,25 +8000,60 @@ static bool ignis__place_env(const char *call, ignis__place *place)
         return false;
     if (port < 0 && master > 0)
         port = master + (agent && strcmp(agent, "True") == 0);
-    if (!host || !*host || port < 0) {
-        ignis__fail(
-            IGNIS_DIAG_COMM_ENVIRONMENT, call,
-            "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder (one host), or MASTER_ADDR and "
-            "MASTER_PORT, or desc.rendezvous",
-            place->rank, place->size);
-        return false;
+    if (host && *host && port > 0) {
+        snprintf(text, sizeof text, strchr(host, ':') ? "[%.255s]:%d" : "%.255s:%d", host, port);
+        return ignis__place_parse(call, "MASTER_ADDR", text, place);
     }
-    snprintf(text, sizeof text, strchr(host, ':') ? "[%.255s]:%d" : "%.255s:%d", host, port);
-    return ignis__place_parse(call, "MASTER_ADDR", text, place);
+    if (*place->job)
+        return true;
+    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder (one host), or MASTER_ADDR and "
+                "MASTER_PORT, or desc.rendezvous, or desc.id",
+                place->rank, place->size);
+    return false;
+}
+
+/*  Where ranks meet that share an id, or a token, or only the private folder of their user. */
+static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
+{
+    const char *token = desc->token ? desc->token : getenv("IGNIS_COMM_TOKEN");
+    ignis__sha sha;
+    uint64_t hash;
+    if (desc->id) {
+        ignis__id id;
+        memcpy(&id, desc->id, sizeof id);
+        if (memcmp(id.magic, "IGNISID1", sizeof id.magic) != 0 || !memchr(id.address, 0, sizeof id.address) || desc->rendezvous ||
+            desc->token) {
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                        desc->rendezvous || desc->token ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
+                                                        : "desc.id was not made by ignis_comm_unique_id");
+            return false;
+        }
+        snprintf(place->address, sizeof place->address, "%s", id.address);
+        memcpy(place->secret, id.secret, sizeof place->secret);
+        place->by_id = true;
+        return true;
+    }
+    if (!(desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place) : ignis__place_env(call, place)))
+        return false;
+    snprintf(place->name, sizeof place->name, "meet");
+    if (token && *token && *place->address) {
+        ignis__sha_begin(&sha);
+        ignis__sha_add(&sha, token, strlen(token));
+        ignis__sha_end(&sha, place->secret);
+    } else if (!*place->folder) { /* nobody listens at a port: the name of the address and of the job is enough */
+        hash = ignis__hash(ignis__hash(IGNIS__HASH_START, place->address, strlen(place->address)), place->job, strlen(place->job));
+        snprintf(place->name, sizeof place->name, "job-%016llx", (unsigned long long)hash);
+        place->address[0] = 0;
+    }
+    return true;
 }
 
 static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
 {
-    const char *token = desc->token ? desc->token : getenv("IGNIS_COMM_TOKEN");
     memset(place, 0, sizeof *place);
     place->size = 1;
     place->local_rank = -1;
-    snprintf(place->source, sizeof place->source, "%s", desc->size ? "desc" : "nobody");
     if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 || desc->rank >= (desc->size ? desc->size : 1)) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
                     desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
@@ -7550,15 +8065,7 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     } else if (!ignis__launchers_read(call, place)) {
         return false;
     }
-    if (token && strlen(token) >= sizeof place->token) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the token has %d bytes; it may have up to %d", (int)strlen(token),
-                    (int)sizeof place->token - 1);
-        return false;
-    }
-    snprintf(place->token, sizeof place->token, "%s", token ? token : "");
-    if (place->size == 1)
-        return true;
-    return desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place) : ignis__place_env(call, place);
+    return place->size == 1 || ignis__place_secret_read(call, desc, place);
 }
 
 /*  The device that a rank takes when it does not name one. */
@@ -7663,7 +8170,10 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_LEAVE,      /* the sender has destroyed the communicator `key` */
     IGNIS__JOB_ABORT,      /* or aborted it */
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
-    IGNIS__JOB_LOST        /* from rank 0: a rank of another host has died; its number is the data */
+    IGNIS__JOB_LOST,       /* from rank 0: a rank of another host has died; its number is the data */
+    IGNIS__JOB_ANSWER,     /* of a meeting, as what follows */
+    IGNIS__JOB_TABLE,
+    IGNIS__JOB_VERDICT
 } ignis__job_kind;
 
 enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
@@ -7672,6 +8182,7 @@ enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
 
 /* --- what the collective layer needs of the system: streams, and which host this is ------------------------------------ */
 
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -7679,57 +8190,144 @@ enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
 #define IGNIS__MILLISECOND ((int64_t)1000000)
 #define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
 
-/*  Waits for a descriptor. False: the deadline has passed. */
-static bool ignis__job_poll(int fd, short events, int64_t deadline)
+/*  Seconds after which a host that says nothing at all, not even that it is there, is taken for gone. A process that only stands still is
+    not: its system answers for it. */
+#ifndef IGNIS__JOB_SILENCE_S
+#define IGNIS__JOB_SILENCE_S 15
+#endif
+
+static void ignis__tcp_tune(int fd)
 {
-    ignis__trouble trouble;
-    ignis__until until = {0, NULL};
-    until.deadline_ns = deadline;
-    return ignis__fd_wait(&trouble, fd, events, &until, "");
+    static const int options[][3] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+#ifdef TCP_USER_TIMEOUT
+        {IPPROTO_TCP, TCP_KEEPIDLE, (IGNIS__JOB_SILENCE_S + 2) / 3},
+        {IPPROTO_TCP, TCP_KEEPINTVL, (IGNIS__JOB_SILENCE_S + 5) / 6},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, IGNIS__JOB_SILENCE_S * 1000},
+#endif
+    };
+    int i;
+    for (i = 0; i < IGNIS__COUNT(options); i++)
+        (void)setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof options[i][2]);
 }
 
-/*  Writes all of it, or fails with errno; a deadline is ETIMEDOUT. */
-static bool ignis__job_write(int fd, const void *data, size_t size, int64_t deadline)
+/*  A socket of one address that listens, or is connected; -1 with errno. */
+static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
 {
-    const char *at = (const char *)data;
-    while (size > 0) {
-        ssize_t sent = send(fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent > 0) {
-            at += sent;
-            size -= (size_t)sent;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            if (!ignis__job_poll(fd, POLLOUT, deadline)) {
-                errno = ETIMEDOUT;
-                return false;
-            }
-        } else if (errno != EINTR) {
-            return false;
-        }
+    const ignis__until until = ignis__until_in(1000 * IGNIS__MILLISECOND);
+    ignis__trouble late;
+    int fd = ignis__fd_keep(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)), one = 1, error = 0;
+    socklen_t size = sizeof error;
+    if (fd < 0)
+        return -1;
+    if (to_listen) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+        if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, 4096) != 0)
+            error = errno;
+    } else if (connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
+        error = errno;
+        if (error == EINPROGRESS && !ignis__fd_wait(&late, fd, POLLOUT, &until, ""))
+            error = ETIMEDOUT;
+        else if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+            error = errno;
     }
+    ignis__tcp_tune(fd);
+    if (!error)
+        return fd;
+    ignis__file_drop(&fd);
+    errno = error;
+    return -1;
+}
+
+/*  Of "host:port", or of the attempt-th host of "host,host:port". */
+static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attempt, bool to_listen)
+{
+    struct addrinfo hints, *all = NULL, *at;
+    char text[IGNIS__PATH_MAX], *host = text, *port, *comma;
+    int fd = -1, error, hosts = 1, anywhere = 0;
+    snprintf(text, sizeof text, "%s", path);
+    port = strrchr(text, ':');
+    if (!port) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" has no port", path);
+        return -1;
+    }
+    *port++ = 0;
+    for (comma = text; (comma = strchr(comma, ',')) != NULL; comma++)
+        hosts++;
+    for (attempt %= hosts; attempt > 0; attempt--)
+        host = strchr(host, ',') + 1;
+    host[strcspn(host, ",")] = 0;
+    memset(&hints, 0, sizeof hints);
+    hints.ai_socktype = SOCK_STREAM;
+    error = getaddrinfo(host, port, &hints, &all);
+    if (error) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%.100s: %s", host, gai_strerror(error));
+        return -1;
+    }
+    for (at = all; at && fd < 0; at = at->ai_next) {
+        fd = ignis__tcp_try(at, to_listen);
+        anywhere |= fd < 0 && errno == EADDRNOTAVAIL;
+        if (fd < 0)
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s%s", strerror(errno),
+                               errno == EADDRINUSE ? "; choose another port with IGNIS_COMM_PORT, on all ranks" : "");
+    }
+    freeaddrinfo(all);
+    if (fd >= 0 || !to_listen || !anywhere)
+        return fd;
+    snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1); /* the name is that of a router: all addresses of this host */
+    return ignis__tcp_open(trouble, text, 0, true);
+}
+
+static bool ignis__tcp_listen(ignis__trouble *trouble, ignis__door *door)
+{
+    door->file = ignis__tcp_open(trouble, door->path, 0, true);
+    return door->file >= 0;
+}
+
+static bool ignis__tcp_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+{
+    if (!ignis__socket_arrive(trouble, door, fresh))
+        return false;
+    ignis__tcp_tune(fresh->in);
     return true;
 }
 
-static bool ignis__job_read(int fd, void *data, size_t size, int64_t deadline)
+static bool ignis__tcp_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
-    char *at = (char *)data;
-    while (size > 0) {
-        ssize_t got;
-        if (!ignis__job_poll(fd, POLLIN, deadline)) {
-            errno = ETIMEDOUT;
-            return false;
-        }
-        got = recv(fd, at, size, MSG_DONTWAIT);
-        if (got == 0)
-            errno = ECONNRESET;
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-            return false;
-        if (got > 0) {
-            at += got;
-            size -= (size_t)got;
-        }
-    }
-    return true;
+    *again = true;
+    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, attempt, false);
+    return wire->in >= 0;
 }
+
+static int64_t ignis__tcp_write(ignis__trouble *trouble, ignis__wire *wire)
+{
+    ssize_t sent = send(wire->out, wire->outbox + wire->outbox_done, wire->outbox_size - wire->outbox_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+        return sent;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return 0;
+    ignis__trouble_errno(trouble, "send");
+    return -1;
+}
+
+static int64_t ignis__tcp_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    ssize_t got = recv(wire->in, data, size, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    if (got < 0)
+        ignis__trouble_errno(trouble, "recv");
+    else if (got == 0)
+        ignis__trouble_lost(trouble);
+    return got > 0 ? got : -1;
+}
+
+/* clang-format off */
+static const ignis__wire_kind ignis__wire_tcp = {
+    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_arrive, NULL, ignis__tcp_dial, ignis__tcp_write, ignis__tcp_read,
+    ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+/* clang-format on */
 
 /*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */
 static uint64_t ignis__job_host(void)
@@ -7751,17 +8349,118 @@ static uint64_t ignis__job_host(void)
     return hash;
 }
 
+/* --- ids: a meeting place and its secret, to be handed on by the program ------------------------------------------------ */
+
+/*  Of ids that this process has made: where rank 0 is going to listen. */
+typedef struct ignis__id_place {
+    struct ignis__id_place *next;
+    unsigned char secret[IGNIS__SECRET];
+    int listener;
+} ignis__id_place;
+
+static struct {
+    ignis__mutex lock;
+    ignis__id_place *first;
+} ignis__ids = {IGNIS__MUTEX_INIT, NULL};
+
+/*  Takes the socket of an id, or of any (null); -1: there is none. */
+static int ignis__id_take(const unsigned char *secret)
+{
+    ignis__id_place **at, *place;
+    int fd = -1;
+    ignis__mutex_lock(&ignis__ids.lock);
+    for (at = &ignis__ids.first; *at && secret && memcmp((*at)->secret, secret, IGNIS__SECRET) != 0; at = &(*at)->next)
+        ;
+    if ((place = *at) != NULL) {
+        *at = place->next;
+        fd = place->listener;
+        ignis__free(place);
+    }
+    ignis__mutex_unlock(&ignis__ids.lock);
+    return fd;
+}
+
+static void ignis__ids_close(const char *call)
+{
+    int fd;
+    (void)call;
+    while ((fd = ignis__id_take(NULL)) >= 0)
+        ignis__file_drop(&fd);
+}
+
+/*  Writes the addresses of this host of a family as "a,b,", as far as there is room. */
+static void ignis__id_addresses(ignis__id *id, int family)
+{
+    struct ifaddrs *all = NULL, *at;
+    if (getifaddrs(&all) != 0)
+        return;
+    for (at = all; at; at = at->ifa_next) {
+        char text[80];
+        size_t length = strlen(id->address);
+        if (at->ifa_addr && at->ifa_addr->sa_family == family &&
+            getnameinfo(at->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6), text, sizeof text, NULL,
+                        0, NI_NUMERICHOST) == 0 &&
+            strncmp(text, "127.", 4) != 0 && strcmp(text, "::1") != 0 && strncmp(text, "fe80:", 5) != 0 &&
+            length + strlen(text) + 17 < sizeof id->address)
+            snprintf(id->address + length, sizeof id->address - length, "%s,", text);
+    }
+    freeifaddrs(all);
+}
+
+IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *out)
+{
+    static const char call[] = "ignis_comm_unique_id";
+    ignis__id_place *place;
+    struct sockaddr_storage bound;
+    struct addrinfo any;
+    socklen_t size = sizeof bound;
+    ignis__id id;
+    bool ok;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!out)
+        return ignis__fail_null(call, "id");
+    place = (ignis__id_place *)ignis__alloc(sizeof *place);
+    if (!place)
+        return ignis__fail_host_memory(call, sizeof *place);
+    memset(&id, 0, sizeof id);
+    memcpy(id.magic, "IGNISID1", sizeof id.magic);
+    memset(&bound, 0, sizeof bound); /* any address, any port: all zero */
+    memset(&any, 0, sizeof any);
+    ignis__id_addresses(&id, AF_INET);
+    if (!*id.address)
+        ignis__id_addresses(&id, AF_INET6);
+    any.ai_family = strchr(id.address, ':') ? AF_INET6 : AF_INET;
+    any.ai_socktype = SOCK_STREAM;
+    any.ai_addr = (struct sockaddr *)(void *)&bound;
+    any.ai_addrlen = any.ai_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    bound.ss_family = (sa_family_t)any.ai_family;
+    place->listener = ignis__tcp_try(&any, true);
+    ok = place->listener >= 0 && getsockname(place->listener, any.ai_addr, &size) == 0 && ignis__random_bytes(id.secret, sizeof id.secret);
+    if (!ok) {
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, call, "this process cannot listen: %s", strerror(errno));
+        ignis__file_drop(&place->listener);
+        ignis__free(place);
+        return ignis__failed();
+    }
+    snprintf(id.address + strlen(id.address), sizeof id.address - strlen(id.address), "%s:%d", /* the port is where both kinds have it */
+             any.ai_family == AF_INET ? "127.0.0.1" : "::1", ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
+    memcpy(place->secret, id.secret, sizeof place->secret);
+    ignis__section_use(IGNIS__SECTION_JOB, ignis__ids_close);
+    ignis__mutex_lock(&ignis__ids.lock);
+    place->next = ignis__ids.first;
+    ignis__ids.first = place;
+    ignis__mutex_unlock(&ignis__ids.lock);
+    memcpy(out, &id, sizeof *out);
+    return IGNIS_OK;
+}
+
 /* --- messages and what is known of each rank -------------------------------------------------------------------------- */
 
-enum {
-    IGNIS__JOB_MAGIC = 0x4A4E4749,
-    IGNIS__JOB_QUEUED = 1024, /* messages of one rank that nobody has asked for yet */
-    IGNIS__JOB_BACKLOG = 128
-};
+enum { IGNIS__JOB_QUEUED = 1024 }; /* messages of one rank that nobody has asked for yet */
 
+/*  In front of what a message of the job says. */
 typedef struct ignis__job_header {
-    uint32_t magic;
-    uint16_t kind, size;
     int32_t from, to;
     uint64_t key;
 } ignis__job_header;
@@ -7775,15 +8474,11 @@ typedef struct ignis__job_message {
 } ignis__job_message;
 
 typedef struct ignis__job_link {
-    int fd;      /* -1: this rank itself, or one that is reached through rank 0 */
-    bool stream; /* TCP; otherwise a socket that keeps messages apart */
-    bool ended;  /* nothing more will come */
+    ignis__wire *wire; /* null: this rank itself, or one that is reached through rank 0 */
+    bool ended;        /* nothing more will come */
     ignis__job_state state;
-    ignis__mutex sending;
     ignis__job_message *first;
     int queued;
-    size_t have; /* of a message that is coming through a stream */
-    unsigned char part[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
 } ignis__job_link;
 
 struct ignis__job {
@@ -7792,7 +8487,7 @@ struct ignis__job {
     int rank, size;
     int hosts, local_rank, local_size;
     int64_t timeout_ns;
-    unsigned char token[16]; /* that ranks show each other */
+    unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, from rank 0 */
     ignis__job_rank *ranks;
     ignis__job_link *links; /* null for one rank alone */
     struct pollfd *polls;   /* of the watcher */
@@ -7803,62 +8498,39 @@ struct ignis__job {
     bool watched, ending;
     ignis__thread_handle watcher;
     ignis__job_watch *watches;
-    ignis__job *next; /* of all jobs, for a fork */
 };
 
-static ignis__mutex ignis__jobs_lock = IGNIS__MUTEX_INIT;
-static ignis__job *ignis__jobs;
+static void ignis__job_wake(const ignis__job *job) { (void)!write(job->wake[1], "", 1); }
 
-static void ignis__jobs_before_fork(void) { ignis__mutex_lock(&ignis__jobs_lock); }
-static void ignis__jobs_after_fork(void) { ignis__mutex_unlock(&ignis__jobs_lock); }
-
-/*  A child has no part in the job: were its copies of the sockets open, nobody would notice the end of its parent. */
-static void ignis__jobs_in_child(void)
-{
-    ignis__job *job;
-    int i;
-    for (job = ignis__jobs; job; job = job->next)
-        for (i = 0; job->links && i < job->size; i++)
-            ignis__fd_drop(&job->links[i].fd);
-    ignis__mutex_unlock(&ignis__jobs_lock);
-}
-
-/*  The link that leads to a rank. */
-static ignis__job_link *ignis__job_route(ignis__job *job, int to) { return &job->links[job->links[to].fd >= 0 ? to : 0]; }
+/*  The wire that leads to a rank. */
+static ignis__wire *ignis__job_route(ignis__job *job, int to) { return job->links[job->links[to].wire ? to : 0].wire; }
 
 /*  Sends one message, with a descriptor if fd is not negative. False: nobody is there, or *late. */
 static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size, int fd,
                                int64_t deadline, bool *late)
 {
     unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
-    ignis__job_link *link = ignis__job_route(job, to);
+    ignis__wire *wire = ignis__job_route(job, to);
     ignis__job_header header;
     ignis__trouble trouble;
     ignis__until until = {0, NULL};
-    bool ok = false;
+    bool ok;
     *late = false;
-    memset(&header, 0, sizeof header);
-    header.magic = IGNIS__JOB_MAGIC;
-    header.kind = (uint16_t)kind;
-    header.size = (uint16_t)size;
     header.from = from;
     header.to = to;
     header.key = key;
     memcpy(bytes, &header, sizeof header);
     if (size)
         memcpy(bytes + sizeof header, data, size);
-    if (link->fd < 0 || (fd >= 0 && link->stream))
+    if (!wire || (fd >= 0 && !wire->kind->packets))
         return false;
-    ignis__mutex_lock(&link->sending);
-    if (link->stream) {
-        ok = ignis__job_write(link->fd, bytes, sizeof header + size, deadline);
-        *late = !ok && errno == ETIMEDOUT;
-    } else {
-        until.deadline_ns = deadline;
-        ok = ignis__packet_send(&trouble, link->fd, bytes, sizeof header + size, NULL, 0, &fd, fd >= 0, &until);
-        *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-    }
-    ignis__mutex_unlock(&link->sending);
+    until.deadline_ns = deadline;
+    ignis__mutex_lock(&wire->send_lock);
+    ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0, &until);
+    *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    ignis__mutex_unlock(&wire->send_lock);
+    if (ignis__atomic_load(&wire->unsent))
+        ignis__job_wake(job); /* the watcher sends the rest */
     return ok;
 }
 
@@ -7906,55 +8578,61 @@ static void ignis__job_lose(ignis__job *job, int rank)
         if (job->ranks[i].host != job->ranks[rank].host && job->links[i].state == IGNIS__JOB_ALIVE)
             (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
     for (i = 1; i < job->size && rank == 0; i++)
-        if (job->links[i].fd < 0)
+        if (!job->links[i].wire)
             ignis__job_lose(job, i);
 }
 
-/*  What one message does. False: it breaks the protocol, and so does its sender. Takes fd over. */
-static bool ignis__job_deliver(ignis__job *job, int through, const unsigned char *bytes, size_t size, int fd)
+/*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
+static bool ignis__job_keep(ignis__job *job, const ignis__job_header *header, ignis__wire *wire, const unsigned char *data, size_t size)
 {
+    ignis__job_message *message = (ignis__job_message *)ignis__alloc(sizeof *message), **last;
+    ignis__job_link *from = &job->links[header->from];
+    bool ok;
+    if (!message)
+        return false;
+    message->key = header->key;
+    message->size = size;
+    message->fd = wire->inbox_fd_count ? wire->inbox_fds[0] : -1;
+    wire->inbox_fd_count = 0; /* it is the message's now */
+    memcpy(message->data, data, size);
+    pthread_mutex_lock(&job->lock);
+    for (last = &from->first; *last; last = &(*last)->next)
+        ;
+    *last = message;
+    ok = ++from->queued <= IGNIS__JOB_QUEUED;
+    pthread_cond_broadcast(&job->changed);
+    pthread_mutex_unlock(&job->lock);
+    return ok;
+}
+
+/*  What the message in the inbox does. False: it breaks the protocol, and so does its sender. */
+static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
+{
+    const ignis__head head = ignis__head_of(wire);
+    const unsigned char *data = wire->inbox + sizeof head + sizeof(ignis__job_header);
+    const size_t size = head.size - sizeof(ignis__job_header);
+    const int kind = (int)head.type - (int)IGNIS__HEAD_JOB;
     ignis__job_header header;
-    ignis__job_message *message, **last;
-    ignis__job_link *from;
     int32_t number;
     bool ok, late;
-    memcpy(&header, bytes, sizeof header);
-    ok = header.magic == IGNIS__JOB_MAGIC && header.size <= IGNIS__JOB_DATA && size == sizeof header + header.size && header.from >= 0 &&
-         header.from < job->size && header.from != job->rank &&
-         (header.from == through || (through == 0 && job->links[header.from].fd < 0)) && header.to >= 0 && header.to < job->size;
-    if (ok && header.to != job->rank) { /* rank 0 passes on what goes from host to host */
-        ok = job->rank == 0 && job->links[header.to].fd >= 0;
-        if (ok)
-            (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)header.kind, header.key, bytes + sizeof header,
-                                     header.size, -1, ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
-        ignis__fd_drop(&fd);
-        return ok;
-    }
-    if (ok && header.kind == IGNIS__JOB_RECORD) {
-        message = (ignis__job_message *)ignis__alloc(sizeof *message);
-        if (!message) {
-            ignis__fd_drop(&fd);
-            return false;
-        }
-        message->key = header.key;
-        message->size = header.size;
-        message->fd = fd;
-        memcpy(message->data, bytes + sizeof header, header.size);
-        pthread_mutex_lock(&job->lock);
-        from = &job->links[header.from];
-        for (last = &from->first; *last; last = &(*last)->next)
-            ;
-        *last = message;
-        ok = ++from->queued <= IGNIS__JOB_QUEUED;
-        pthread_cond_broadcast(&job->changed);
-        pthread_mutex_unlock(&job->lock);
-        return ok;
-    }
-    ignis__fd_drop(&fd);
-    if (!ok)
+    if (head.size < sizeof header || size > IGNIS__JOB_DATA || head.fd_count > 1)
         return false;
+    memcpy(&header, wire->inbox + sizeof head, sizeof header);
+    if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 || header.to >= job->size ||
+        (header.from != through && (through != 0 || job->links[header.from].wire)))
+        return false;
+    if (header.to != job->rank) { /* rank 0 passes on what goes from host to host */
+        if (job->rank != 0 || !job->links[header.to].wire)
+            return false;
+        (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)kind, header.key, data, size, -1,
+                                 ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
+        return true;
+    }
+    if (kind == IGNIS__JOB_RECORD)
+        return ignis__job_keep(job, &header, wire, data, size);
     pthread_mutex_lock(&job->lock);
-    switch (header.kind) {
+    ok = true;
+    switch (kind) {
     case IGNIS__JOB_LEAVE: ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, header.key); break;
     case IGNIS__JOB_ABORT: ignis__job_notify(job, IGNIS__JOB_ABORTED, header.from, header.key); break;
     case IGNIS__JOB_BYE:
@@ -7964,8 +8642,10 @@ static bool ignis__job_deliver(ignis__job *job, int through, const unsigned char
         }
         break;
     case IGNIS__JOB_LOST:
-        memcpy(&number, bytes + sizeof header, sizeof number);
-        ok = header.from == 0 && header.size == sizeof number && number > 0 && number < job->size;
+        ok = header.from == 0 && size == sizeof number;
+        if (ok)
+            memcpy(&number, data, sizeof number);
+        ok = ok && number > 0 && number < job->size;
         if (ok)
             ignis__job_lose(job, number);
         break;
@@ -7975,63 +8655,18 @@ static bool ignis__job_deliver(ignis__job *job, int through, const unsigned char
     return ok;
 }
 
-/*  Reads what has come from a rank of this host. False: nothing more will come. */
-static bool ignis__job_drain_packets(ignis__job *job, int rank)
-{
-    unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
-    ignis__until now = {0, NULL};
-    ignis__trouble trouble;
-    int fds[IGNIS_CHANNEL_MAX_FDS], count = 0, ends = 0;
-    size_t size = 0;
-    for (;;) {
-        if (ignis__packet_receive(&trouble, job->links[rank].fd, bytes, sizeof bytes, &size, fds, &count, &now)) {
-            if (count > 1 || size < sizeof(ignis__job_header)) {
-                ignis__fds_close(fds, count);
-                return false;
-            }
-            if (!ignis__job_deliver(job, rank, bytes, size, count ? fds[0] : -1))
-                return false;
-        } else if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT) {
-            return true;
-        } else if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST || ends++ > 0) {
-            return false; /* who closed with messages unread shows as an error first, and its last words come after it */
-        }
-    }
-}
-
-/*  The same for one of another host. */
-static bool ignis__job_drain_stream(ignis__job *job, int rank)
-{
-    ignis__job_link *link = &job->links[rank];
-    for (;;) {
-        ignis__job_header header;
-        size_t want = sizeof header;
-        ssize_t got;
-        if (link->have >= sizeof header) {
-            memcpy(&header, link->part, sizeof header);
-            if (header.magic != IGNIS__JOB_MAGIC || header.size > IGNIS__JOB_DATA)
-                return false;
-            want += header.size;
-        }
-        if (link->have == want) {
-            link->have = 0;
-            if (!ignis__job_deliver(job, rank, link->part, want, -1))
-                return false;
-            continue;
-        }
-        got = recv(link->fd, link->part + link->have, want - link->have, MSG_DONTWAIT);
-        if (got > 0)
-            link->have += (size_t)got;
-        else if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-            return false;
-        else if (errno != EINTR)
-            return true;
-    }
-}
-
+/*  Reads what has come from a rank, and sends it what was left. False: nothing more will come. */
 static bool ignis__job_drain(ignis__job *job, int rank)
 {
-    return job->links[rank].stream ? ignis__job_drain_stream(job, rank) : ignis__job_drain_packets(job, rank);
+    ignis__wire *wire = job->links[rank].wire;
+    ignis__trouble trouble;
+    ignis__wire_push(wire);
+    while (ignis__wire_fetch(&trouble, wire, &ignis__until_now)) {
+        if (!ignis__job_deliver(job, rank, wire))
+            return false;
+        ignis__inbox_next(wire);
+    }
+    return trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
 }
 
 static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
@@ -8047,9 +8682,11 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         job->polls[0].fd = job->wake[0];
         job->polls[0].events = POLLIN;
         for (i = 0; i < job->size; i++) {
-            bool open = job->links[i].fd >= 0 && !job->links[i].ended;
-            job->polls[1 + i].fd = open ? job->links[i].fd : -1;
+            const ignis__wire *wire = job->links[i].ended ? NULL : job->links[i].wire;
+            job->polls[1 + i].fd = wire ? wire->in : -1;
             job->polls[1 + i].events = POLLIN | IGNIS__POLL_HANGUP;
+            if (wire && ignis__atomic_load(&wire->unsent))
+                job->polls[1 + i].events |= POLLOUT;
             job->polls[1 + i].revents = 0;
             count = 2 + i;
         }
@@ -8080,8 +8717,6 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
     }
 }
 
-static void ignis__job_wake(const ignis__job *job) { (void)!write(job->wake[1], "", 1); }
-
 /*  Starts the watcher, on which no signal handler of the program shall run. */
 static bool ignis__job_watcher_start(ignis__job *job)
 {
@@ -8098,7 +8733,6 @@ static bool ignis__job_watcher_start(ignis__job *job)
 /*  Takes a job apart, in whatever state it is. */
 static void ignis__job_end(ignis__job *job)
 {
-    ignis__job **at;
     int i;
     if (job->watched) {
         for (i = 0; i < job->size; i++)
@@ -8110,12 +8744,6 @@ static void ignis__job_end(ignis__job *job)
         ignis__job_wake(job);
         ignis__thread_join(job->watcher);
     }
-    ignis__mutex_lock(&ignis__jobs_lock);
-    for (at = &ignis__jobs; *at && *at != job; at = &(*at)->next)
-        ;
-    if (*at)
-        *at = job->next;
-    ignis__mutex_unlock(&ignis__jobs_lock);
     for (i = 0; job->links && i < job->size; i++) {
         while (job->links[i].first) {
             ignis__job_message *message = job->links[i].first;
@@ -8123,7 +8751,7 @@ static void ignis__job_end(ignis__job *job)
             ignis__fd_drop(&message->fd);
             ignis__free(message);
         }
-        ignis__fd_drop(&job->links[i].fd);
+        ignis__wire_free(job->links[i].wire);
     }
     ignis__fd_drop(&job->wake[0]);
     ignis__fd_drop(&job->wake[1]);
@@ -8355,28 +8983,17 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
 
 /* --- how the ranks meet ----------------------------------------------------------------------------------------------- */
 
-enum { IGNIS__JOB_VERSION = 1 };
-
-/*  What a rank says first, to rank 0. */
-typedef struct ignis__job_hello {
-    uint32_t magic, version;
-    char token[IGNIS__JOB_TOKEN];
-    ignis__job_rank rank;
-} ignis__job_hello;
-
-/*  What it is told, when all have come, or why it cannot take part; then, the table of ranks. */
+/*  What rank 0 tells the others when all have come, before the table of ranks, or why they cannot take part. */
 typedef struct ignis__answer {
-    uint32_t magic, version;
-    int32_t refused; /* 0, 1, or 2 for a wrong token */
+    int32_t refused; /* a diagnostic, or 0 */
+    int32_t unused;
     uint64_t key;
-    unsigned char token[16];
+    unsigned char secret[IGNIS__SECRET];
     char why[256];
 } ignis__answer;
 
-/*  What a rank says first to another of its host. */
+/*  The claim of a rank to another one of its host. */
 typedef struct ignis__greeting {
-    uint32_t magic, version;
-    unsigned char token[16];
     int32_t from, to;
 } ignis__greeting;
 
@@ -8386,273 +9003,91 @@ typedef struct ignis__verdict {
     char why[252];
 } ignis__verdict;
 
-static uint32_t ignis__job_version(void) { return (uint32_t)IGNIS__JOB_VERSION << 16 | (uint32_t)sizeof(ignis__job_hello); }
-
-/*  A socket that listens, and those who have connected and not said yet who they are. Whoever says nothing, or something else, is turned
-    away; nobody else notices. */
-enum { IGNIS__GATE_CLIENTS = 64, IGNIS__GATE_BYTES = 512 };
-
-typedef enum ignis__gate_verdict { IGNIS__GATE_MORE, IGNIS__GATE_TAKEN, IGNIS__GATE_AWAY } ignis__gate_verdict;
-
-typedef struct ignis__gate_client {
-    int fd;
-    int64_t deadline;
-    size_t have;
-    unsigned char data[IGNIS__GATE_BYTES];
-} ignis__gate_client;
-
-typedef struct ignis__gate {
-    int listener;
-    size_t want; /* bytes that a client says */
-    ignis__gate_verdict (*admit)(void *context, int fd, const unsigned char *data, size_t have);
-    void *context;
-    int count;
-    ignis__gate_client client[IGNIS__GATE_CLIENTS];
-} ignis__gate;
-
-static void ignis__gate_drop(ignis__gate *gate, int i, bool taken)
-{
-    if (!taken)
-        close(gate->client[i].fd);
-    gate->client[i] = gate->client[--gate->count];
-}
-
-/*  Lets in who is there, and hears them; waits for somebody for up to 50 ms. */
-static void ignis__gate_turn(ignis__gate *gate)
-{
-    struct pollfd polls[IGNIS__GATE_CLIENTS + 1];
-    int64_t now;
-    int i, fd;
-    polls[0].fd = gate->listener;
-    for (i = 0; i < gate->count; i++)
-        polls[1 + i].fd = gate->client[i].fd;
-    for (i = 0; i <= gate->count; i++)
-        polls[i].events = POLLIN;
-    (void)poll(polls, (nfds_t)gate->count + 1, 50);
-    while ((fd = ignis__unix_accept(gate->listener)) >= 0) {
-        if (gate->count == IGNIS__GATE_CLIENTS) /* the one that has been silent for longest */
-            ignis__gate_drop(gate, 0, false);
-        gate->client[gate->count].fd = fd;
-        gate->client[gate->count].have = 0;
-        gate->client[gate->count++].deadline = ignis__monotonic_ns() + 5000 * IGNIS__MILLISECOND;
-    }
-    now = ignis__monotonic_ns();
-    for (i = 0; i < gate->count;) {
-        ignis__gate_client *client = &gate->client[i];
-        ssize_t got = recv(client->fd, client->data + client->have, gate->want - client->have, MSG_DONTWAIT);
-        ignis__gate_verdict verdict = IGNIS__GATE_MORE;
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) || (got < 0 && now > client->deadline)) {
-            ignis__gate_drop(gate, i, false);
-            continue;
-        }
-        if (got > 0) {
-            client->have += (size_t)got;
-            verdict = gate->admit(gate->context, client->fd, client->data, client->have);
-        }
-        if (verdict == IGNIS__GATE_MORE)
-            i++;
-        else
-            ignis__gate_drop(gate, i, verdict == IGNIS__GATE_TAKEN);
-    }
-}
-
-static void ignis__gate_close(ignis__gate *gate)
-{
-    while (gate->count)
-        ignis__gate_drop(gate, 0, false);
-    ignis__fd_drop(&gate->listener);
-}
-
 /*  A meeting, as one rank sees it. */
 typedef struct ignis__meeting {
     const char *call;
     ignis__job *job;
     const ignis__place *place;
     int64_t deadline;
-    int *fds;            /* on rank 0: to each rank; on others: to rank 0 at 0 */
-    int listener;        /* for ranks of this host */
-    char meet_path[384]; /* "": they meet by TCP */
-    char token_path[384];
-    char where[320];
-    int came, turned_away;
+    ignis__wire **wires;       /* on rank 0: to each rank; on others: to rank 0 at 0 */
+    ignis__address_of address; /* where rank 0 is */
+    ignis__door *door, *local; /* of rank 0, for all; and for the ranks of this host */
+    int came;
     int failed; /* a rank that says that it has failed, -1: none */
-    char last_away[200];
 } ignis__meeting;
 
-static void ignis__job_refuse(int fd, int how, const char *why)
+static bool ignis__meeting_say(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data, size_t size,
+                               int64_t deadline)
 {
-    ignis__answer answer;
-    memset(&answer, 0, sizeof answer);
-    answer.magic = IGNIS__JOB_MAGIC;
-    answer.version = ignis__job_version();
-    answer.refused = how;
-    snprintf(answer.why, sizeof answer.why, "%s", why);
-    (void)ignis__job_write(fd, &answer, sizeof answer, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND);
+    ignis__until until = {0, NULL};
+    until.deadline_ns = deadline;
+    return ignis__wire_send(trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, data, size, NULL, 0, &until);
 }
 
-/*  Who speaks to rank 0, and whether it may take part. */
-static ignis__gate_verdict ignis__meeting_admit(void *context, int fd, const unsigned char *data, size_t have)
+static bool ignis__meeting_hear(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data, size_t size, int64_t deadline)
 {
-    ignis__meeting *meeting = (ignis__meeting *)context;
+    ignis__until until = {0, NULL};
+    until.deadline_ns = deadline;
+    if (!ignis__wire_fetch(trouble, wire, &until))
+        return false;
+    if (ignis__head_of(wire).type != (int)IGNIS__HEAD_JOB + (int)kind || ignis__head_of(wire).size != size)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it said something else than was due");
+    memcpy(data, wire->inbox + sizeof(ignis__head), size);
+    ignis__inbox_next(wire);
+    return true;
+}
+
+/*  What one rank says of itself, with all texts ended. */
+static void ignis__job_rank_clean(ignis__job_rank *rank)
+{
+    rank->path[sizeof rank->path - 1] = 0;
+    rank->pci[sizeof rank->pci - 1] = 0;
+    rank->failed[sizeof rank->failed - 1] = 0;
+}
+
+/*  Lets a rank take part that has proven that it belongs to the job. False: it is told why it cannot. */
+static bool ignis__meeting_admit(ignis__meeting *meeting, ignis__trouble *trouble, ignis__wire *wire)
+{
     ignis__job *job = meeting->job;
-    char *why = meeting->last_away;
-    ignis__job_hello hello;
-    uint32_t first[2];
-    ignis__peer peer;
-    int how = 1;
-    if (have < sizeof first)
-        return IGNIS__GATE_MORE;
-    memcpy(first, data, sizeof first);
-    if (first[0] == IGNIS__JOB_MAGIC && first[1] == ignis__job_version() && have < sizeof hello)
-        return IGNIS__GATE_MORE;
-    memset(&hello, 0, sizeof hello);
-    memcpy(&hello, data, have);
-    why[0] = 0;
-    if (first[0] != IGNIS__JOB_MAGIC) {
-        snprintf(why, sizeof meeting->last_away, "it is no rank of Ignis");
-        how = 0;
-    } else if (first[1] != ignis__job_version()) {
-        snprintf(why, sizeof meeting->last_away, "its version of Ignis is another one (0x%x, not 0x%x)", (unsigned)first[1],
-                 (unsigned)ignis__job_version());
-    } else if (!ignis__bytes_equal((const unsigned char *)hello.token, (const unsigned char *)meeting->place->token, sizeof hello.token)) {
-        snprintf(why, sizeof meeting->last_away, "its token is not that of this job");
-        how = 2;
-    } else if (*meeting->meet_path && (!ignis__peer_query(fd, &peer) || peer.uid != geteuid())) {
-        snprintf(why, sizeof meeting->last_away, "it is of another user");
-    } else if (hello.rank.size != job->size) {
-        snprintf(why, sizeof meeting->last_away, "it counts %d ranks, and rank 0 counts %d", (int)hello.rank.size, job->size);
-    } else if (hello.rank.rank < 1 || hello.rank.rank >= job->size) {
-        snprintf(why, sizeof meeting->last_away, "it says it is rank %d, and %s", (int)hello.rank.rank,
-                 hello.rank.rank == 0 ? "that is who it speaks to" : "there is none");
-    } else if (meeting->fds[hello.rank.rank] >= 0) {
-        snprintf(why, sizeof meeting->last_away, "rank %d is here already, as process %d", (int)hello.rank.rank,
-                 (int)job->ranks[hello.rank.rank].pid);
-    }
-    if (*why) {
-        meeting->turned_away++;
-        if (how)
-            ignis__job_refuse(fd, how, why);
-        return IGNIS__GATE_AWAY;
-    }
-    hello.rank.path[sizeof hello.rank.path - 1] = 0;
-    hello.rank.pci[sizeof hello.rank.pci - 1] = 0;
-    hello.rank.failed[sizeof hello.rank.failed - 1] = 0;
-    if (*hello.rank.failed)
-        meeting->failed = hello.rank.rank;
-    job->ranks[hello.rank.rank] = hello.rank;
-    meeting->fds[hello.rank.rank] = fd;
+    ignis__job_rank rank;
+    const ignis_diagnostic no = IGNIS_DIAG_CHANNEL_MESSAGE;
+    if (!ignis__claim_read(trouble, wire, &rank, sizeof rank))
+        return false;
+    ignis__job_rank_clean(&rank);
+    if (rank.size != job->size)
+        return ignis__trouble_set(trouble, no, "it counts %d ranks, and rank 0 counts %d", (int)rank.size, job->size);
+    if (rank.rank < 1 || rank.rank >= job->size)
+        return ignis__trouble_set(trouble, no, "it says it is rank %d, and %s", (int)rank.rank,
+                                  rank.rank == 0 ? "that is who it speaks to" : "there is none");
+    if (meeting->wires[rank.rank])
+        return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank, (int)job->ranks[rank.rank].pid);
+    if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_GREETING))
+        return false;
+    if (*rank.failed)
+        meeting->failed = rank.rank;
+    job->ranks[rank.rank] = rank;
+    meeting->wires[rank.rank] = wire;
     meeting->came++;
-    return IGNIS__GATE_TAKEN;
+    return true;
 }
 
-/*  On rank 0: those who went away again while the others were waited for. */
+/*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before the answer. */
 static void ignis__meeting_miss(ignis__meeting *meeting)
 {
-    char byte;
+    ignis__job *job = meeting->job;
     int i;
-    for (i = 1; i < meeting->job->size; i++) {
-        ssize_t got;
-        if (meeting->fds[i] < 0)
-            continue;
-        got = recv(meeting->fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-        if (got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
-            ignis__fd_drop(&meeting->fds[i]);
+    for (i = 0; i < job->size; i++) {
+        job->polls[i].fd = meeting->wires[i] ? meeting->wires[i]->in : -1;
+        job->polls[i].events = POLLIN | IGNIS__POLL_HANGUP;
+        job->polls[i].revents = 0;
+    }
+    (void)poll(job->polls, (nfds_t)job->size, 0);
+    for (i = 0; i < job->size; i++)
+        if (job->polls[i].fd >= 0 && job->polls[i].revents) {
+            ignis__wire_free(meeting->wires[i]);
+            meeting->wires[i] = NULL;
             meeting->came--;
         }
-    }
-}
-
-/*  An address of host and port: bound and listening, or connected. -1: *why says what the last one of the host's addresses had against
-    it. */
-static int ignis__tcp_open(const ignis__place *place, bool to_listen, int64_t deadline, char *why, size_t why_size, bool *in_use)
-{
-    struct addrinfo hints, *all = NULL, *at;
-    int fd = -1, one = 1, error;
-    bool anywhere = false;
-    *in_use = false;
-    memset(&hints, 0, sizeof hints);
-    hints.ai_socktype = SOCK_STREAM;
-    error = getaddrinfo(place->host, place->port, &hints, &all);
-    if (error) {
-        snprintf(why, why_size, "%s", gai_strerror(error));
-        return -1;
-    }
-    for (at = all; at && fd < 0; at = at->ai_next) {
-        fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
-        if (fd < 0) {
-            snprintf(why, why_size, "%s", strerror(errno));
-            continue;
-        }
-        error = 0;
-        if (to_listen) {
-            (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-            if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, IGNIS__JOB_BACKLOG) != 0)
-                error = errno;
-            anywhere |= error == EADDRNOTAVAIL;
-        } else if (connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
-            socklen_t size = sizeof error;
-            error = errno;
-            if (error == EINPROGRESS && !ignis__job_poll(fd, POLLOUT, deadline))
-                error = ETIMEDOUT;
-            else if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-                error = errno;
-        }
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        if (error) {
-            *in_use |= error == EADDRINUSE;
-            snprintf(why, why_size, "%s", strerror(error));
-            ignis__fd_drop(&fd);
-        }
-    }
-    freeaddrinfo(all);
-    if (fd < 0 && anywhere && !*in_use) { /* the name is that of a router or of another network: all addresses of this host */
-        ignis__place all_of_them = *place;
-        snprintf(all_of_them.host, sizeof all_of_them.host, "0.0.0.0");
-        return ignis__tcp_open(&all_of_them, true, deadline, why, why_size, in_use);
-    }
-    return fd;
-}
-
-/*  The secret of a job that meets in a folder: a file that only this user reads. */
-static bool ignis__token_write(ignis__meeting *meeting, ignis__place *place)
-{
-    static const char digits[] = "0123456789abcdef";
-    unsigned char bytes[16];
-    char part[400];
-    size_t i;
-    FILE *file;
-    bool ok;
-    if (!ignis__random_bytes(bytes, sizeof bytes))
-        return false;
-    memset(place->token, 0, sizeof place->token);
-    for (i = 0; i < sizeof bytes; i++) {
-        place->token[2 * i] = digits[bytes[i] >> 4];
-        place->token[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    snprintf(part, sizeof part, "%s.part", meeting->token_path);
-    (void)unlink(part);
-    file = ignis__file_create(part);
-    ok = file && chmod(part, 0600) == 0 && fwrite(place->token, 1, 32, file) == 32;
-    if (file && fclose(file) != 0)
-        ok = false;
-    if (ok && rename(part, meeting->token_path) == 0)
-        return true;
-    (void)unlink(part);
-    return false;
-}
-
-static bool ignis__token_read(const ignis__meeting *meeting, ignis__place *place)
-{
-    int file = open(meeting->token_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat info;
-    ssize_t got = -1;
-    if (file < 0)
-        return false;
-    memset(place->token, 0, sizeof place->token);
-    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info))
-        got = read(file, place->token, 32);
-    close(file);
-    return got == 32;
 }
 
 /*  Names of the ranks that rank 0 still waits for: "1, 2, 5". */
@@ -8662,7 +9097,7 @@ static void ignis__meeting_missing(const ignis__meeting *meeting, char *out, siz
     int i;
     ignis__text_begin(&text, out, size);
     for (i = 1; i < meeting->job->size; i++)
-        if (meeting->fds[i] < 0)
+        if (!meeting->wires[i])
             ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
@@ -8692,190 +9127,114 @@ static bool ignis__meeting_check(const ignis__meeting *meeting, char *why, size_
     return true;
 }
 
+/*  The secret of the meeting; null: it lies in the private folder. */
+static const unsigned char *ignis__place_secret(const ignis__place *place) { return *place->address ? place->secret : NULL; }
+
 /*  On rank 0: waits for all, and tells them the table, or why there is none. */
-static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
+static bool ignis__meeting_lead(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
-    ignis__gate *gate;
+    const char *name_path = *meeting->place->address ? NULL : meeting->address.name_path;
+    int64_t deadline = meeting->deadline + 1000 * IGNIS__MILLISECOND;
     ignis__answer answer;
     ignis__trouble trouble;
-    char why[256];
-    bool in_use = false, ok;
     int i, k;
-    gate = (ignis__gate *)ignis__alloc(sizeof *gate);
-    if (!gate) {
-        ignis__fail_host_memory(meeting->call, sizeof *gate);
+    if (meeting->place->by_id && (meeting->door->file = ignis__id_take(meeting->place->secret)) < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, meeting->call,
+                    "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
         return false;
     }
-    gate->want = sizeof(ignis__job_hello);
-    gate->admit = ignis__meeting_admit;
-    gate->context = meeting;
-    if (*meeting->meet_path) {
-        gate->listener = ignis__unix_listen(&trouble, meeting->meet_path);
-        snprintf(why, sizeof why, "%.250s", gate->listener < 0 ? trouble.why : "");
-        if (gate->listener >= 0 && !ignis__token_write(meeting, place)) {
-            snprintf(why, sizeof why, "the token in it cannot be written: %s", strerror(errno));
-            ignis__fd_drop(&gate->listener);
-            (void)unlink(meeting->meet_path);
-        }
-    } else {
-        gate->listener = ignis__tcp_open(place, true, meeting->deadline, why, sizeof why, &in_use);
-    }
-    if (gate->listener < 0) {
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 cannot listen at %s: %s%s", meeting->where, why,
-                    in_use ? "; choose another port with IGNIS_COMM_PORT, on all ranks" : "");
-        ignis__free(gate);
+    if (!ignis__door_open(&trouble, meeting->door, name_path, ignis__place_secret(meeting->place))) {
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 cannot listen at %s: %s", meeting->address.path, trouble.why);
         return false;
     }
-    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline && meeting->failed <= 0) {
-        ignis__gate_turn(gate);
+    while (meeting->came < job->size - 1 && meeting->failed <= 0 && ignis__monotonic_ns() < meeting->deadline) {
+        ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
+        ignis__wire *wire = ignis__door_next(meeting->call, &trouble, meeting->door, &until);
+        if (!wire && trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+            ignis__sleep_us(10000); /* a lack of memory or descriptors may pass */
+        if (wire && !ignis__meeting_admit(meeting, &trouble, wire))
+            ignis__door_refuse(meeting->call, meeting->door, wire, true, trouble.why);
         ignis__meeting_miss(meeting);
     }
-    ignis__gate_close(gate);
-    ignis__free(gate);
-    if (*meeting->meet_path) {
-        (void)unlink(meeting->token_path);
-        (void)unlink(meeting->meet_path);
-    }
-    if (meeting->turned_away)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_COMM_RENDEZVOUS, "%s: %d that came to %s were turned away; the last: %s", meeting->call,
-                    meeting->turned_away, meeting->where, meeting->last_away);
+    ignis__door_close(meeting->door);
     memset(&answer, 0, sizeof answer);
-    answer.magic = IGNIS__JOB_MAGIC;
-    answer.version = ignis__job_version();
     answer.key = job->key;
-    memcpy(answer.token, job->token, sizeof answer.token);
-    ok = meeting->came == job->size - 1;
+    memcpy(answer.secret, job->secret, sizeof answer.secret);
     if (meeting->failed >= 0) {
         snprintf(answer.why, sizeof answer.why, "rank %d: %s", meeting->failed, job->ranks[meeting->failed].failed);
-        answer.refused = 1;
-        ok = true;
-    } else if (!ok) {
+        answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
+    } else if (meeting->came < job->size - 1) {
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
         snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
-                 job->size, meeting->where, (double)job->timeout_ns / 1e9, missing);
-        answer.refused = 3;
+                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing);
+        answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
     } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
-        answer.refused = 1;
+        answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     }
     for (i = 1; i < job->size; i++) {
-        bool sent = meeting->fds[i] >= 0 &&
-                    ignis__job_write(meeting->fds[i], &answer, sizeof answer, meeting->deadline + 1000 * IGNIS__MILLISECOND);
+        bool sent =
+            meeting->wires[i] && ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_ANSWER, &answer, sizeof answer, deadline);
         for (k = 0; sent && !answer.refused && k < job->size; k++)
-            sent = ignis__job_write(meeting->fds[i], &job->ranks[k], sizeof job->ranks[k], meeting->deadline + 1000 * IGNIS__MILLISECOND);
+            sent = ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k], deadline);
     }
-    if (!answer.refused || *job->ranks[0].failed)
-        return !answer.refused;
-    ignis__fail(ok ? IGNIS_DIAG_COMM_RENDEZVOUS : IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
-    return false;
+    if (answer.refused && !*job->ranks[0].failed)
+        ignis__fail((ignis_diagnostic)answer.refused, meeting->call, "%s", answer.why);
+    return !answer.refused;
 }
 
-/*  On the others: finds rank 0, says hello, and gets the table. */
-static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
+/*  On the others: finds rank 0, and gets the table. */
+static bool ignis__meeting_follow(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
+    const ignis__place *place = meeting->place;
+    ignis__until until = {0, NULL};
     ignis__trouble trouble;
-    ignis__job_hello hello;
     ignis__answer answer;
-    char why[256] = "nobody is there";
-    bool in_use, again, spoken;
     int k;
-    for (;;) {
-        int fd, pause_us = 5000;
-        spoken = false;
-        memset(&answer, 0, sizeof answer);
-        if (*meeting->meet_path) {
-            fd = ignis__unix_connect(&trouble, meeting->meet_path, &again);
-            if (fd < 0)
-                snprintf(why, sizeof why, "%.250s", trouble.why);
-            if (fd >= 0 && !ignis__token_read(meeting, place)) { /* rank 0 is about to write it */
-                snprintf(why, sizeof why, "there is no token in it");
-                ignis__fd_drop(&fd);
-            }
-        } else {
-            fd = ignis__tcp_open(place, false, ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, why, sizeof why, &in_use);
-            pause_us = 20000;
-        }
-        if (fd >= 0) {
-            memset(&hello, 0, sizeof hello);
-            hello.magic = IGNIS__JOB_MAGIC;
-            hello.version = ignis__job_version();
-            memcpy(hello.token, place->token, sizeof hello.token);
-            hello.rank = job->ranks[job->rank];
-            spoken = true;
-            if (ignis__job_write(fd, &hello, sizeof hello, meeting->deadline) &&
-                ignis__job_read(fd, &answer, sizeof answer, meeting->deadline + 500 * IGNIS__MILLISECOND)) {
-                answer.why[sizeof answer.why - 1] = 0;
-                meeting->fds[0] = fd;
-                if (answer.magic != IGNIS__JOB_MAGIC)
-                    answer.refused = 1;
-                if (answer.refused != 2 || !*meeting->meet_path)
-                    break;
-                ignis__fd_drop(&meeting->fds[0]); /* the token was that of an earlier job, whose rank 0 died */
-            } else {
-                snprintf(why, sizeof why, "%s", errno == ETIMEDOUT ? "it did not answer: other ranks may be missing" : strerror(errno));
-                close(fd);
-            }
-        }
-        if (ignis__monotonic_ns() >= meeting->deadline) {
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "rank %d did not reach rank 0 at %s within %g s: %s", job->rank,
-                        meeting->where, (double)job->timeout_ns / 1e9, why);
-            return false;
-        }
-        if (spoken && !answer.refused) {
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call,
-                        "%s closed the connection of rank %d without an answer (%s): rank 0 has died, or another program listens there",
-                        meeting->where, job->rank, why);
-            return false;
-        }
-        ignis__sleep_us(pause_us);
-    }
-    if (answer.refused && *job->ranks[job->rank].failed)
-        return false; /* it knows why */
-    if (answer.refused) {
-        if (answer.magic == IGNIS__JOB_MAGIC && answer.refused == 3)
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
-        else if (answer.magic == IGNIS__JOB_MAGIC)
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s has turned rank %d away: %s", meeting->where, job->rank,
-                        answer.why);
+    until.deadline_ns = meeting->deadline;
+    meeting->wires[0] =
+        ignis__wire_connect(&trouble, meeting->address.kind, meeting->address.path, meeting->address.name_path, ignis__place_secret(place),
+                            &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_GREETING, &until);
+    if (!meeting->wires[0]) {
+        if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "rank %d did not reach rank 0 within %g s: %s%s", job->rank,
+                        (double)job->timeout_ns / 1e9, trouble.why,
+                        *place->address ? "" : " (ranks of several hosts need MASTER_ADDR, MASTER_PORT and IGNIS_COMM_TOKEN, or desc.id)");
         else
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call,
-                        "who listens at %s is no rank of Ignis; choose another port with IGNIS_COMM_PORT", meeting->where);
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d cannot take part: %s", job->rank, trouble.why);
+        return false;
+    }
+    if (!ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
+                             meeting->deadline + 500 * IGNIS__MILLISECOND)) {
+        bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+        ignis__fail(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call,
+                    late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
+                         : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
+                    meeting->address.path, job->rank, (double)job->timeout_ns / 1e9);
+        return false;
+    }
+    answer.why[sizeof answer.why - 1] = 0;
+    if (answer.refused) {
+        if (answer.refused == IGNIS_DIAG_COMM_TIMEOUT)
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
+        else if (!*job->ranks[job->rank].failed) /* else it knows why */
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s has turned rank %d away: %s", meeting->address.path,
+                        job->rank, answer.why);
         return false;
     }
     job->key = answer.key;
-    memcpy(job->token, answer.token, sizeof job->token);
+    memcpy(job->secret, answer.secret, sizeof job->secret);
     for (k = 0; k < job->size; k++) {
-        if (!ignis__job_read(meeting->fds[0], &job->ranks[k], sizeof job->ranks[k], meeting->deadline + 1000 * IGNIS__MILLISECOND)) {
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s went away: %s", meeting->where, strerror(errno));
+        if (!ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k],
+                                 meeting->deadline + 1000 * IGNIS__MILLISECOND)) {
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s went away: %s", meeting->address.path, trouble.why);
             return false;
         }
-        job->ranks[k].path[sizeof job->ranks[k].path - 1] = 0;
-        job->ranks[k].pci[sizeof job->ranks[k].pci - 1] = 0;
+        ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
-}
-
-static ignis__gate_verdict ignis__greeting_admit(void *context, int fd, const unsigned char *data, size_t have)
-{
-    ignis__meeting *meeting = (ignis__meeting *)context;
-    ignis__job *job = meeting->job;
-    ignis__greeting greeting;
-    ignis__peer peer;
-    if (have < sizeof greeting)
-        return IGNIS__GATE_MORE;
-    memcpy(&greeting, data, sizeof greeting);
-    if (greeting.magic == IGNIS__JOB_MAGIC && greeting.version == ignis__job_version() && greeting.to == job->rank &&
-        ignis__bytes_equal(greeting.token, job->token, sizeof job->token) && greeting.from > job->rank && greeting.from < job->size &&
-        job->ranks[greeting.from].host == job->ranks[job->rank].host && job->links[greeting.from].fd < 0 && ignis__peer_query(fd, &peer) &&
-        peer.uid == geteuid()) {
-        job->links[greeting.from].fd = fd;
-        meeting->came++;
-        return IGNIS__GATE_TAKEN;
-    }
-    meeting->turned_away++;
-    return IGNIS__GATE_AWAY;
 }
 
 /*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
@@ -8883,51 +9242,46 @@ static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict
 {
     ignis__job *job = meeting->job;
     const ignis__job_rank *ranks = job->ranks;
+    ignis__until until = {0, NULL};
+    ignis__greeting greeting = {0, 0};
     ignis__trouble trouble;
-    ignis__greeting greeting;
-    ignis__gate *gate;
     int i, expected = 0;
-    bool again;
     memset(verdict, 0, sizeof *verdict);
-    memset(&greeting, 0, sizeof greeting);
-    greeting.magic = IGNIS__JOB_MAGIC;
-    greeting.version = ignis__job_version();
-    memcpy(greeting.token, job->token, sizeof greeting.token);
+    until.deadline_ns = meeting->deadline;
     greeting.from = job->rank;
-    for (i = 0; i < job->rank; i++) {
-        if (ranks[i].host != ranks[job->rank].host)
+    memcpy(meeting->local->secret, job->secret, sizeof job->secret);
+    for (i = 0; i < job->size; i++) {
+        if (i == job->rank || ranks[i].host != ranks[job->rank].host)
             continue;
-        do
-            job->links[i].fd = ignis__unix_connect(&trouble, ranks[i].path, &again);
-        while (job->links[i].fd < 0 && again && ignis__monotonic_ns() < meeting->deadline && (ignis__sleep_us(2000), true));
+        if (i > job->rank) {
+            expected++;
+            continue;
+        }
         greeting.to = i;
-        if (job->links[i].fd < 0 || !ignis__job_write(job->links[i].fd, &greeting, sizeof greeting, meeting->deadline)) {
-            snprintf(verdict->why, sizeof verdict->why, "rank %d does not reach rank %d of its host: %.180s", job->rank, i,
-                     job->links[i].fd < 0 ? trouble.why : strerror(errno));
+        job->links[i].wire = ignis__wire_connect(&trouble, &ignis__wire_socket, ranks[i].path, NULL, job->secret, &greeting,
+                                                 sizeof greeting, IGNIS__WIRE_GREETING, &until);
+        if (!job->links[i].wire) {
+            snprintf(verdict->why, sizeof verdict->why, "rank %d does not reach rank %d of its host: %.180s", job->rank, i, trouble.why);
             return;
         }
     }
-    for (i = job->rank + 1; i < job->size; i++)
-        expected += ranks[i].host == ranks[job->rank].host;
-    gate = (ignis__gate *)ignis__alloc(sizeof *gate);
-    if (!gate) {
-        snprintf(verdict->why, sizeof verdict->why, "rank %d is out of host memory", job->rank);
-        return;
+    while (expected > 0) {
+        ignis__wire *wire = ignis__door_next(meeting->call, &trouble, meeting->local, &until);
+        if (!wire)
+            break;
+        if (ignis__claim_read(&trouble, wire, &greeting, sizeof greeting) && greeting.to == job->rank && greeting.from > job->rank &&
+            greeting.from < job->size && ranks[greeting.from].host == ranks[job->rank].host && !job->links[greeting.from].wire &&
+            ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_GREETING)) {
+            job->links[greeting.from].wire = wire;
+            expected--;
+        } else {
+            ignis__door_refuse(meeting->call, meeting->local, wire, true, "it is no rank that is expected");
+        }
     }
-    gate->listener = meeting->listener;
-    gate->want = sizeof greeting;
-    gate->admit = ignis__greeting_admit;
-    gate->context = meeting;
-    meeting->listener = -1;
-    meeting->came = 0;
-    while (meeting->came < expected && ignis__monotonic_ns() < meeting->deadline)
-        ignis__gate_turn(gate);
-    ignis__gate_close(gate);
-    ignis__free(gate);
-    verdict->ok = meeting->came == expected;
+    verdict->ok = expected == 0;
     for (i = job->rank + 1; !verdict->ok && i < job->size; i++)
-        if (ranks[i].host == ranks[job->rank].host && job->links[i].fd < 0)
-            snprintf(verdict->why, sizeof verdict->why, "rank %d did not come to rank %d of its host", i, job->rank);
+        if (ranks[i].host == ranks[job->rank].host && !job->links[i].wire)
+            snprintf(verdict->why, sizeof verdict->why, "rank %d did not come to rank %d of its host: %.180s", i, job->rank, trouble.why);
 }
 
 /*  All ranks tell rank 0 how they fared, and it tells all. */
@@ -8935,28 +9289,28 @@ static bool ignis__meeting_agree(ignis__meeting *meeting, ignis__verdict *verdic
 {
     ignis__job *job = meeting->job;
     int64_t deadline = meeting->deadline + 1000 * IGNIS__MILLISECOND;
+    ignis__trouble trouble;
     ignis__verdict other;
     int i;
     if (job->rank == 0) {
         for (i = 1; i < job->size; i++) {
-            if (!ignis__job_read(meeting->fds[i], &other, sizeof other, deadline)) {
+            if (!ignis__meeting_hear(&trouble, meeting->wires[i], IGNIS__JOB_VERDICT, &other, sizeof other, deadline)) {
                 memset(&other, 0, sizeof other);
-                snprintf(other.why, sizeof other.why, "rank %d went away while the ranks met: %s", i, strerror(errno));
+                snprintf(other.why, sizeof other.why, "rank %d went away while the ranks met: %.180s", i, trouble.why);
             }
-            if (!other.ok && verdict->ok) {
-                other.why[sizeof other.why - 1] = 0;
+            if (!other.ok && verdict->ok)
                 *verdict = other;
-            }
         }
         for (i = 1; i < job->size; i++)
-            (void)ignis__job_write(meeting->fds[i], verdict, sizeof *verdict, deadline);
+            (void)ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_VERDICT, verdict, sizeof *verdict, deadline);
     } else {
         other = *verdict;
-        if (!ignis__job_write(meeting->fds[0], &other, sizeof other, deadline) ||
-            !ignis__job_read(meeting->fds[0], verdict, sizeof *verdict, deadline + 1000 * IGNIS__MILLISECOND)) {
+        if (!ignis__meeting_say(&trouble, meeting->wires[0], IGNIS__JOB_VERDICT, &other, sizeof other, deadline) ||
+            !ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_VERDICT, verdict, sizeof *verdict,
+                                 deadline + 1000 * IGNIS__MILLISECOND)) {
             *verdict = other;
             if (verdict->ok)
-                snprintf(verdict->why, sizeof verdict->why, "rank 0 went away while the ranks met: %s", strerror(errno));
+                snprintf(verdict->why, sizeof verdict->why, "rank 0 went away while the ranks met: %.180s", trouble.why);
             verdict->ok = 0;
         }
     }
@@ -8974,10 +9328,6 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     bool ok;
     job->links = (ignis__job_link *)ignis__alloc(sizeof *job->links * (size_t)job->size);
     job->polls = (struct pollfd *)ignis__alloc(sizeof *job->polls * ((size_t)job->size + 1));
-    for (i = 0; job->links && i < job->size; i++) {
-        job->links[i].fd = -1;
-        ignis__mutex_init(&job->links[i].sending);
-    }
     if (!job->links || !job->polls) {
         ignis__fail_host_memory(call, sizeof *job->links * (size_t)job->size);
         return false;
@@ -8990,7 +9340,7 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     job->ready = ok && pthread_mutex_init(&job->lock, NULL) == 0;
     ok = job->ready && pipe(job->wake) == 0;
     for (i = 0; ok && i < 2; i++)
-        ok = fcntl(job->wake[i], F_SETFD, FD_CLOEXEC) == 0 && fcntl(job->wake[i], F_SETFL, O_NONBLOCK) == 0;
+        ok = fcntl(ignis__fd_keep(job->wake[i]), F_SETFD, FD_CLOEXEC) == 0 && fcntl(job->wake[i], F_SETFL, O_NONBLOCK) == 0;
     if (!ok)
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
     return ok;
@@ -9011,74 +9361,71 @@ static void ignis__job_count_hosts(ignis__job *job)
     }
 }
 
-/*  Names of sockets in the private folder; the random part keeps two jobs of a user apart. */
-static bool ignis__meeting_paths(ignis__meeting *meeting, ignis__place *place, const char *folder)
+/*  Where the ranks meet, and a socket for those of this host; its random name keeps two jobs of a user apart. */
+static bool ignis__meeting_doors(ignis__meeting *meeting)
 {
+    const ignis__place *place = meeting->place;
     ignis__job_rank *self = &meeting->job->ranks[meeting->job->rank];
+    char folder[IGNIS__PATH_MAX];
     ignis__trouble trouble;
-    uint64_t random = 0;
+    uint32_t random = 0;
+    snprintf(folder, sizeof folder, "%s", place->folder);
+    meeting->address.kind = *place->address ? &ignis__wire_tcp : &ignis__wire_socket;
+    if (!ignis__channel_paths(meeting->call, folder, place->name, &meeting->address))
+        return false;
+    if (*place->address)
+        snprintf(meeting->address.path, sizeof meeting->address.path, "%s", place->address);
     if (!ignis__random_bytes(&random, sizeof random)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, meeting->call, "the system gives no random numbers");
         return false;
     }
-    if (snprintf(self->path, sizeof self->path, "%s/rank%d-%08lx", folder, self->rank, (unsigned long)(random & 0xFFFFFFFFu)) >=
-        (int)sizeof self->path) {
+    if (snprintf(self->path, sizeof self->path, "%s/rank%d-%08lx", folder, self->rank, (unsigned long)random) >= (int)sizeof self->path) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, meeting->call, "the folder %.300s has too long a path for sockets: at most %d bytes go into it",
                     folder, (int)sizeof self->path - 24);
-        memset(self->path, 0, sizeof self->path);
         return false;
     }
-    if (*place->folder) {
-        snprintf(meeting->meet_path, sizeof meeting->meet_path, "%.300s/meet", folder);
-        snprintf(meeting->token_path, sizeof meeting->token_path, "%.300s/token", folder);
-        snprintf(meeting->where, sizeof meeting->where, "%.300s", folder);
-    } else {
-        snprintf(meeting->where, sizeof meeting->where, "%s:%s", place->host, place->port);
+    meeting->door = (ignis__door *)ignis__alloc(sizeof *meeting->door);
+    meeting->local = (ignis__door *)ignis__alloc(sizeof *meeting->local);
+    if (!meeting->door || !meeting->local) {
+        ignis__fail_host_memory(meeting->call, sizeof *meeting->local);
+        return false;
     }
-    meeting->listener = ignis__unix_listen(&trouble, self->path);
-    if (meeting->listener >= 0)
+    ignis__door_init(meeting->door, meeting->address.kind, meeting->address.path);
+    ignis__door_init(meeting->local, &ignis__wire_socket, self->path);
+    if (ignis__door_open(&trouble, meeting->local, NULL, meeting->job->secret)) /* the secret is going to be that of rank 0 */
         return true;
-    memset(self->path, 0, sizeof self->path);
     ignis__trouble_report(meeting->call, &trouble);
     return false;
 }
 
-static bool ignis__job_connect(ignis__meeting *meeting, ignis__place *place)
+static bool ignis__job_connect(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
-    char folder[IGNIS__PATH_MAX];
     ignis__verdict verdict;
     bool ok;
     int i;
-    snprintf(folder, sizeof folder, "%s", place->folder);
-    if (!ignis__private_folder(meeting->call, folder, sizeof folder) || !ignis__meeting_paths(meeting, place, folder))
+    if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)))
         return false;
-    ok = job->rank == 0 ? ignis__meeting_lead(meeting, place) : ignis__meeting_follow(meeting, place);
-    if (ok) {
-        ignis__job_count_hosts(job);
-        ignis__meeting_mesh(meeting, &verdict);
-        pthread_mutex_lock(&job->lock); /* the watcher waits for all connections: who has heard the verdict may send to any rank at once */
-        if (verdict.ok && !ignis__job_watcher_start(job)) {
-            verdict.ok = 0;
-            snprintf(verdict.why, sizeof verdict.why, "rank %d could not start a thread", job->rank);
-        }
-        ok = ignis__meeting_agree(meeting, &verdict);
-        for (i = 0; ok && i < job->size; i++) /* with other hosts, those with rank 0 stay */
-            if (job->links[i].fd < 0 && meeting->fds[i] >= 0 && job->ranks[i].host != job->ranks[job->rank].host) {
-                job->links[i].fd = meeting->fds[i];
-                job->links[i].stream = true;
-                meeting->fds[i] = -1;
-            }
-        pthread_mutex_unlock(&job->lock);
+    ignis__job_count_hosts(job);
+    ignis__meeting_mesh(meeting, &verdict);
+    pthread_mutex_lock(&job->lock); /* the watcher waits for all connections: who has heard the verdict may send to any rank at once */
+    if (verdict.ok && !ignis__job_watcher_start(job)) {
+        verdict.ok = 0;
+        snprintf(verdict.why, sizeof verdict.why, "rank %d could not start a thread", job->rank);
     }
-    (void)unlink(job->ranks[job->rank].path);
+    ok = ignis__meeting_agree(meeting, &verdict);
+    for (i = 0; ok && i < job->size; i++) /* with other hosts, those with rank 0 stay */
+        if (!job->links[i].wire && meeting->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
+            job->links[i].wire = meeting->wires[i];
+            meeting->wires[i] = NULL;
+        }
+    pthread_mutex_unlock(&job->lock);
     return ok;
 }
 
 /*  Meets the other ranks; self is what this one says of itself. The caller holds the job. */
 static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
 {
-    static bool fork_watched;
     ignis__job *job = (ignis__job *)ignis__alloc(sizeof *job);
     ignis__meeting meeting;
     bool ok = false;
@@ -9099,39 +9446,34 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
     meeting.job = job;
     meeting.place = place;
     meeting.deadline = ignis__monotonic_ns() + timeout_ns;
-    meeting.listener = -1;
     meeting.failed = -1;
     if (*self->failed) { /* it only comes to say so, to those who are there */
         int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
         meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
         meeting.failed = place->rank == 0 ? 0 : -1;
     }
-    meeting.fds = (int *)ignis__alloc(sizeof *meeting.fds * (size_t)job->size);
-    for (i = 0; meeting.fds && i < job->size; i++)
-        meeting.fds[i] = -1;
-    if (!job->ranks || !meeting.fds) {
+    meeting.wires = (ignis__wire **)ignis__alloc(sizeof *meeting.wires * (size_t)job->size);
+    if (!job->ranks || !meeting.wires) {
         ignis__fail_host_memory(call, sizeof *job->ranks * (size_t)job->size);
-    } else if (!ignis__random_bytes(job->token, sizeof job->token) || !ignis__random_bytes(&job->key, sizeof job->key)) {
+    } else if (!ignis__random_bytes(job->secret, sizeof job->secret) || !ignis__random_bytes(&job->key, sizeof job->key)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers");
     } else {
         job->ranks[job->rank] = *self;
-        ok = job->size == 1 || (ignis__job_prepare(call, job) && ignis__job_connect(&meeting, place));
+        ok = job->size == 1 || (ignis__job_prepare(call, job) && ignis__job_connect(&meeting));
     }
-    for (i = 0; meeting.fds && i < job->size; i++)
-        ignis__fd_drop(&meeting.fds[i]);
-    ignis__fd_drop(&meeting.listener);
-    ignis__free(meeting.fds);
-    if (!ok) {
-        ignis__job_end(job);
-        return NULL;
-    }
-    ignis__mutex_lock(&ignis__jobs_lock);
-    if (!fork_watched)
-        fork_watched = pthread_atfork(ignis__jobs_before_fork, ignis__jobs_after_fork, ignis__jobs_in_child) == 0;
-    job->next = ignis__jobs;
-    ignis__jobs = job;
-    ignis__mutex_unlock(&ignis__jobs_lock);
-    return job;
+    for (i = 0; meeting.wires && i < job->size; i++)
+        ignis__wire_free(meeting.wires[i]);
+    if (meeting.door)
+        ignis__door_close(meeting.door);
+    if (meeting.local)
+        ignis__door_close(meeting.local);
+    ignis__free(meeting.door);
+    ignis__free(meeting.local);
+    ignis__free(meeting.wires);
+    if (ok)
+        return job;
+    ignis__job_end(job);
+    return NULL;
 }
 
 #else /* Windows: one process, which may have several devices */
@@ -9145,6 +9487,13 @@ struct ignis__job {
 };
 
 static uint64_t ignis__job_host(void) { return 1; }
+
+IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id)
+{
+    (void)id;
+    return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id",
+                       "communicators between processes need Linux; on Windows ignis_comm_init_all makes them for all GPUs of one process");
+}
 
 static void ignis__job_end(ignis__job *job)
 {
@@ -9263,7 +9612,7 @@ typedef struct ignis__comm_record {
     uint32_t reporter;
     uint32_t op;
     uint32_t block;
-    uint32_t mine, theirs;
+    uint64_t mine, theirs;
     uint64_t nccl;
 } ignis__comm_record;
 
@@ -9283,7 +9632,7 @@ typedef struct ignis__comm_call {
     ignis__address region[IGNIS_COMM_MAX_RANKS];
     ignis__address state, in, out;
     int64_t count, in_stride, out_stride, timeout_ns;
-    uint32_t fingerprint;
+    uint64_t fingerprint, fingerprint_in;
     int rank, chunk, steps;
     uint32_t push, take, push_two, take_two;
     int root, none, in_aligned, out_aligned, keep;
@@ -9310,24 +9659,29 @@ typedef struct ignis__comm_tune {
     X(nccl_min, -1)          \
     X(blocks, -1) X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
-/*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
-    last of them. */
-typedef struct ignis__comm_group {
+/*  The regions of all ranks as this process sees them. Those of ignis_comm_init_all share one of these, and regions that all devices see at the same
+    address: each one's kernels write to the others' regions, so these go with the last of them. */
+typedef struct ignis__comm_regions {
+    uint64_t users;
+    int count;                                    /* of regions; 0: there is one rank, or NCCL alone */
+    ignis__address address[IGNIS_COMM_MAX_RANKS]; /* 0: not there */
+    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS]; /* device memory that is made or imported for that; */
+    void *host[IGNIS_COMM_MAX_RANKS];             /* or host memory, */
+    bool pinned[IGNIS_COMM_MAX_RANKS];            /* for this device: */
+    ignis__device *device;
+    int64_t bytes; /* of each in host memory */
+    bool late;     /* a copy to or from them has not ended: they stay for ever */
     ignis__mutex lock;
-    int live;
-    int count;
-    struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS]; /* null: ended */
-    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
-} ignis__comm_group;
+    struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS]; /* of ignis_comm_init_all: who shares them; null: ended */
+} ignis__comm_regions;
 
 /*  What kernels of a communicator use: it stays until no graph can run them any more. */
 typedef struct ignis__comm_memory {
     ignis__device *device;
     ignis__block *state;
     ignis__comm_record *record; /* pinned */
-    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
-    ignis__comm_group *group;
-    ignis__nccl_comm *nccl; /* at the end */
+    ignis__comm_regions *regions;
+    ignis__nccl_comm *nccl; /* null, or set before nccl_there; it stays until the end, also when it is of no use */
 } ignis__comm_memory;
 
 /*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first operation that NCCL does faster. */
@@ -9337,36 +9691,36 @@ typedef struct ignis__comm {
     ignis__slot slot; /* its lock: one operation at a time */
     int rank, size;
     ignis__device *device;
-    struct ignis__job *job;
-    int member[IGNIS_COMM_MAX_RANKS];             /* each rank's number in the job */
-    ignis__address region[IGNIS_COMM_MAX_RANKS];  /* where this process sees each rank's region */
-    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS]; /* what it has made or imported for that; goes to `memory` at the start */
-    bool staged;
     int64_t timeout_ns;
     char reason[256];
-    ignis__nccl_comm *nccl;                 /* set before nccl_there; it stays until the end, also when it is of no use */
-    uint64_t nccl_there;                    /* other threads may use nccl */
-    ignis__comm_nccl_state nccl_state;      /* of a communicator that has kernels of its own, too */
-    void (*tell)(struct ignis__comm *comm); /* tells the other ranks that it is broken */
-    bool (*nccl_join)(const char *call, struct ignis__comm *comm); /* sets nccl_state; false: the operation fails */
-    struct ignis__comm_tie *tie;                                   /* to ranks of other processes; null: of ignis_comm_init_all */
-    void (*ending)(struct ignis__comm *comm);                  /* null, or called when nobody holds it any more: no break comes after it */
-    void (*ended)(const char *call, struct ignis__comm *comm); /* null, or called after ignis__comm_stop */
-
     ignis__comm_tune tune;
     int most_blocks;                                                         /* of a kernel, so that all run at the same time */
     uint64_t broken;                                                         /* by the host: code, and rank << 8 */
     void *stream;                                                            /* that it was used on last, null: none that is known */
     struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT]; /* that it has used; [0][0] moves bytes */
-    ignis__comm_group *group;
-    ignis__storage *storage; /* over memory; graphs hold it */
+    ignis__storage *storage;                                                 /* over memory; graphs hold it */
     ignis__comm_memory *memory;
+
+    /* of ignis_comm_init, and of those that are made from them */
+    ignis__job *job;        /* null: of ignis_comm_init_all */
+    ignis__job_watch watch; /* with the key under which its ranks talk, and their ranks in the job */
+    int member[IGNIS__JOB_MAX_RANKS];
+    unsigned char gone[IGNIS__JOB_MAX_RANKS];
+    ignis__mutex joint; /* one thing that all ranks do together at a time */
+    uint32_t attempts;  /* at that */
+    ignis_comm_transport wanted, transport;
+    ignis__comm_nccl_state nccl_state; /* where there are own kernels, too */
+    uint64_t nccl_there;               /* other threads may use memory->nccl */
+    uint64_t nccl_seen;                /* by the watcher: the operation of NCCL that ran when it looked last, */
+    int64_t nccl_since;                /* and since when it does */
+    uint64_t nccl_told;                /* nccl_reason is there */
+    char nccl_reason[192];
 } ignis__comm;
 
 static ignis__pool ignis__comms = IGNIS__POOL(ignis__comm, IGNIS__KIND_COMM, "communicator", IGNIS_DIAG_COMM_FREED);
 
-/*  Whether it has kernels of its own, and not only NCCL; NCCL may have more ranks than there are regions. */
-static bool ignis__comm_has_region(const ignis__comm *comm) { return comm->size <= IGNIS_COMM_MAX_RANKS && comm->region[comm->rank]; }
+/*  Whether it has kernels of its own, and not only NCCL. */
+static bool ignis__comm_has_region(const ignis__comm *comm) { return comm->memory->regions->address[0] != 0; }
 
 /*  Bytes of the region of each rank. */
 static int64_t ignis__comm_region_bytes(int size)
@@ -9483,9 +9837,10 @@ static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__dev
 static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
 {
     ignis__comm_program **known = &comm->programs[op < 0 ? 0 : dtype][op < 0 ? 0 : op];
+    const ignis__comm_regions *regions = comm->memory->regions;
     int i;
-    for (i = 0; !*known && comm->group && i < comm->group->count; i++) {
-        ignis__device *device = comm->group->block[i].device;
+    for (i = 0; !*known && !comm->job && i < regions->count; i++) {
+        ignis__device *device = regions->block[i].device;
         ignis__binding binding;
         bool ok;
         if (device == comm->device)
@@ -9539,32 +9894,49 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
     return true;
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. Null: no memory. */
-static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size)
+/*  Gives the regions back, so that others can be made. */
+static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *regions)
 {
-    ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
-    if (!comm)
-        return NULL;
-    memset((char *)comm + sizeof comm->slot, 0, sizeof *comm - sizeof comm->slot);
-    comm->rank = rank;
-    comm->size = size;
-    comm->device = device;
-    comm->timeout_ns = (int64_t)30 * 1000000000;
-    return comm;
+    ignis__binding binding;
+    int i;
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* better lose them than fault */
+        if (regions->block[i].memory)
+            ignis__vmm_drop(call, &regions->block[i]);
+        if (regions->pinned[i] && !ignis__devices_lost() && ignis__device_enter(call, regions->device, &binding)) {
+            (void)IGNIS__CUDA_FAILED(call, regions->device, cuMemHostUnregister, (regions->host[i]));
+            ignis__device_leave(&binding);
+        }
+        if (regions->host[i])
+            ignis__shared_unmap(regions->host[i], (size_t)regions->bytes);
+    }
+    memset(regions->block, 0, sizeof regions->block);
+    memset(regions->host, 0, sizeof regions->host);
+    memset(regions->pinned, 0, sizeof regions->pinned);
+    memset(regions->address, 0, sizeof regions->address);
+    regions->late = false;
 }
 
-static void ignis__comm_group_leave(const char *call, ignis__comm_group *group)
+static ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__device *device, int count)
 {
-    int i, live;
-    ignis__mutex_lock(&group->lock);
-    live = --group->live;
-    ignis__mutex_unlock(&group->lock);
-    if (live > 0)
+    ignis__comm_regions *regions = (ignis__comm_regions *)ignis__alloc(sizeof *regions);
+    if (!regions) {
+        ignis__fail_host_memory(call, sizeof *regions);
+        return NULL;
+    }
+    memset(regions, 0, sizeof *regions);
+    ignis__mutex_init(&regions->lock);
+    regions->users = 1;
+    regions->count = count;
+    regions->device = device;
+    return regions;
+}
+
+static void ignis__comm_regions_drop(const char *call, ignis__comm_regions *regions)
+{
+    if (!regions || ignis__atomic_add(&regions->users, (uint64_t)-1) != 0)
         return;
-    for (i = 0; i < group->count; i++)
-        if (group->block[i].handle)
-            ignis__vmm_drop(call, &group->block[i]);
-    ignis__free(group);
+    ignis__comm_regions_clear(call, regions);
+    ignis__free(regions);
 }
 
 /*  Nobody can run kernels on it any more. */
@@ -9573,7 +9945,6 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     static const char call[] = "ignis_comm_destroy";
     ignis__comm_memory *memory = (ignis__comm_memory *)data;
     ignis__binding binding;
-    int i;
     (void)ptr;
     ignis__nccl_leave(call, memory->nccl);
     if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, memory->device, &binding)) {
@@ -9582,12 +9953,119 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     }
     if (memory->record)
         ignis__pinned_give(call, memory->device, memory->record, (int64_t)sizeof *memory->record);
-    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
-        if (memory->block[i].handle)
-            ignis__vmm_drop(call, &memory->block[i]);
-    if (memory->group)
-        ignis__comm_group_leave(call, memory->group);
+    ignis__comm_regions_drop(call, memory->regions);
     ignis__free(memory);
+}
+
+/*  Ends a communicator that nobody holds any more, or that has no handle yet, after its work is done. What graphs still use stays, and makes their
+    kernels leave at once. */
+static void ignis__comm_end(const char *call, ignis__comm *comm)
+{
+    ignis__binding binding;
+    ignis__comm_memory *memory = comm->memory;
+    int i;
+    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
+        (void)ignis__device_wait(call, comm->device); /* everything has a deadline, so this ends */
+        ignis__device_leave(&binding);
+    }
+    if (comm->job) /* nobody tells it anything from here on */
+        ignis__job_watch_end(comm->job, &comm->watch);
+    ignis__mutex_lock(&memory->regions->lock);
+    for (i = 0; i < memory->regions->count; i++)
+        if (memory->regions->comms[i] == comm)
+            memory->regions->comms[i] = NULL;
+    ignis__mutex_unlock(&memory->regions->lock);
+    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
+        (void)ignis__device_finish(comm->device);
+        if (ignis__atomic_load(&comm->storage->users) > 1) {
+            (void)IGNIS__CUDA_FAILED(
+                call, comm->device, cuMemsetD8Async,
+                (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
+            if (memory->nccl)
+                ignis__nccl_abort(memory->nccl);
+        }
+        ignis__device_leave(&binding);
+    }
+    ignis__storage_drop(call, comm->storage);
+    ignis__job_drop(comm->job);
+    ignis__pool_give(&ignis__comms, comm);
+}
+
+/*  The communicator of a handle, held; null, and reported, when there is none. */
+static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
+{
+    return (ignis__comm *)ignis__handle_hold(call, &ignis__comms, handle.id);
+}
+
+static void ignis__comm_drop(const char *call, ignis__comm *comm)
+{
+    if (ignis__pool_drop(comm))
+        ignis__comm_end(call, comm);
+}
+
+static void ignis__comms_close(const char *call)
+{
+    ignis__comm *comm;
+    uint64_t index = 0;
+    int i;
+    while ((comm = (ignis__comm *)ignis__pool_next(&ignis__comms, &index)) != NULL) {
+        ignis__handle_kill(comm);
+        ignis__comm_drop(call, comm);
+    }
+    for (i = 0; i < ignis__device_total; i++) {
+        ignis__device *device = &ignis__devices[i];
+        ignis__binding binding;
+        bool entered = ignis__comm_programs.first[i] && !ignis__devices_lost() && ignis__device_enter(call, device, &binding);
+        while (ignis__comm_programs.first[i]) {
+            ignis__comm_program *program = ignis__comm_programs.first[i];
+            ignis__comm_programs.first[i] = program->next;
+            if (entered)
+                ignis__module_unload(&program->module);
+            ignis__free(program);
+        }
+        if (entered)
+            ignis__device_leave(&binding);
+    }
+}
+
+/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on failure. */
+static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, int64_t timeout_ns,
+                                    ignis__comm_regions *shared)
+{
+    ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
+    ignis__comm_regions *regions = !comm || shared ? shared : ignis__comm_regions_new(call, device, 0);
+    ignis__comm_memory *memory = comm && regions ? (ignis__comm_memory *)ignis__alloc(sizeof *memory) : NULL;
+    ignis__storage *storage = memory ? ignis__storage_make(call, device, 0) : NULL;
+    if (!comm)
+        return NULL;
+    if (!storage) {
+        if (regions && !memory)
+            ignis__fail_host_memory(call, sizeof *memory);
+        if (!shared)
+            ignis__comm_regions_drop(call, regions);
+        ignis__free(memory);
+        ignis__pool_give(&ignis__comms, comm);
+        return NULL;
+    }
+    if (shared)
+        ignis__atomic_add(&shared->users, 1);
+    memset((char *)comm + sizeof comm->slot, 0, sizeof *comm - sizeof comm->slot);
+    memset(memory, 0, sizeof *memory);
+    memory->device = device;
+    memory->regions = regions;
+    storage->users = 1;
+    storage->wrapped = true;
+    storage->release_fn = ignis__comm_memory_release;
+    storage->release_data = memory;
+    comm->rank = rank;
+    comm->size = size;
+    comm->device = device;
+    comm->timeout_ns = timeout_ns;
+    comm->storage = storage;
+    comm->memory = memory;
+    ignis__mutex_init(&comm->joint);
+    ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
+    return comm;
 }
 
 /*  Fills the communicator's own memory, and clears its region; the device is entered. */
@@ -9611,12 +10089,12 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     state->rank = (uint32_t)comm->rank;
     state->size = (uint32_t)comm->size;
     state->record = (ignis__address)(uintptr_t)memory->record;
-    memcpy(state->region, comm->region, sizeof state->region);
+    memcpy(state->region, memory->regions->address, sizeof state->region);
     ok = !IGNIS__CUDA_FAILED(call, comm->device, cuMemcpyHtoDAsync_v2,
                              (memory->state->address, state, sizeof *state, comm->device->stream)) &&
-         (comm->staged || !ignis__comm_has_region(comm) ||
+         (memory->regions->host[0] || !ignis__comm_has_region(comm) ||
           !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
-                              (comm->region[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
+                              (memory->regions->address[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
          !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
     ignis__free(state);
     return ok;
@@ -9648,169 +10126,62 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
     return true;
 }
 
-/*  Makes a communicator ready whose region, block, staged and timeout_ns are set. The blocks are its memory's from here on, also on failure. Afterwards
-    all ranks have to meet, before one of them launches. A communicator of NCCL alone has no region, one of one rank nothing at all. */
+/*  Makes a communicator ready whose regions are there. Afterwards all ranks have to meet, before one of them launches. One of NCCL alone has no
+    regions, one of one rank nothing at all. */
 static bool ignis__comm_start(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
     bool ok;
     if (!ignis__comm_tune_read(call, &comm->tune) || !ignis__device_enter(call, comm->device, &binding))
         return false;
-    comm->memory = (ignis__comm_memory *)ignis__alloc(sizeof *comm->memory);
-    comm->storage = comm->memory ? ignis__storage_make(call, comm->device, 0) : NULL;
-    if (!comm->memory)
-        ignis__fail_host_memory(call, sizeof *comm->memory);
-    ok = comm->storage != NULL;
-    if (!ok)
-        ignis__free(comm->memory);
-    if (ok) {
-        comm->memory->device = comm->device;
-        memcpy(comm->memory->block, comm->block, sizeof comm->block);
-        memset(comm->block, 0, sizeof comm->block);
-        comm->memory->group = comm->group;
-        comm->storage->users = 1;
-        comm->storage->wrapped = true;
-        comm->storage->release_fn = ignis__comm_memory_release;
-        comm->storage->release_data = comm->memory;
-        ok = comm->size == 1 || ignis__comm_memory_begin(call, comm);
-        if (ok && comm->size > 1 && ignis__comm_has_region(comm))
-            ok = ignis__comm_count_blocks(call, comm);
-        else if (ok && comm->size > 1) /* of a program for any number of ranks, it marks what NCCL does */
-            ok = (comm->programs[0][0] = ignis__comm_program_get(call, comm->device, 2, -1, -1, false)) != NULL;
-    } else {
-        comm->memory = NULL;
-    }
+    ok = comm->size == 1 || ignis__comm_memory_begin(call, comm);
+    if (ok && comm->size > 1 && ignis__comm_has_region(comm))
+        ok = ignis__comm_count_blocks(call, comm);
+    else if (ok && comm->size > 1) /* of a program for any number of ranks, it marks what NCCL does */
+        ok = (comm->programs[0][0] = ignis__comm_program_get(call, comm->device, 2, -1, -1, false)) != NULL;
     ignis__device_leave(&binding);
     return ok;
 }
 
-/*  Lets go of all that a communicator has, after its work is done; also of one that did not start. What graphs still use stays, and makes their
-    kernels leave at once. */
-static void ignis__comm_stop(const char *call, ignis__comm *comm)
+static void ignis__comm_break_one(ignis__comm *comm, uint64_t value)
 {
-    ignis__binding binding;
-    ignis__comm_memory *memory = comm->memory;
-    ignis__comm_group *group = comm->group;
-    int i;
-    if (group) {
-        ignis__mutex_lock(&group->lock);
-        for (i = 0; i < group->count; i++)
-            if (group->comms[i] == comm)
-                group->comms[i] = NULL;
-        ignis__mutex_unlock(&group->lock);
-    }
-    if (memory && memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
-        (void)ignis__device_finish(comm->device);
-        if (ignis__atomic_load(&comm->storage->users) > 1) {
-            (void)IGNIS__CUDA_FAILED(
-                call, comm->device, cuMemsetD8Async,
-                (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
-            if (comm->nccl)
-                ignis__nccl_abort(comm->nccl);
-        }
-        ignis__device_leave(&binding);
-    }
-    if (memory)
-        memory->nccl = comm->nccl;
-    else
-        ignis__nccl_leave(call, comm->nccl);
-    comm->nccl = NULL;
-    if (comm->storage)
-        ignis__storage_drop(call, comm->storage);
-    else if (group)
-        ignis__comm_group_leave(call, group);
-    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
-        if (comm->block[i].handle)
-            ignis__vmm_drop(call, &comm->block[i]);
-    comm->storage = NULL;
-    comm->memory = NULL;
-    comm->group = NULL;
+    uint64_t none = 0;
+    ignis__atomic_swap_if(&comm->broken, &none, value);
+    if (comm->memory->record)
+        ignis__atomic_store(&comm->memory->record->abort, value);
 }
 
-/*  Lets go of a communicator that has no handle yet. */
-static void ignis__comm_unmake(const char *call, ignis__comm *comm)
-{
-    ignis__comm_stop(call, comm);
-    ignis__pool_give(&ignis__comms, comm);
-}
-
-/*  The communicator of a handle, held; null, and reported, when there is none. */
-static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
-{
-    return (ignis__comm *)ignis__handle_hold(call, &ignis__comms, handle.id);
-}
-
-static void ignis__comm_drop(const char *call, ignis__comm *comm)
-{
-    if (!ignis__pool_drop(comm))
-        return;
-    if (comm->ending)
-        comm->ending(comm);
-    ignis__comm_stop(call, comm);
-    if (comm->ended)
-        comm->ended(call, comm);
-    ignis__pool_give(&ignis__comms, comm);
-}
-
-static void ignis__comms_close(const char *call)
-{
-    ignis__comm *comm;
-    uint64_t index = 0;
-    int i;
-    while ((comm = (ignis__comm *)ignis__pool_next(&ignis__comms, &index)) != NULL) {
-        ignis__handle_kill(comm);
-        ignis__comm_drop(call, comm);
-    }
-    for (i = 0; i < ignis__device_total; i++) {
-        ignis__device *device = &ignis__devices[i];
-        ignis__binding binding;
-        bool entered = ignis__comm_programs.first[i] && !ignis__devices_lost() && ignis__device_enter(call, device, &binding);
-        while (ignis__comm_programs.first[i]) {
-            ignis__comm_program *program = ignis__comm_programs.first[i];
-            ignis__comm_programs.first[i] = program->next;
-            if (entered)
-                ignis__module_unload(&program->module);
-            ignis__free(program);
-        }
-        if (entered)
-            ignis__device_leave(&binding);
-    }
-}
-
-/*  Breaks a communicator from the host, and those of its group: kernels that wait leave soon. code: IGNIS__COMM_PEER, or another; peer: whom it is
-    about, -1: nobody. Kernels see what of it fits into 8 bits, as they have fewer ranks. */
+/*  Breaks a communicator from the host, and those that share its regions: kernels that wait leave soon, and so does NCCL. code: IGNIS__COMM_PEER, or
+    another; peer: whom it is about, -1: nobody. Kernels see what of it fits into 8 bits, as they have fewer ranks. Any thread may call it. */
 static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 {
-    uint64_t none = 0, value = (uint64_t)code | (uint64_t)((uint32_t)peer & 0xFFFFFF) << 8;
+    ignis__comm_regions *regions = comm->memory->regions;
+    uint64_t value = (uint64_t)code | (uint64_t)((uint32_t)peer & 0xFFFFFF) << 8;
     int i;
-    ignis__atomic_swap_if(&comm->broken, &none, value);
-    if (comm->memory && comm->memory->record)
-        ignis__atomic_store(&comm->memory->record->abort, value);
-    if (!comm->group)
-        return;
-    ignis__mutex_lock(&comm->group->lock);
-    for (i = 0; i < comm->group->count; i++) {
-        ignis__comm *sibling = comm->group->comms[i];
-        none = 0;
-        if (!sibling || sibling == comm || !sibling->memory || !sibling->memory->record)
-            continue;
-        ignis__atomic_swap_if(&sibling->broken, &none, value);
-        ignis__atomic_store(&sibling->memory->record->abort, value);
-    }
-    ignis__mutex_unlock(&comm->group->lock);
+    ignis__comm_break_one(comm, value);
+    ignis__mutex_lock(&regions->lock);
+    for (i = 0; i < regions->count; i++)
+        if (regions->comms[i])
+            ignis__comm_break_one(regions->comms[i], value);
+    ignis__mutex_unlock(&regions->lock);
+    if (ignis__atomic_load(&comm->nccl_there))
+        ignis__nccl_abort(comm->memory->nccl);
+}
+
+/*  The same, and tells the ranks of other processes. */
+static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
+{
+    ignis__comm_break(comm, code, peer);
+    if (comm->job)
+        ignis__job_tell(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
 }
 
 /*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait for. Any thread may call it. */
 static void ignis__comm_nccl_check(ignis__comm *comm)
 {
-    ignis__nccl_comm *nccl = ignis__atomic_load(&comm->nccl_there) ? comm->nccl : NULL;
-    int error = nccl ? ignis__nccl_error(nccl) : 0;
-    if (!error)
-        return;
-    ignis__comm_break(comm, IGNIS__COMM_NCCL_FAILED, error);
-    ignis__nccl_abort(nccl);
-    if (comm->tell)
-        comm->tell(comm);
+    int error = ignis__atomic_load(&comm->nccl_there) ? ignis__nccl_error(comm->memory->nccl) : 0;
+    if (error)
+        ignis__comm_break_all(comm, IGNIS__COMM_NCCL_FAILED, error);
 }
 
 /*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
@@ -9818,13 +10189,554 @@ static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
     static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,      IGNIS_DIAG_COMM_TIMEOUT,  IGNIS_DIAG_COMM_MISMATCH,
                                                    IGNIS_DIAG_COMM_PEER, IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_NCCL_CALL};
-    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    const ignis__comm_record *record = comm->memory->record;
     uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
     *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFFFFFF) : -1;
     if (*peer >= comm->size || (broken & 0xFF) == IGNIS__COMM_NCCL_FAILED)
         *peer = -1;
     code = code ? code : (uint32_t)(broken & 0xFF);
     return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
+}
+
+/* --- making one: in steps, after each of which all ranks say how it went ----------------------------------------------- */
+
+/*  What a rank says after each step of making a communicator. */
+typedef struct ignis__vote {
+    int32_t failed; /* a diagnostic; 0: it went well */
+    int32_t driver_error;
+    int64_t bytes;       /* of its region */
+    int32_t most_blocks; /* of its kernels */
+    int32_t release;     /* of NCCL */
+    uint64_t tune;       /* hash of IGNIS_COMM_TUNE */
+    char why[256];
+    ignis__nccl_id nccl;
+} ignis__vote;
+
+/*  A communicator that is being made. */
+typedef struct ignis__making {
+    const char *call;
+    ignis__comm *comm;
+    ignis__joint joint;
+    ignis__record before; /* what this thread had reported */
+    ignis__vote mine, *all;
+    bool lost; /* a rank died, or did not come: `joint` tells */
+} ignis__making;
+
+enum { IGNIS__PROBE_BYTES = 64 };
+
+/*  Begins what all ranks of a communicator do together: only one thing at a time. */
+static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
+{
+    ignis__mutex_lock(&comm->joint);
+    memset(joint, 0, sizeof *joint);
+    joint->job = comm->job;
+    joint->watch = &comm->watch;
+    joint->member = comm->member;
+    joint->count = comm->size;
+    joint->me = comm->rank;
+    joint->key = comm->watch.key;
+    joint->attempt = ++comm->attempts;
+    joint->print = IGNIS__JOINT_PRINT(kind, hash);
+    joint->deadline = ignis__monotonic_ns() + comm->timeout_ns;
+}
+
+/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
+static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
+{
+    ignis__joint_head head;
+    int i;
+    head.attempt = joint->attempt;
+    head.print = IGNIS__JOINT_GIVEN_UP;
+    for (i = 0; joint->failed && i < joint->count; i++) {
+        bool at_it = ignis__bit(joint->came, i) && !(joint->without && ignis__bit(joint->without, i));
+        if (i != joint->me && !(joint->failure.reason == IGNIS__JOINT_DIFFERS && at_it))
+            (void)ignis__job_send(joint->job, joint->member[i], IGNIS__JOB_RECORD, joint->key, &head, sizeof head);
+    }
+    comm->attempts = joint->attempt;
+    ignis__mutex_unlock(&comm->joint);
+}
+
+/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died meanwhile. */
+static bool ignis__joint_again(const ignis__joint *joint)
+{
+    return joint->failed && (joint->overtaken || (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
+}
+
+static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
+
+/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the
+    first of those who failed says. */
+static bool ignis__step_end(ignis__making *making, int fd, int *fds)
+{
+    ignis__comm *comm = making->comm;
+    ignis__record failure;
+    int i;
+    ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
+    making->mine.failed = (int32_t)failure.diagnostic;
+    making->mine.driver_error = (int32_t)failure.driver_error;
+    making->lost = !ignis__joint_step(&making->joint, &making->mine, sizeof making->mine, making->all, fd, fds);
+    if (making->lost)
+        return false;
+    for (i = 0; i < comm->size; i++) {
+        ignis__vote *vote = &making->all[i];
+        if (!vote->failed)
+            continue;
+        vote->why[sizeof vote->why - 1] = 0;
+        making->mine.failed = vote->failed > 0 && vote->failed < IGNIS_DIAG_COUNT ? vote->failed : IGNIS_DIAG_COMM_PEER;
+        making->mine.driver_error = vote->driver_error;
+        if (i == comm->rank)
+            snprintf(making->mine.why, sizeof making->mine.why, "%s", vote->why);
+        else
+            snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
+        for (i = 0; fds && i < comm->size; i++)
+            ignis__fd_drop(&fds[i]);
+        return false;
+    }
+    return true;
+}
+
+/*  Reports why a communicator could not be made. */
+static void ignis__making_report(ignis__making *making)
+{
+    int error = making->mine.driver_error;
+    if (making->lost)
+        (void)ignis__joint_failed(making->call, &making->joint);
+    else
+        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error, error ? ignis__cuda_name(error) : NULL, NULL, "%s",
+                            making->mine.why);
+}
+
+/*  Maps a region of host memory, and pins it for the device. */
+static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, int i, int fd)
+{
+    ignis_vmm_handle handle;
+    memset(&handle, 0, sizeof handle);
+    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle.fd = fd;
+    regions->host[i] = ignis__host_map(call, &handle, regions->bytes);
+    if (!regions->host[i])
+        return false;
+    if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
+                           (regions->host[i], (size_t)regions->bytes,
+                            (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
+        return false;
+    regions->pinned[i] = true;
+    return !IGNIS__CUDA_FAILED(call, regions->device, cuMemHostGetDevicePointer_v2, (&regions->address[i], regions->host[i], 0));
+}
+
+/*  This rank's region, and a descriptor of it for the others. */
+static bool ignis__region_make(const char *call, ignis__comm *comm, bool staged, int *fd)
+{
+    ignis__comm_regions *regions = comm->memory->regions;
+    ignis__vmm_block *mine = &regions->block[comm->rank];
+    ignis_vmm_handle handle;
+    regions->bytes = ignis__comm_region_bytes(comm->size);
+    if (staged) {
+        if (!ignis__host_share(call, regions->bytes, &handle))
+            return false;
+        *fd = handle.fd;
+        return ignis__staged_map(call, regions, comm->rank, *fd);
+    }
+    if (!ignis__vmm_make(call, comm->device, regions->bytes, NULL, 0, true, mine))
+        return false;
+    regions->bytes = mine->size;
+    regions->address[comm->rank] = mine->address;
+    return ignis__vmm_fd(call, mine, fd);
+}
+
+/*  The regions of the others. */
+static bool ignis__regions_adopt(ignis__making *making, bool staged, const int *fds)
+{
+    ignis__comm *comm = making->comm;
+    ignis__comm_regions *regions = comm->memory->regions;
+    int i;
+    for (i = 0; i < comm->size; i++) {
+        if (i == comm->rank)
+            continue;
+        if (fds[i] < 0 || making->all[i].bytes != regions->bytes) {
+            ignis__fail(IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
+                        (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
+            return false;
+        }
+        if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
+                   : !ignis__vmm_adopt(making->call, comm->device, fds[i], regions->bytes, NULL, 0, &regions->block[i]))
+            return false;
+        if (!staged)
+            regions->address[i] = regions->block[i].address;
+    }
+    return true;
+}
+
+/*  Waits for a stream until the deadline. Nothing of it is under way afterwards, unless it is late. */
+static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline, bool *late)
+{
+    int error;
+    while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) == IGNIS__CU_NOT_READY) {
+        if (ignis__monotonic_ns() >= deadline) {
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "a copy to or from another rank's memory did not end before the deadline");
+            *late = true;
+            return false;
+        }
+        ignis__sleep_us(20);
+    }
+    if (error == 0)
+        return !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+    (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
+    return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
+}
+
+/*  What rank `from` writes into the region of rank `to`. */
+static void ignis__probe_fill(const ignis__comm *comm, int from, int to, unsigned char *out)
+{
+    uint64_t hash = ignis__hash(comm->watch.key, &from, sizeof from);
+    int i;
+    hash = ignis__hash(hash, &to, sizeof to);
+    for (i = 0; i < IGNIS__PROBE_BYTES; i++)
+        out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
+}
+
+/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at +
+    offset. */
+static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
+{
+    ignis__comm *comm = making->comm;
+    const ignis__address *address = comm->memory->regions->address;
+    ignis__binding binding;
+    void *stream = NULL;
+    bool ok;
+    int i;
+    if (!ignis__device_enter(making->call, comm->device, &binding))
+        return false;
+    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    for (i = 0; ok && i < comm->size; i++)
+        ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
+                                         (address[i] + offset, data + (size_t)i * piece, piece, stream))
+                   : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
+                                         (data + (size_t)i * piece, address[i] + offset, piece, stream));
+    if (ok)
+        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline, &comm->memory->regions->late);
+    else if (stream) /* the copies before the one that failed use memory that is given back now */
+        (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
+    if (stream)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Writes into every region. */
+static bool ignis__probe_write(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
+    int i;
+    for (i = 0; i < comm->size; i++)
+        ignis__probe_fill(comm, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
+    return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
+}
+
+/*  Reads what all have written into every region. */
+static bool ignis__probe_read(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
+    size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
+    int from, to;
+    memset(data, 0, sizeof data);
+    if (!ignis__probe_copy(making, data, piece, 0, false))
+        return false;
+    for (to = 0; to < comm->size; to++)
+        for (from = 0; from < comm->size; from++) {
+            ignis__probe_fill(comm, from, to, expected);
+            if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) == 0)
+                continue;
+            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
+                        "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to, comm->rank);
+            return false;
+        }
+    return true;
+}
+
+/*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between each two. */
+static bool ignis__regions_make(ignis__making *making, bool staged)
+{
+    ignis__comm *comm = making->comm;
+    int fd = -1, fds[IGNIS_COMM_MAX_RANKS], i;
+    ignis__binding binding;
+    bool ok;
+    ignis__step_begin(making);
+    if (ignis__device_enter(making->call, comm->device, &binding)) {
+        (void)ignis__region_make(making->call, comm, staged, &fd);
+        ignis__device_leave(&binding);
+    }
+    making->mine.bytes = comm->memory->regions->bytes;
+    ok = ignis__step_end(making, fd, fds);
+    ignis__fd_drop(&fd);
+    if (ok) {
+        ignis__step_begin(making);
+        (void)ignis__regions_adopt(making, staged, fds);
+        for (i = 0; i < comm->size; i++)
+            ignis__fd_drop(&fds[i]);
+        ok = ignis__step_end(making, -1, NULL);
+    }
+    if (ok) {
+        ignis__step_begin(making);
+        (void)ignis__probe_write(making);
+        ok = ignis__step_end(making, -1, NULL);
+    }
+    if (ok) {
+        ignis__step_begin(making);
+        (void)ignis__probe_read(making);
+        ok = ignis__step_end(making, -1, NULL);
+    }
+    if (!ok)
+        ignis__comm_regions_clear(making->call, comm->memory->regions);
+    return ok;
+}
+
+/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has failed. On the watcher's thread. */
+static void ignis__comm_look_after(ignis__comm *comm)
+{
+    const ignis__comm_record *record = comm->memory->record;
+    uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
+    int64_t now = ignis__monotonic_ns();
+    int peer;
+    if (running != comm->nccl_seen || !running) {
+        comm->nccl_seen = running;
+        comm->nccl_since = now;
+    } else if (now - comm->nccl_since > comm->timeout_ns) {
+        ignis__comm_break(comm, IGNIS__COMM_TIMEOUT, -1);
+    } else {
+        ignis__comm_nccl_check(comm);
+    }
+    if (ignis__atomic_load(&comm->nccl_there) && ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
+        ignis__nccl_abort(comm->memory->nccl);
+}
+
+/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still
+    in it. */
+static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
+{
+    if (event == IGNIS__JOB_TICK)
+        ignis__comm_look_after((ignis__comm *)owner);
+    else if (event != IGNIS__JOB_LEFT)
+        ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
+}
+
+/*  A communicator of members (ranks of the job) with nothing in it yet. */
+static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
+                                        uint64_t key, int64_t timeout_ns)
+{
+    ignis__comm *comm = ignis__comm_new(call, device, me, count, timeout_ns, NULL);
+    if (!comm)
+        return NULL;
+    memcpy(comm->member, member, sizeof *member * (size_t)count);
+    comm->watch.key = key;
+    comm->watch.member = comm->member;
+    comm->watch.count = count;
+    comm->watch.gone = comm->gone;
+    comm->watch.notify = ignis__comm_notify;
+    comm->watch.owner = comm;
+    comm->job = job;
+    ignis__job_hold(job);
+    return comm;
+}
+
+static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size)
+{
+    const ignis__job_watch *watch = &comm->watch;
+    const ignis__job_rank *ranks = comm->job->ranks;
+    int i, k, hosts = 0;
+    *local_rank = *local_size = 0;
+    for (i = 0; i < watch->count; i++) {
+        bool here = ranks[watch->member[i]].host == ranks[comm->job->rank].host;
+        *local_size += here;
+        *local_rank += here && i < comm->rank;
+        for (k = 0; k < i && ranks[watch->member[k]].host != ranks[watch->member[i]].host; k++)
+            ;
+        hosts += k == i;
+    }
+    return hosts;
+}
+
+/*  Rank 0 makes an id, all open NCCL, and then all join. False: one of them could not, or is lost. */
+static bool ignis__comm_join(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    ignis__nccl_comm *nccl;
+    ignis__nccl_id id;
+    int i, local_rank, local_size;
+    ignis__step_begin(making);
+    if (comm->rank == 0)
+        (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
+    else
+        (void)ignis__nccl_open(making->call);
+    making->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
+    if (!ignis__step_end(making, -1, NULL))
+        return false;
+    for (i = 0; i < comm->size; i++)
+        if (making->all[i].release != making->all[0].release) {
+            making->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
+            snprintf(making->mine.why, sizeof making->mine.why, "NCCL is version %d on rank 0 and version %d on rank %d",
+                     (int)making->all[0].release, (int)making->all[i].release, i);
+            return false;
+        }
+    id = making->all[0].nccl;
+    ignis__step_begin(making);
+    nccl = comm->memory->nccl =
+        ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->joint.deadline - ignis__monotonic_ns());
+    if (nccl) {
+        ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
+        (void)ignis__nccl_joined(making->call, nccl);
+        nccl->patience_ns = comm->timeout_ns;
+        nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
+    }
+    making->joint.deadline += comm->timeout_ns; /* one that has waited in vain comes later */
+    return ignis__step_end(making, -1, NULL);
+}
+
+/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all stay with own kernels for good. False: one
+    has died, or did not come. */
+static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
+{
+    ignis__making making;
+    int peer;
+    bool ok;
+    memset(&making, 0, sizeof making);
+    making.call = call;
+    making.comm = comm;
+    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
+    if (!making.all) { /* the others wait in vain, and are told why */
+        ignis__fail_host_memory(call, sizeof *making.all * (size_t)comm->size);
+        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+        return false;
+    }
+    ignis__job_watch_tick(comm->job, &comm->watch);
+    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_NCCL, 0);
+    do
+        ok = ignis__comm_join(&making);
+    while (!ok && making.joint.overtaken && !comm->memory->nccl);
+    ignis__joint_end(&making.joint, comm);
+    ignis__free(making.all);
+    if (!ok && comm->memory->nccl)
+        ignis__nccl_abort(comm->memory->nccl);
+    if (making.lost) {
+        for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != making.joint.failure.rank; peer--)
+            ;
+        ignis__comm_break_all(comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
+        return ignis__joint_failed(call, &making.joint);
+    }
+    comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
+    snprintf(comm->nccl_reason, sizeof comm->nccl_reason, ok ? "NCCL does large operations" : "NCCL does not help: %.160s",
+             making.mine.why);
+    comm->nccl_reason[strcspn(comm->nccl_reason, "\n")] = 0; /* the first line is enough */
+    ignis__atomic_store(&comm->nccl_told, 1);
+    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size, comm->nccl_reason);
+    return true;
+}
+
+/*  Chooses the transport, as all ranks do from the same facts, and sets it up. */
+static bool ignis__comm_make_transport(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
+    char apart[96] = "";
+    if (hosts > 1)
+        snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
+    else if (comm->size > IGNIS_COMM_MAX_RANKS)
+        snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
+    if (*apart && (comm->wanted == IGNIS_COMM_PEER || comm->wanted == IGNIS_COMM_STAGED)) {
+        making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
+        snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
+                 comm->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
+        return false;
+    }
+    if (*apart || comm->wanted == IGNIS_COMM_NCCL) {
+        comm->transport = IGNIS_COMM_NCCL;
+        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
+        return ignis__comm_join(making);
+    }
+    comm->transport = IGNIS_COMM_PEER;
+    if (comm->size == 1) {
+        snprintf(comm->reason, sizeof comm->reason, "there is one rank");
+        return true;
+    }
+    if (comm->wanted != IGNIS_COMM_STAGED) {
+        snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
+        if (ignis__regions_make(making, false))
+            return true;
+        if (making->lost || comm->wanted == IGNIS_COMM_PEER)
+            return false;
+        snprintf(comm->reason, sizeof comm->reason, "through host memory, as the ranks cannot share device memory: %.170s",
+                 making->mine.why);
+    } else {
+        snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was asked for");
+    }
+    comm->transport = IGNIS_COMM_STAGED;
+    return ignis__regions_make(making, true);
+}
+
+/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
+    failure the communicator is gone, which is not reported where ignis__joint_again. */
+static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_comm_transport wanted, ignis__joint *joint)
+{
+    const ignis__comm_regions *regions = comm->memory->regions;
+    ignis_comm handle = {0};
+    ignis__making making;
+    ignis__record dropped;
+    bool ok = false;
+    int i;
+    memset(&making, 0, sizeof making);
+    making.call = call;
+    making.comm = comm;
+    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_INIT, 0);
+    making.joint.attempt = joint ? joint->attempt : 0;
+    making.joint.print = joint ? joint->print : 0;
+    making.joint.key = joint ? joint->key : comm->watch.key;
+    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
+    comm->wanted = wanted;
+    if (!making.all) {
+        making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
+        snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
+    } else if (ignis__comm_make_transport(&making)) {
+        ignis__step_begin(&making);
+        if (regions->host[comm->rank]) /* those of device memory are cleared by what follows */
+            memset(regions->host[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
+        (void)ignis__comm_start(call, comm);
+        making.mine.most_blocks = (int32_t)comm->most_blocks;
+        making.mine.tune = ignis__hash(IGNIS__HASH_START, &comm->tune, sizeof comm->tune);
+        ignis__job_watch_begin(comm->job, &comm->watch);
+        if (comm->memory->nccl)
+            ignis__job_watch_tick(comm->job, &comm->watch);
+        ok = ignis__step_end(&making, -1, NULL);
+        for (i = 0; ok && i < comm->size; i++) { /* all launch as many as the smallest GPU runs */
+            comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
+            if (making.all[i].tune == making.all[0].tune)
+                continue;
+            making.mine.failed = IGNIS_DIAG_COMM_ENVIRONMENT;
+            snprintf(making.mine.why, sizeof making.mine.why, "IGNIS_COMM_TUNE is not the same on rank 0 and rank %d", i);
+            ok = false;
+        }
+    }
+    ignis__mutex_unlock(&comm->joint);
+    if (joint) {
+        joint->attempt = making.joint.attempt;
+        joint->failed = making.joint.failed;
+        joint->overtaken = making.joint.overtaken;
+        joint->failure = making.joint.failure;
+    }
+    if (!ok && !(joint && ignis__joint_again(joint)))
+        ignis__making_report(&making);
+    ignis__free(making.all);
+    if (ok) {
+        handle.id = ignis__pool_publish(&ignis__comms, comm);
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
+                    (int)(comm->device - ignis__devices), comm->reason);
+        return handle;
+    }
+    making.before = ignis__quiet_begin(); /* the first failure is the one reported */
+    ignis__comm_end(call, comm);
+    ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
+    return handle;
 }
 
 /* --- operations ------------------------------------------------------------------------------------------------------- */
@@ -10005,32 +10917,32 @@ static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__co
     return plan;
 }
 
-/*  kind (4 bits) | op (3) | dtype (3) | root (4) | what is left of the size and of how it is cut up (18). */
-static uint32_t ignis__comm_fingerprint(const ignis__comm_task *task, const ignis__comm_plan *plan, const ignis__comm_call *to)
+/*  What ranks have to agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root (3) | elements of a part (40) | 8 bits for kernels. How the
+    operation is cut up follows from it, and from what ranks have agreed on when the communicator was made. */
+static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
 {
-    uint64_t hash = (uint64_t)task->count * 0x9E3779B97F4A7C15u;
-    hash = (hash ^ hash >> 29 ^ (uint64_t)plan->kernel << 40 ^ (uint64_t)plan->blocks << 20 ^ (uint64_t)to->chunk) * 0xBF58476D1CE4E5B9u;
-    return (uint32_t)task->kind << 28 | (uint32_t)task->op << 25 | (uint32_t)task->dtype << 22 | (uint32_t)task->root << 18 |
-           (uint32_t)(hash >> 46);
+    return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 | (uint64_t)by_nccl << 51 |
+           (uint64_t)(task->root & 7) << 48 | (uint64_t)(task->count & (((int64_t)1 << 40) - 1)) << 8;
 }
 
-static void ignis__comm_fingerprint_write(ignis__text *text, uint32_t print)
+static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
 {
-    uint32_t kind = print >> 28, op = print >> 25 & 7, dtype = print >> 22 & 7;
+    uint64_t kind = print >> 60, op = print >> 56 & 15, dtype = print >> 52 & 15;
     ignis__text_add(text, "%s", kind < IGNIS__COMM_KIND_COUNT ? ignis__comm_kinds[kind] : "something else");
     if (kind == IGNIS__COMM_ALL_REDUCE || kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_REDUCE_SCATTER)
         ignis__text_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
     if (kind != IGNIS__COMM_BARRIER && dtype < IGNIS_DTYPE_COUNT)
-        ignis__text_add(text, " of %s", ignis__dtypes[dtype].name);
+        ignis__text_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)), ignis__dtypes[dtype].name);
     if (kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_BROADCAST)
-        ignis__text_add(text, ", root %u,", print >> 18 & 15);
-    ignis__text_add(text, " (size hash %05x)", print & 0x3FFFF);
+        ignis__text_add(text, " (root %u)", (unsigned)(print >> 48 & 7));
+    if (print >> 51 & 1)
+        ignis__text_add(text, " by NCCL");
 }
 
 /*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
 static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
 {
-    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    const ignis__comm_record *record = comm->memory->record;
     uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
     char sentence[640];
     ignis__text text;
@@ -10091,7 +11003,7 @@ static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
 {
     ignis__capture *capture = ignis__capturing();
     if (capture && capture->device == work->device) /* the device was idle when it began */
-        return ignis__capture_hold(work->call, capture, comm->storage, false, &comm->storage->users);
+        return ignis__capture_hold_storage(work->call, capture, comm->storage);
     if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
         !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
         return false;
@@ -10107,7 +11019,7 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
     params[0] = to;
     grid[0] = plan->blocks;
     block[0] = plan->threads;
-    memcpy(to->region, comm->region, sizeof to->region);
+    memcpy(to->region, comm->memory->regions->address, sizeof to->region);
     to->state = comm->memory->state->address;
     to->timeout_ns = comm->timeout_ns;
     to->rank = comm->rank;
@@ -10145,17 +11057,6 @@ static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool be
     return program && ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  NCCL breaks for good with an operation that it refuses, and the others wait for that. */
-static bool ignis__comm_nccl_ended(ignis__comm *comm, bool ok)
-{
-    if (!ok) {
-        ignis__comm_break(comm, IGNIS__COMM_PEER, comm->rank);
-        if (comm->tell)
-            comm->tell(comm);
-    }
-    return ok;
-}
-
 /*  One or two operations through NCCL; a barrier is a sum of one byte. */
 static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *const *tasks, int count)
 {
@@ -10176,8 +11077,10 @@ static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, co
     }
     if (!ignis__comm_mark(work, comm, true))
         return false;
-    ok = ignis__nccl_run(work->call, comm->nccl, to, count, comm->size, work->stream);
-    return ignis__comm_nccl_ended(comm, ok) && ignis__comm_mark(work, comm, false);
+    ok = ignis__nccl_run(work->call, comm->memory->nccl, to, count, comm->size, work->stream);
+    if (!ok) /* NCCL breaks for good with an operation that it refuses, and the others wait for that */
+        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    return ok && ignis__comm_mark(work, comm, false);
 }
 
 /*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with something
@@ -10186,11 +11089,10 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
 {
     if (ignis__comm_has_region(comm)) {
         ignis__comm_program *program = ignis__comm_program_for(work->call, comm, -1, -1);
-        ignis__comm_plan plan = {IGNIS__COMM_KERNEL_MARK, 1, 64}; /* the fingerprint says that NCCL does it */
+        ignis__comm_plan plan = {IGNIS__COMM_KERNEL_PACKETS, 1, 64};
         ignis__comm_call to;
         memset(&to, 0, sizeof to);
-        to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
-        plan.kernel = IGNIS__COMM_KERNEL_PACKETS;
+        to.fingerprint = ignis__comm_fingerprint(task, true);
         if (!program || !ignis__comm_launch(work, comm, program, &plan, &to))
             return false;
     }
@@ -10209,8 +11111,9 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
-    if (comm->nccl_join && ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
-        if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() && !comm->nccl_join(work->call, comm))
+    if (comm->job && comm->wanted == IGNIS_COMM_TRANSPORT_DEFAULT &&
+        ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
+        if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() && !ignis__comm_join_late(work->call, comm))
             return false;
         if (comm->nccl_state == IGNIS__COMM_NCCL_JOINED)
             return ignis__comm_run_nccl(work, comm, task);
@@ -10254,7 +11157,7 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     default: break;
     }
     plan = ignis__comm_cut(comm, &way, part, &to);
-    to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
+    to.fingerprint = ignis__comm_fingerprint(task, false);
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
@@ -10267,7 +11170,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     ignis__comm_call to;
     int64_t bytes[2] = {0, 0}, most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
     int i, lanes[2] = {0, 0};
-    uint32_t prints[2] = {0, 0};
+    uint64_t prints[2] = {0, 0};
     task[0] = send;
     task[1] = receive;
     if (!ignis__comm_has_region(comm))
@@ -10286,8 +11189,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
         same.root = 0;
         bytes[i] = task[i]->count * ignis__dtypes[task[i]->dtype].size;
         lanes[i] = (int)ignis__clamp(ignis__ceil_div(bytes[i], IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
-        plan.blocks = (unsigned)lanes[i];
-        prints[i] = ignis__comm_fingerprint(&same, &plan, &to);
+        prints[i] = ignis__comm_fingerprint(&same, false);
     }
     plan.kernel = IGNIS__COMM_KERNEL_PAIR;
     plan.blocks = (unsigned)(lanes[0] + lanes[1]);
@@ -10303,55 +11205,31 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     to.chunk = lanes[0];
     to.steps = lanes[1];
     to.fingerprint = prints[0];
-    to.root = (int)prints[1];
+    to.fingerprint_in = prints[1];
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  An array that an operation uses. */
-typedef struct ignis__comm_lent {
-    ignis__array *array; /* held */
-    bool acquired;
-} ignis__comm_lent;
-
-/*  Holds an array and gives it to IGNIS_OWNER_NVCCL; false, and reported, when that cannot be. ignis__comm_lent_end gives it back either way. */
-static bool ignis__comm_lend(const char *call, const ignis__comm *comm, ignis_array handle, const ignis__comm_lent *other,
-                             ignis__comm_lent *lent)
+/*  Holds an array and borrows it for a call, of which a local variable is the borrower; false, and reported, when that cannot be.
+    ignis__comm_return gives back what was held either way. */
+static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_array handle, const void *borrower, ignis__array **held)
 {
-    ignis__array *array = lent->array = ignis__array_hold(call, handle);
-    ignis_owner owner;
-    if (!array || !ignis__array_lock(call, array))
+    ignis__array *array = *held = ignis__array_hold(call, handle);
+    if (!array || !ignis__contract_borrow(call, array, IGNIS_OWNER_NVCCL, borrower))
         return false;
-    owner = array->owner;
-    if (owner == IGNIS_OWNER_IGNIS) {
-        array->owner = IGNIS_OWNER_NVCCL;
-        lent->acquired = true;
-    }
-    ignis__array_unlock(array);
-    if (owner != IGNIS_OWNER_IGNIS && !(other && other->array == array && other->acquired)) {
-        ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "array #%llu is owned by %s, which has to release it first",
-                    (unsigned long long)array->id, ignis__owner_name(owner));
-        return false;
-    }
-    if (array->storage->device != comm->device) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, rank %d of the communicator on device %d",
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), comm->rank,
-                    (int)(comm->device - ignis__devices));
-        return false;
-    }
-    return true;
+    if (array->storage->device == comm->device)
+        return true;
+    ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, rank %d of the communicator on device %d",
+                ignis__array_label(array).text, (int)(array->storage->device - ignis__devices), comm->rank,
+                (int)(comm->device - ignis__devices));
+    return false;
 }
 
-static void ignis__comm_lent_end(const char *call, ignis__comm_lent *lent)
+static void ignis__comm_return(const char *call, const void *borrower, ignis__array *held)
 {
-    if (!lent->array)
+    if (!held)
         return;
-    if (lent->acquired) {
-        ignis__mutex_lock(&lent->array->slot.lock);
-        if (lent->array->owner == IGNIS_OWNER_NVCCL)
-            lent->array->owner = IGNIS_OWNER_IGNIS;
-        ignis__array_unlock(lent->array);
-    }
-    ignis__array_drop(call, lent->array);
+    ignis__contract_return(held, borrower);
+    ignis__array_drop(call, held);
 }
 
 /*  Input and output may be the same memory or, if one is a part of the other, lie where that part is; else they are apart. */
@@ -10440,7 +11318,7 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
                                            const ignis_array *out, ignis_op op, int root)
 {
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis__comm_lent from = IGNIS__ZERO, to = IGNIS__ZERO;
+    ignis__array *from = NULL, *to = NULL;
     ignis__comm_task task = IGNIS__ZERO;
     ignis__work work;
     bool ok;
@@ -10454,12 +11332,11 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
     ok = ignis__comm_works(call, comm) && ignis__comm_rank_check(call, comm, "root", root, false);
     if (kind == IGNIS__COMM_REDUCE && comm->rank != root)
         out = NULL;
-    ok = ok && (!in || ignis__comm_lend(call, comm, *in, NULL, &from)) && (!out || ignis__comm_lend(call, comm, *out, &from, &to)) &&
-         ((!in && !out) || (ignis__comm_shapes(call, comm, from.array, to.array, &task) && ignis__comm_op_check(call, op, task.dtype)));
+    ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
+         ((!in && !out) || (ignis__comm_shapes(call, comm, from, to, &task) && ignis__comm_op_check(call, op, task.dtype)));
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from.array, &task.in)) && (!out || ignis__work_write(&work, to.array, &task.out)) &&
-             (!in || !out ||
-              ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from.array), task.out, ignis__array_bytes(to.array)));
+        ok = (!in || ignis__work_read(&work, from, &task.in)) && (!out || ignis__work_write(&work, to, &task.out)) &&
+             (!in || !out || ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from), task.out, ignis__array_bytes(to)));
         if (kind == IGNIS__COMM_BROADCAST)
             task.out = task.in;
         ok = ok && ignis__comm_order(&work, comm) &&
@@ -10469,8 +11346,8 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
         ok = false;
     }
     ignis__mutex_unlock(&comm->slot.lock);
-    ignis__comm_lent_end(call, &to);
-    ignis__comm_lent_end(call, &from);
+    ignis__comm_return(call, &work, to);
+    ignis__comm_return(call, &work, from);
     ignis__comm_drop(call, comm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -10528,7 +11405,7 @@ static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const 
                                      int source)
 {
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis__comm_lent from = IGNIS__ZERO, to = IGNIS__ZERO;
+    ignis__array *from = NULL, *to = NULL;
     ignis__comm_task send = IGNIS__ZERO, receive = IGNIS__ZERO;
     ignis__work work;
     bool ok, self;
@@ -10540,15 +11417,14 @@ static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const 
     receive.root = source;
     ignis__mutex_lock(&comm->slot.lock);
     ok = ignis__comm_works(call, comm) && (!in || ignis__comm_rank_check(call, comm, "dest", dest, !self)) &&
-         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) && (!in || ignis__comm_lend(call, comm, *in, NULL, &from)) &&
-         (!out || ignis__comm_lend(call, comm, *out, &from, &to)) && (!in || ignis__comm_shapes(call, comm, from.array, NULL, &send)) &&
-         (!out || ignis__comm_shapes(call, comm, NULL, to.array, &receive)) &&
-         (!self || ignis__comm_shapes(call, comm, from.array, to.array, &send));
+         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) &&
+         (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
+         (!in || ignis__comm_shapes(call, comm, from, NULL, &send)) && (!out || ignis__comm_shapes(call, comm, NULL, to, &receive)) &&
+         (!self || ignis__comm_shapes(call, comm, from, to, &send));
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from.array, &send.in)) && (!out || ignis__work_write(&work, to.array, &receive.out)) &&
+        ok = (!in || ignis__work_read(&work, from, &send.in)) && (!out || ignis__work_write(&work, to, &receive.out)) &&
              (!in || !out ||
-              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from.array), receive.out,
-                                ignis__array_bytes(to.array))) &&
+              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from), receive.out, ignis__array_bytes(to))) &&
              ignis__comm_order(&work, comm);
         send.out = receive.out;
         ok = ok && (self ? ignis__comm_alone(&work, &send) : ignis__comm_run_pair(&work, comm, in ? &send : NULL, out ? &receive : NULL));
@@ -10557,8 +11433,8 @@ static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const 
         ok = false;
     }
     ignis__mutex_unlock(&comm->slot.lock);
-    ignis__comm_lent_end(call, &to);
-    ignis__comm_lent_end(call, &from);
+    ignis__comm_return(call, &work, to);
+    ignis__comm_return(call, &work, from);
     ignis__comm_drop(call, comm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -10659,61 +11535,33 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
     return true;
 }
 
-/*  One region for each rank, which all devices see at the same address. */
-static ignis__comm_group *ignis__comm_group_make(const char *call, const int *devices, int count)
+/*  Makes the communicators of several devices, which nobody sees yet, with regions that all devices see at the same address; none on failure. */
+static bool ignis__comm_all_make(const char *call, const int *devices, int count, int64_t timeout_ns, ignis__comm **comms)
 {
-    ignis__comm_group *group = (ignis__comm_group *)ignis__alloc(sizeof *group);
-    bool ok = true;
-    int i;
-    if (!group) {
-        ignis__fail_host_memory(call, sizeof *group);
-        return NULL;
+    ignis__comm_regions *regions = ignis__comm_regions_new(call, NULL, count);
+    int i, made = 0, most = IGNIS__COMM_BLOCKS;
+    bool ok = regions != NULL;
+    for (i = 0; ok && count > 1 && i < count; i++) {
+        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false, &regions->block[i]);
+        regions->address[i] = regions->block[i].address;
     }
-    ignis__mutex_init(&group->lock);
-    group->count = count;
-    group->live = 1; /* the maker, for now */
-    for (i = 0; i < count; i++)
-        group->block[i].device = &ignis__devices[devices[i]];
-    for (i = 0; i < count && ok && count > 1; i++)
-        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false, &group->block[i]);
-    if (ok)
-        return group;
-    ignis__comm_group_leave(call, group);
-    return NULL;
-}
-
-/*  Makes the communicators of a group, which nobody sees yet; none on failure. */
-static bool ignis__comm_group_start(const char *call, const int *devices, int count, int64_t timeout_ns, ignis__comm **comms)
-{
-    ignis__comm_group *group = ignis__comm_group_make(call, devices, count);
-    int i, k, made = 0, most = IGNIS__COMM_BLOCKS;
-    bool ok = group != NULL;
-    for (i = 0; i < count && ok; i++) {
-        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count);
+    for (i = 0; ok && i < count; i++) {
+        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count, timeout_ns, regions);
         ok = comm != NULL;
         if (!ok)
             break;
-        comms[made++] = comm;
-        for (k = 0; k < count; k++) {
-            comm->region[k] = group->block[k].address;
-            comm->member[k] = k;
-        }
-        comm->timeout_ns = timeout_ns;
-        comm->group = group;
-        group->live++;
-        group->comms[i] = comm;
+        comms[made++] = regions->comms[i] = comm;
         snprintf(comm->reason, sizeof comm->reason, "all devices of one process");
         ok = ignis__comm_start(call, comm);
-        if (ok && comm->size > 1 && comm->most_blocks < most)
+        if (ok && count > 1 && comm->most_blocks < most)
             most = comm->most_blocks;
     }
     for (i = 0; i < made; i++) {
         comms[i]->most_blocks = most;
         if (!ok)
-            ignis__comm_unmake(call, comms[i]);
+            ignis__comm_end(call, comms[i]);
     }
-    if (group)
-        ignis__comm_group_leave(call, group);
+    ignis__comm_regions_drop(call, regions);
     return ok;
 }
 
@@ -10734,8 +11582,7 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
         memset(handles, 0, sizeof *handles * (size_t)count);
     if (ignis__capture_refuses(call) || !ignis__comm_devices_check(call, devices, count))
         return ignis__failed();
-    ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
-    if (!ignis__comm_group_start(call, devices, count, (int64_t)(timeout * 1e9), comms))
+    if (!ignis__comm_all_make(call, devices, count, (int64_t)(timeout * 1e9), comms))
         return ignis__failed();
     for (i = 0; i < count; i++)
         handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
@@ -10789,14 +11636,14 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
             break;
         first = first ? first : comm;
         siblings->size = first->size;
-        if (!comm->group) {
+        if (comm->job) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "comms[%d] is of ignis_comm_init; each of its ranks calls %.*s for itself", i,
                         (int)strlen(call) - 4, call);
             break;
         }
-        if (comm->group != first->group || siblings->rank[comm->rank]) {
+        if (comm->memory->regions != first->memory->regions || siblings->rank[comm->rank]) {
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "comms[%d] is rank %d of %s; each has to be another rank of one group", i, comm->rank,
-                        comm->group == first->group ? "them a second time" : "another group");
+                        comm->memory->regions == first->memory->regions ? "them a second time" : "another group");
             break;
         }
         siblings->rank[comm->rank] = comm;
@@ -10839,7 +11686,7 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
         }
         for (k = 0; k < members; k++)
             devices[k] = (int)(siblings.comm[order[k]]->device - ignis__devices);
-        ok = ignis__comm_group_start(call, devices, members, siblings.comm[i]->timeout_ns, part);
+        ok = ignis__comm_all_make(call, devices, members, siblings.comm[i]->timeout_ns, part);
         for (k = 0; k < members && ok; k++)
             made[order[k]] = part[k];
     }
@@ -10847,7 +11694,7 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
         if (made[i] && ok)
             out[i].id = ignis__pool_publish(&ignis__comms, made[i]);
         else if (made[i])
-            ignis__comm_unmake(call, made[i]);
+            ignis__comm_end(call, made[i]);
     ignis__comm_siblings_drop(call, &siblings);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -10869,7 +11716,7 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
         devices[members] = (int)(siblings.rank[r]->device - ignis__devices);
         order[members++] = siblings.place[r];
     }
-    ok = ignis__comm_group_start(call, devices, members, timeout_ns, made);
+    ok = ignis__comm_all_make(call, devices, members, timeout_ns, made);
     for (k = 0; k < members && ok; k++)
         out[order[k]].id = ignis__pool_publish(&ignis__comms, made[k]);
     ignis__comm_siblings_drop(call, &siblings);
@@ -10877,656 +11724,6 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
 }
 
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
-
-/* --- regions: made, shown to the others, tried out -------------------------------------------------------------------- */
-
-typedef struct ignis__comm_tie {
-    ignis__job_watch watch; /* with the key under which its ranks exchange records, and their ranks in the job */
-    int me;
-    ignis__mutex joint; /* one thing that all ranks do together at a time */
-    uint32_t attempts;  /* at that */
-    ignis_comm_transport wanted, transport;
-    void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
-    bool registered[IGNIS_COMM_MAX_RANKS];
-    bool late; /* a copy to or from the regions, which stay for that */
-    int64_t staged_bytes;
-    uint64_t nccl_seen; /* by the watcher: the operation of NCCL that ran when it looked last, */
-    int64_t nccl_since; /* and since when it does */
-    uint64_t nccl_told; /* nccl_reason is there */
-    char nccl_reason[192];
-} ignis__comm_tie;
-
-/*  What a rank says after each step of making a communicator. */
-typedef struct ignis__vote {
-    int32_t failed; /* a diagnostic; 0: it went well */
-    int32_t driver_error;
-    int64_t bytes;       /* of its region */
-    int32_t most_blocks; /* of its kernels */
-    int32_t release;     /* of NCCL */
-    char why[256];
-    ignis__nccl_id nccl;
-} ignis__vote;
-
-/*  A communicator that is being made. */
-typedef struct ignis__making {
-    const char *call;
-    ignis__comm *comm;
-    ignis__joint joint;
-    ignis__record before; /* what this thread had reported */
-    ignis__vote mine, *all;
-    bool lost; /* a rank died, or did not come: `joint` tells */
-} ignis__making;
-
-enum { IGNIS__PROBE_BYTES = 64 };
-
-/*  Begins what all ranks of a communicator do together: only one thing at a time. */
-static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
-{
-    ignis__comm_tie *tie = comm->tie;
-    ignis__mutex_lock(&tie->joint);
-    memset(joint, 0, sizeof *joint);
-    joint->job = comm->job;
-    joint->watch = &tie->watch;
-    joint->member = tie->watch.member;
-    joint->count = tie->watch.count;
-    joint->me = tie->me;
-    joint->key = tie->watch.key;
-    joint->attempt = ++tie->attempts;
-    joint->print = IGNIS__JOINT_PRINT(kind, hash);
-    joint->deadline = ignis__monotonic_ns() + comm->timeout_ns;
-}
-
-/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
-static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
-{
-    ignis__joint_head head;
-    int i;
-    head.attempt = joint->attempt;
-    head.print = IGNIS__JOINT_GIVEN_UP;
-    for (i = 0; joint->failed && i < joint->count; i++) {
-        bool at_it = ignis__bit(joint->came, i) && !(joint->without && ignis__bit(joint->without, i));
-        if (i != joint->me && !(joint->failure.reason == IGNIS__JOINT_DIFFERS && at_it))
-            (void)ignis__job_send(joint->job, joint->member[i], IGNIS__JOB_RECORD, joint->key, &head, sizeof head);
-    }
-    comm->tie->attempts = joint->attempt;
-    ignis__mutex_unlock(&comm->tie->joint);
-}
-
-/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died meanwhile. */
-static bool ignis__joint_again(const ignis__joint *joint)
-{
-    return joint->failed && (joint->overtaken || (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
-}
-
-static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
-
-/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the
-    first of those who failed says. */
-static bool ignis__step_end(ignis__making *making, int fd, int *fds)
-{
-    ignis__comm *comm = making->comm;
-    ignis__comm_tie *tie = comm->tie;
-    ignis__record failure;
-    int i;
-    ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
-    making->mine.failed = (int32_t)failure.diagnostic;
-    making->mine.driver_error = (int32_t)failure.driver_error;
-    making->lost = !ignis__joint_step(&making->joint, &making->mine, sizeof making->mine, making->all, fd, fds);
-    if (making->lost)
-        return false;
-    for (i = 0; i < tie->watch.count; i++) {
-        ignis__vote *vote = &making->all[i];
-        if (!vote->failed)
-            continue;
-        vote->why[sizeof vote->why - 1] = 0;
-        making->mine.failed = vote->failed > 0 && vote->failed < IGNIS_DIAG_COUNT ? vote->failed : IGNIS_DIAG_COMM_PEER;
-        making->mine.driver_error = vote->driver_error;
-        if (i == tie->me || tie->watch.count == 1)
-            snprintf(making->mine.why, sizeof making->mine.why, "%s", vote->why);
-        else
-            snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
-        for (i = 0; fds && i < tie->watch.count; i++)
-            ignis__fd_drop(&fds[i]);
-        return false;
-    }
-    return true;
-}
-
-/*  Reports why a communicator could not be made. */
-static void ignis__making_report(ignis__making *making)
-{
-    int error = making->mine.driver_error;
-    if (making->lost)
-        (void)ignis__joint_failed(making->call, &making->joint);
-    else
-        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error, error ? ignis__cuda_name(error) : NULL, NULL, "%s",
-                            making->mine.why);
-}
-
-/*  Takes the regions of host memory, and pins them for the device. */
-static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd)
-{
-    ignis__comm_tie *tie = comm->tie;
-    ignis_vmm_handle handle;
-    memset(&handle, 0, sizeof handle);
-    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle.fd = fd;
-    tie->staged[i] = ignis__host_map(call, &handle, tie->staged_bytes);
-    if (!tie->staged[i])
-        return false;
-    if (IGNIS__CUDA_FAILED(call, comm->device, cuMemHostRegister_v2,
-                           (tie->staged[i], (size_t)tie->staged_bytes,
-                            (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
-        return false;
-    tie->registered[i] = true;
-    return !IGNIS__CUDA_FAILED(call, comm->device, cuMemHostGetDevicePointer_v2, (&comm->region[i], tie->staged[i], 0));
-}
-
-/*  This rank's region, and a descriptor of it for the others. */
-static bool ignis__region_make(const char *call, ignis__comm *comm, int64_t bytes, int *fd)
-{
-    ignis__comm_tie *tie = comm->tie;
-    ignis_vmm_handle handle;
-    int me = comm->rank;
-    if (comm->staged) {
-        tie->staged_bytes = bytes;
-        if (!ignis__host_share(call, bytes, &handle))
-            return false;
-        *fd = handle.fd;
-        return ignis__staged_map(call, comm, me, *fd);
-    }
-    if (!ignis__vmm_make(call, comm->device, bytes, NULL, 0, true, &comm->block[me]))
-        return false;
-    comm->region[me] = comm->block[me].address;
-    return ignis__vmm_fd(call, &comm->block[me], fd);
-}
-
-/*  The regions of the others. */
-static bool ignis__regions_adopt(ignis__making *making, const int *fds)
-{
-    ignis__comm *comm = making->comm;
-    int i;
-    for (i = 0; i < comm->size; i++) {
-        if (i == comm->rank)
-            continue;
-        if (fds[i] < 0 || making->all[i].bytes != making->all[comm->rank].bytes) {
-            ignis__fail(IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
-                        (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "",
-                        (long long)making->all[comm->rank].bytes);
-            return false;
-        }
-        if (comm->staged ? !ignis__staged_map(making->call, comm, i, fds[i])
-                         : !ignis__vmm_adopt(making->call, comm->device, fds[i], making->all[i].bytes, NULL, 0, &comm->block[i]))
-            return false;
-        if (!comm->staged)
-            comm->region[i] = comm->block[i].address;
-    }
-    return true;
-}
-
-/*  Gives the regions back, this rank's own and the mappings of the others'. */
-static void ignis__regions_drop(const char *call, ignis__comm *comm)
-{
-    ignis__comm_tie *tie = comm->tie;
-    bool lost = ignis__devices_lost(), entered;
-    ignis__binding binding;
-    int i, count = comm->size < IGNIS_COMM_MAX_RANKS ? comm->size : IGNIS_COMM_MAX_RANKS;
-    if (tie->late) { /* better lose them than fault */
-        memset(comm->block, 0, sizeof comm->block);
-        memset(comm->region, 0, sizeof comm->region);
-        memset(tie->registered, 0, sizeof tie->registered);
-        memset(tie->staged, 0, sizeof tie->staged);
-        tie->late = false;
-    }
-    for (i = 0; i < count; i++) {
-        if (comm->block[i].device)
-            ignis__vmm_drop(call, &comm->block[i]);
-        if (tie->registered[i]) {
-            entered = !lost && ignis__device_enter(call, comm->device, &binding);
-            if (entered)
-                (void)IGNIS__CUDA_FAILED(call, comm->device, cuMemHostUnregister, (tie->staged[i]));
-            if (entered)
-                ignis__device_leave(&binding);
-            tie->registered[i] = false;
-        }
-        if (tie->staged[i])
-            ignis__shared_unmap(tie->staged[i], (size_t)tie->staged_bytes);
-        tie->staged[i] = NULL;
-        comm->region[i] = 0;
-    }
-}
-
-/*  Waits for a stream until the deadline. Nothing of it is under way afterwards, unless it is late. */
-static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline, bool *late)
-{
-    int error;
-    while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) == IGNIS__CU_NOT_READY) {
-        if (ignis__monotonic_ns() >= deadline) {
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "a copy to or from another rank's memory did not end before the deadline");
-            *late = true;
-            return false;
-        }
-        ignis__sleep_us(20);
-    }
-    if (error == 0)
-        return !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
-    (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
-    return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
-}
-
-/*  What rank `from` writes into the region of rank `to`. */
-static void ignis__probe_fill(const ignis__comm_tie *tie, int from, int to, unsigned char *out)
-{
-    uint64_t hash = ignis__hash(tie->watch.key, &from, sizeof from);
-    int i;
-    hash = ignis__hash(hash, &to, sizeof to);
-    for (i = 0; i < IGNIS__PROBE_BYTES; i++)
-        out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
-}
-
-/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at +
-    offset. */
-static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
-{
-    ignis__comm *comm = making->comm;
-    ignis__binding binding;
-    void *stream = NULL;
-    bool ok;
-    int i;
-    if (!ignis__device_enter(making->call, comm->device, &binding))
-        return false;
-    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
-    for (i = 0; ok && i < comm->size; i++)
-        ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
-                                         (comm->region[i] + offset, data + (size_t)i * piece, piece, stream))
-                   : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
-                                         (data + (size_t)i * piece, comm->region[i] + offset, piece, stream));
-    if (ok)
-        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline, &comm->tie->late);
-    else if (stream) /* the copies before the one that failed use memory that is given back now */
-        (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
-    if (stream)
-        (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
-    ignis__device_leave(&binding);
-    return ok;
-}
-
-/*  Writes into every region. */
-static bool ignis__probe_write(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
-    int i;
-    for (i = 0; i < comm->size; i++)
-        ignis__probe_fill(comm->tie, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
-    return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
-}
-
-/*  Reads what all have written into every region. */
-static bool ignis__probe_read(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
-    size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
-    int from, to;
-    memset(data, 0, sizeof data);
-    if (!ignis__probe_copy(making, data, piece, 0, false))
-        return false;
-    for (to = 0; to < comm->size; to++)
-        for (from = 0; from < comm->size; from++) {
-            ignis__probe_fill(comm->tie, from, to, expected);
-            if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) == 0)
-                continue;
-            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
-                        "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to, comm->rank);
-            return false;
-        }
-    return true;
-}
-
-/*  Regions that all ranks see, of device memory or of host memory (comm->staged), tried out by writing and reading between each two. */
-static bool ignis__regions_make(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    int fd = -1, fds[IGNIS_COMM_MAX_RANKS], i;
-    ignis__binding binding;
-    bool ok;
-    ignis__step_begin(making);
-    making->mine.bytes = ignis__comm_region_bytes(comm->size);
-    if (ignis__device_enter(making->call, comm->device, &binding)) {
-        ok = ignis__region_make(making->call, comm, making->mine.bytes, &fd);
-        if (ok && !comm->staged)
-            making->mine.bytes = comm->block[comm->rank].size;
-        ignis__device_leave(&binding);
-    }
-    ok = ignis__step_end(making, fd, fds);
-    ignis__fd_drop(&fd);
-    if (ok) {
-        ignis__step_begin(making);
-        (void)ignis__regions_adopt(making, fds);
-        for (i = 0; i < comm->size; i++)
-            ignis__fd_drop(&fds[i]);
-        ok = ignis__step_end(making, -1, NULL);
-        if (ok) {
-            ignis__step_begin(making);
-            (void)ignis__probe_write(making);
-            ok = ignis__step_end(making, -1, NULL);
-        }
-        if (ok) {
-            ignis__step_begin(making);
-            (void)ignis__probe_read(making);
-            ok = ignis__step_end(making, -1, NULL);
-        }
-    }
-    if (!ok)
-        ignis__regions_drop(making->call, comm);
-    return ok;
-}
-
-/* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
-
-/*  Nobody tells the communicator anything from here on, and its work is done. */
-static void ignis__comm_ending(ignis__comm *comm)
-{
-    ignis__binding binding;
-    if (comm->memory && !ignis__devices_lost() && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
-        (void)ignis__device_wait("ignis_comm_destroy", comm->device); /* everything has a deadline, so this ends */
-        ignis__device_leave(&binding);
-    }
-    ignis__job_watch_end(comm->job, &comm->tie->watch);
-}
-
-/*  Gives back what ignis__comm_stop does not know of. */
-static void ignis__comm_ended(const char *call, ignis__comm *comm)
-{
-    ignis__comm_tie *tie = comm->tie;
-    ignis__regions_drop(call, comm);
-    ignis__job_drop(comm->job);
-    ignis__free((void *)(uintptr_t)tie->watch.member);
-    ignis__free(tie->watch.gone);
-    ignis__free(tie);
-    comm->tie = NULL;
-}
-
-/*  Ends what NCCL does, if it is there. Any thread may call it. */
-static void ignis__comm_nccl_abort(ignis__comm *comm)
-{
-    if (ignis__atomic_load(&comm->nccl_there))
-        ignis__nccl_abort(comm->nccl);
-}
-
-/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has failed. On the watcher's thread. */
-static void ignis__comm_look_after(ignis__comm *comm)
-{
-    ignis__comm_tie *tie = comm->tie;
-    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
-    uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
-    int64_t now = ignis__monotonic_ns();
-    int peer;
-    if (running != tie->nccl_seen || !running) {
-        tie->nccl_seen = running;
-        tie->nccl_since = now;
-    } else if (now - tie->nccl_since > comm->timeout_ns) {
-        ignis__comm_break(comm, IGNIS__COMM_TIMEOUT, -1);
-    } else {
-        ignis__comm_nccl_check(comm);
-    }
-    if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
-        ignis__comm_nccl_abort(comm);
-}
-
-/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still
-    in it. */
-static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
-{
-    ignis__comm *comm = (ignis__comm *)owner;
-    if (event == IGNIS__JOB_LEFT)
-        return;
-    if (event == IGNIS__JOB_TICK) {
-        ignis__comm_look_after(comm);
-        return;
-    }
-    ignis__comm_break(comm, IGNIS__COMM_PEER, member);
-    ignis__comm_nccl_abort(comm);
-}
-
-static void ignis__comm_tell(ignis__comm *comm)
-{
-    ignis__job_tell(comm->job, comm->tie->watch.member, comm->tie->watch.count, IGNIS__JOB_ABORT, comm->tie->watch.key);
-}
-
-/*  A communicator of members (ranks of the job) with nothing in it yet. */
-static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
-                                        uint64_t key, int64_t timeout_ns)
-{
-    ignis__comm *comm = ignis__comm_new(call, device, me, count);
-    ignis__comm_tie *tie = comm ? (ignis__comm_tie *)ignis__alloc(sizeof *tie) : NULL;
-    int *members = tie ? (int *)ignis__alloc(sizeof *members * (size_t)count) : NULL;
-    unsigned char *gone = members ? (unsigned char *)ignis__alloc((size_t)count) : NULL;
-    int i;
-    if (!gone) {
-        if (comm) {
-            ignis__fail_host_memory(call, sizeof *tie);
-            ignis__pool_give(&ignis__comms, comm);
-        }
-        ignis__free(members);
-        ignis__free(tie);
-        return NULL;
-    }
-    memcpy(members, member, sizeof *members * (size_t)count);
-    for (i = 0; i < count && i < IGNIS_COMM_MAX_RANKS; i++)
-        comm->member[i] = member[i];
-    ignis__mutex_init(&tie->joint);
-    tie->me = me;
-    tie->watch.key = key;
-    tie->watch.member = members;
-    tie->watch.count = count;
-    tie->watch.gone = gone;
-    tie->watch.notify = ignis__comm_notify;
-    tie->watch.owner = comm;
-    comm->tie = tie;
-    comm->ending = ignis__comm_ending;
-    comm->ended = ignis__comm_ended;
-    comm->tell = ignis__comm_tell;
-    comm->job = job;
-    comm->timeout_ns = timeout_ns;
-    ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
-    ignis__job_hold(job);
-    return comm;
-}
-
-static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size)
-{
-    const ignis__job_watch *watch = &comm->tie->watch;
-    const ignis__job_rank *ranks = comm->job->ranks;
-    int i, k, hosts = 0;
-    *local_rank = *local_size = 0;
-    for (i = 0; i < watch->count; i++) {
-        bool here = ranks[watch->member[i]].host == ranks[comm->job->rank].host;
-        *local_size += here;
-        *local_rank += here && i < comm->rank;
-        for (k = 0; k < i && ranks[watch->member[k]].host != ranks[watch->member[i]].host; k++)
-            ;
-        hosts += k == i;
-    }
-    return hosts;
-}
-
-/*  Rank 0 makes an id, all open NCCL, and then all join. False: one of them could not, or is lost. */
-static bool ignis__comm_join(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    ignis__nccl_id id;
-    int i, local_rank, local_size;
-    ignis__step_begin(making);
-    if (comm->rank == 0)
-        (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
-    else
-        (void)ignis__nccl_open(making->call);
-    making->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
-    if (!ignis__step_end(making, -1, NULL))
-        return false;
-    for (i = 0; i < comm->size; i++)
-        if (making->all[i].release != making->all[0].release) {
-            making->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
-            snprintf(making->mine.why, sizeof making->mine.why, "NCCL is version %d on rank 0 and version %d on rank %d",
-                     (int)making->all[0].release, (int)making->all[i].release, i);
-            return false;
-        }
-    id = making->all[0].nccl;
-    ignis__step_begin(making);
-    comm->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->joint.deadline - ignis__monotonic_ns());
-    if (comm->nccl) {
-        ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
-        (void)ignis__nccl_joined(making->call, comm->nccl);
-        comm->nccl->patience_ns = comm->timeout_ns;
-        comm->nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
-    }
-    making->joint.deadline += comm->timeout_ns; /* one that has waited in vain comes later */
-    return ignis__step_end(making, -1, NULL);
-}
-
-/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all stay with own kernels for good. False: one
-    has died, or did not come. */
-static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
-{
-    ignis__comm_tie *tie = comm->tie;
-    ignis__making making;
-    int peer;
-    bool ok;
-    memset(&making, 0, sizeof making);
-    making.call = call;
-    making.comm = comm;
-    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
-    if (!making.all) { /* the others wait in vain, and are told why */
-        ignis__fail_host_memory(call, sizeof *making.all * (size_t)comm->size);
-        return ignis__comm_nccl_ended(comm, false);
-    }
-    ignis__job_watch_tick(comm->job, &tie->watch);
-    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_NCCL, 0);
-    ok = ignis__comm_join(&making);
-    ignis__joint_end(&making.joint, comm);
-    ignis__free(making.all);
-    if (!ok)
-        ignis__comm_nccl_abort(comm);
-    if (making.lost) {
-        for (peer = comm->size - 1; peer >= 0 && tie->watch.member[peer] != making.joint.failure.rank; peer--)
-            ;
-        ignis__comm_break(comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
-        ignis__comm_tell(comm);
-        return ignis__joint_failed(call, &making.joint);
-    }
-    comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
-    snprintf(tie->nccl_reason, sizeof tie->nccl_reason, ok ? "NCCL does large operations" : "NCCL does not help: %.160s", making.mine.why);
-    tie->nccl_reason[strcspn(tie->nccl_reason, "\n")] = 0; /* the first line is enough */
-    ignis__atomic_store(&tie->nccl_told, 1);
-    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size, tie->nccl_reason);
-    return true;
-}
-
-/*  Chooses the transport, as all ranks do from the same facts, and sets it up. */
-static bool ignis__comm_make_transport(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    ignis__comm_tie *tie = comm->tie;
-    int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
-    char apart[96] = "";
-    if (hosts > 1)
-        snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
-    else if (comm->size > IGNIS_COMM_MAX_RANKS)
-        snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
-    if (*apart && (tie->wanted == IGNIS_COMM_PEER || tie->wanted == IGNIS_COMM_STAGED)) {
-        making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
-        snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
-                 tie->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
-        return false;
-    }
-    if (*apart || tie->wanted == IGNIS_COMM_NCCL) {
-        tie->transport = IGNIS_COMM_NCCL;
-        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
-        return ignis__comm_join(making);
-    }
-    tie->transport = IGNIS_COMM_PEER;
-    if (comm->size == 1) {
-        snprintf(comm->reason, sizeof comm->reason, "there is one rank");
-        return true;
-    }
-    if (tie->wanted == IGNIS_COMM_TRANSPORT_DEFAULT)
-        comm->nccl_join = ignis__comm_join_late;
-    if (tie->wanted != IGNIS_COMM_STAGED) {
-        snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
-        if (ignis__regions_make(making))
-            return true;
-        if (making->lost || tie->wanted == IGNIS_COMM_PEER)
-            return false;
-        snprintf(comm->reason, sizeof comm->reason, "through host memory, as the ranks cannot share device memory: %.170s",
-                 making->mine.why);
-    } else {
-        snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was asked for");
-    }
-    tie->transport = IGNIS_COMM_STAGED;
-    comm->staged = true;
-    return ignis__regions_make(making);
-}
-
-/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
-    failure the communicator is gone, which is not reported where ignis__joint_again. */
-static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_comm_transport wanted, ignis__joint *joint)
-{
-    ignis_comm handle = {0};
-    ignis__making making;
-    ignis__record dropped;
-    bool ok = false;
-    int i;
-    memset(&making, 0, sizeof making);
-    making.call = call;
-    making.comm = comm;
-    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_INIT, 0);
-    making.joint.attempt = joint ? joint->attempt : 0;
-    making.joint.print = joint ? joint->print : 0;
-    making.joint.key = joint ? joint->key : comm->tie->watch.key;
-    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
-    comm->tie->wanted = wanted;
-    if (!making.all) {
-        making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
-        snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
-    } else if (ignis__comm_make_transport(&making)) {
-        ignis__step_begin(&making);
-        if (comm->staged) /* regions of device memory are cleared by what follows */
-            memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
-        (void)ignis__comm_start(call, comm);
-        making.mine.most_blocks = (int32_t)comm->most_blocks;
-        ignis__job_watch_begin(comm->job, &comm->tie->watch);
-        if (comm->nccl)
-            ignis__job_watch_tick(comm->job, &comm->tie->watch);
-        ok = ignis__step_end(&making, -1, NULL);
-        for (i = 0; ok && i < comm->size; i++) /* all launch as many as the smallest GPU runs */
-            comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
-    }
-    ignis__mutex_unlock(&comm->tie->joint);
-    if (joint) {
-        joint->attempt = making.joint.attempt;
-        joint->failed = making.joint.failed;
-        joint->overtaken = making.joint.overtaken;
-        joint->failure = making.joint.failure;
-    }
-    if (!ok && !(joint && ignis__joint_again(joint)))
-        ignis__making_report(&making);
-    ignis__free(making.all);
-    if (ok) {
-        handle.id = ignis__pool_publish(&ignis__comms, comm);
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
-                    (int)(comm->device - ignis__devices), comm->reason);
-        return handle;
-    }
-    making.before = ignis__quiet_begin(); /* the first failure is the one reported */
-    ignis__comm_ending(comm);
-    ignis__comm_stop(call, comm);
-    ignis__comm_ended(call, comm);
-    ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
-    ignis__pool_give(&ignis__comms, comm);
-    return handle;
-}
 
 /*  The transport that is asked for. False: nonsense. */
 static bool ignis__comm_wanted(const char *call, const ignis_comm_desc *desc, ignis_comm_transport *wanted)
@@ -11671,7 +11868,7 @@ static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, igni
             me = i;
     }
     comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, parent->timeout_ns);
-    return comm ? ignis__comm_make(call, comm, parent->tie->wanted, joint) : none;
+    return comm ? ignis__comm_make(call, comm, parent->wanted, joint) : none;
 }
 
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
@@ -11801,10 +11998,7 @@ IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
     comm = ignis__comm_hold(call, handle);
     if (!comm)
         return ignis__failed();
-    ignis__comm_break(comm, IGNIS__COMM_PEER, comm->rank);
-    ignis__comm_nccl_abort(comm);
-    if (comm->tell)
-        comm->tell(comm);
+    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
     ignis__comm_drop(call, comm);
     return IGNIS_OK;
 }
@@ -11826,7 +12020,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         return ignis__fail(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile");
     }
     if (comm->job)
-        ignis__job_tell(comm->job, comm->tie->watch.member, comm->tie->watch.count, IGNIS__JOB_LEAVE, comm->tie->watch.key);
+        ignis__job_tell(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
     before = ignis__this_thread.record;
     memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
     ignis__comm_drop(call, comm);
@@ -11857,10 +12051,10 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
     info->transport = IGNIS_COMM_PEER;
     if (comm->job) {
         info->hosts = ignis__comm_hosts(comm, &info->local_rank, &info->local_size);
-        info->transport = comm->tie->transport;
+        info->transport = comm->transport;
     }
-    if (comm->tie && ignis__atomic_load(&comm->tie->nccl_told))
-        snprintf(info->reason, sizeof info->reason, "%.60s; %.190s", comm->reason, comm->tie->nccl_reason);
+    if (ignis__atomic_load(&comm->nccl_told))
+        snprintf(info->reason, sizeof info->reason, "%.60s; %.190s", comm->reason, comm->nccl_reason);
     else
         snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
     info->status = ignis__diagnostics[ignis__comm_failure(comm, &info->failed_rank)].status;
@@ -11971,7 +12165,8 @@ static bool ignis__parallel_launch(const char *call, ignis__parallel_state *para
     void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
     uint64_t own_serial = thread->stream_serial[ordinal];
     ignis_array gradients;
-    bool ok = ignis__stream_order(call, device, main_stream, device, parallel->stream); /* a capture draws it in by this */
+    bool ok = capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
+                      : ignis__stream_order(call, device, main_stream, device, parallel->stream);
     if (!ok)
         return false;
     gradients.id = bucket->memory->slot.handle;
@@ -12093,9 +12288,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         ignis__array_discard(call, &made);
         return false;
     }
-    bucket->memory = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ignis__array_claim(bucket->memory);
-    ignis__array_drop(call, bucket->memory);
+    bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
@@ -12106,11 +12299,9 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         int64_t numel = ignis__tensor_numel(parameter), size = numel * ignis__dtypes[dtype].size;
         made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
         at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
-        if (!made.id)
+        parallel->grads[i] = ignis__array_adopt(call, made);
+        if (!parallel->grads[i])
             return false;
-        parallel->grads[i] = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-        ignis__array_claim(parallel->grads[i]);
-        ignis__array_drop(call, parallel->grads[i]);
         if (parameter->grad && numel > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
     }
