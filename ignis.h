@@ -1,4 +1,4 @@
-/*  ignis.h - v0.3.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
+/*  ignis.h - v0.4.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
     MIT licence, at the end of the file. What has changed: CHANGELOG.md.
 
@@ -237,12 +237,17 @@
 #endif
 #endif
 
+#if defined(IGNIS_INCLUDED) && (IGNIS_VERSION_MAJOR != 0 || IGNIS_VERSION_MINOR != 4 || IGNIS_VERSION_PATCH != 0)
+#error "two versions of ignis.h are included in one file"
+#endif
+
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
 #define IGNIS_VERSION_MAJOR 0
-#define IGNIS_VERSION_MINOR 3
+#define IGNIS_VERSION_MINOR 4
 #define IGNIS_VERSION_PATCH 0
+#define IGNIS_VERSION (10000 * IGNIS_VERSION_MAJOR + 100 * IGNIS_VERSION_MINOR + IGNIS_VERSION_PATCH)
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -7186,6 +7191,10 @@ IGNIS_API ignis_status ignis_contract_reset(void)
    =============================================================================================================== */
 
 #include "ignis_kernels.h"
+
+#if !defined(IGNIS_KERNELS_VERSION) || IGNIS_KERNELS_VERSION != IGNIS_VERSION
+#error "ignis.h and ignis_kernels.h are of different versions: copy all headers of Ignis from one release"
+#endif
 
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 

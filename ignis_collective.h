@@ -1,4 +1,4 @@
-/*  ignis_collective.h - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
+/*  ignis_collective.h - v0.4.0 - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
 
     Part of Ignis; MIT licence, at the end of ignis.h.
 
@@ -203,6 +203,11 @@
 #define IGNIS_COLLECTIVE_INCLUDED
 
 #include "ignis.h"
+
+#define IGNIS_COLLECTIVE_VERSION 400 /* as IGNIS_VERSION */
+#if !defined(IGNIS_VERSION) || IGNIS_VERSION != IGNIS_COLLECTIVE_VERSION
+#error "ignis.h and ignis_collective.h are of different versions: copy all headers of Ignis from one release"
+#endif
 
 #ifdef __cplusplus
 extern "C" {
