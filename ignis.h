@@ -2,6 +2,25 @@
 
     MIT licence, at the end of the file. What has changed: CHANGELOG.md.
 
+    CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
+
+        >>status        statuses, messages, diagnostics, the logger     ON ERRORS
+        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
+        >>device        devices, streams, waiting                       ON STREAMS AND CUDART
+        >>memory        what Ignis holds of a device's memory           ON MEMORY
+        >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
+        >>elementwise   fill, copy, cast, add, mul, scale of arrays
+        >>contract      who owns an array, who may free it; the audit   ON OWNERSHIP
+        >>kernel        CUDA source compiled, cached, launched          ON KERNELS
+        >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
+        >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
+        >>ops           operations on tensors                           ON THE TAPE
+        >>optim         AdamW, SGD, schedules, clipping
+        >>graph         a step captured once, replayed with one call    ON GRAPHS
+        >>storage       safetensors files                               ON FILES
+
+        In the implementation alone: >>platform >>loader >>pool.
+
     HOW TO USE
 
         Copy ignis.h and ignis_kernels.h into your project. In ONE C or C++ file, above the #include:
@@ -1511,11 +1530,12 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len);
 
 typedef struct ignis_rope_desc {
-    int num_heads;         /* required: a row is num_heads heads of head_dim elements */
-    double base;           /* of the inverse frequencies base^(-2i / head_dim) (10000) */
-    int64_t pos_offset;    /* position of the first row of every sequence (0) */
-    const float *inv_freq; /* on the host: frequencies of one's own, such as those of llama3, NTK or YaRN scaling (those of base) */
-    int inv_freq_count;    /* head_dim / 2 */
+    int num_heads;              /* required: a row is num_heads heads of head_dim elements */
+    double base;                /* of the inverse frequencies base^(-2i / head_dim) (10000) */
+    int64_t pos_offset;         /* position of the first row of every sequence (0) */
+    const float *inv_freq;      /* on the host: frequencies of one's own, such as those of llama3, NTK or YaRN scaling (those of base) */
+    int inv_freq_count;         /* head_dim / 2 */
+    ignis_array inv_freq_array; /* instead of them: head_dim / 2 frequencies in f32 on the device (none) */
 } ignis_rope_desc;
 
 typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
@@ -1547,11 +1567,13 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
 
 /*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
     Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus desc->pos_offset. Elements i and
-    i + head_dim / 2 of every head turn by position * inv_freq[i].
+    i + head_dim / 2 of every head turn by position * inv_freq[i]. Frequencies on the device are read as the kernel runs, so a graph reads them
+    anew at each launch; backward reads them again.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31, inv_freq_count is not head_dim / 2), SHAPE
-    (the last dimension is not num_heads times an even head_dim), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
-    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns.
+    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31, inv_freq_count or the array's numel is
+    not head_dim / 2, frequencies given twice or never written to), SHAPE (the last dimension is not num_heads times an even head_dim), DTYPE,
+    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
+    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns, and inv_freq_array be freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
 
@@ -1604,11 +1626,11 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
 
 /*  ignis_decode_sdpa - attention of one new query to all keys of a cache, for generation token by token
     Shapes: q [1, num_heads * head_dim]; k and v [past + 1, num_kv_heads * head_dim], the new token's included, at least one row; or all with a
-    batch in front; num_kv_heads follows from the shapes, head_dim is at most 256. The result has the shape of q. The scores are scaled by
+    batch in front; num_kv_heads follows from the shapes, head_dim is at most 512. The result has the shape of q. The scores are scaled by
     1 / sqrt(head_dim). Nothing is recorded: the result requires no gradient.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (num_heads below 1, or not a multiple of the number of key heads), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
-    UNSUPPORTED (head_dim above 256, 2^30 rows or more).
+    Errors: FREED, ARGUMENT (num_heads below 1, or not a multiple of the number of key heads), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE,
+    CUDA, UNSUPPORTED (head_dim above 512, 2^30 rows or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads);
@@ -1838,6 +1860,18 @@ inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch 
 }
 
 #ifndef IGNIS_NO_TENSORS
+inline ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_from_host(data, shape, &desc);
+}
+inline ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_zeros(shape, &desc); }
+inline ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_ones(shape, &desc); }
+inline ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_rand(shape, &desc); }
+inline ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_randn(shape, &desc); }
+inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count, const ignis_gradcheck_desc &desc)
+{
+    return ignis_gradcheck(fn, user_data, inputs, count, &desc);
+}
 inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
     return ignis_sdpa(q, k, v, &desc);
@@ -12293,12 +12327,14 @@ static double ignis__root(double x, int degree)
     return root;
 }
 
-static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, double direction)
+/*  own: the caller's frequencies on the device; null: those of the parameters. */
+static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, ignis__array *own, double direction)
 {
-    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
+    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out), table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(op->in[0]->dtype), threads;
     int packed = rope->half % pack == 0 && (x | y) % 16 == 0;
-    void *params[] = {&y, &x, &rope->rows, &rope->seq, &rope->offset, &rope->heads, &rope->half, &direction, &packed, rope->frequencies};
+    void *params[] = {&y,          &x,         &rope->rows, &rope->seq, &rope->offset,    &rope->heads,
+                      &rope->half, &direction, &packed,     &table,     rope->frequencies};
     threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, op->in[0]->dtype, ignis__ceil_div(threads, 256), 256, params);
 }
@@ -12312,12 +12348,28 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
         return ignis__failed();
     memcpy(&rope, args->params, sizeof rope);
     dx = ignis__op_new_like(&op, op.in[0]);
-    ignis__rope_run(&op, &rope, dx, -1);
+    ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -1);
     return ignis__op_give(&op, args, 1, &dx);
 }
 
+/*  Whether the caller's frequencies on the device fit heads of `half` pairs. */
+static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int half)
+{
+    if (desc->inv_freq || desc->inv_freq_count)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_array are given");
+    if (own->storage->device != op->work.device)
+        return ignis__op_fail(op, IGNIS_DIAG_DEVICE_DIFFERS, "desc->inv_freq_array is on device %d, x is on device %d",
+                              (int)(own->storage->device - ignis__devices), (int)(op->work.device - ignis__devices));
+    if (own->dtype != IGNIS_F32)
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed", ignis__dtypes[own->dtype].name);
+    if (own->numel != half)
+        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_array is %s; heads of %d elements have %d frequencies",
+                              ignis__shape_write(&own->shape).text, 2 * half, half);
+    return true;
+}
+
 /*  Fills in what the kernel needs. Reports what does not fit. */
-static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, ignis__rope *rope)
+static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     int64_t width = shape->dim[shape->ndim - 1];
@@ -12326,8 +12378,6 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
     memset(rope, 0, sizeof *rope);
     if (!ignis__op_is_float(op, 0, "x"))
         return false;
-    if (!desc)
-        return ignis__op_fail(op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
     base = desc->base == 0 ? 10000.0 : desc->base;
     if (desc->num_heads < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
@@ -12335,7 +12385,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
                               "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
                               ignis__shape_write(shape).text, desc->num_heads);
-    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF)
+    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)(width / desc->num_heads),
                               2 * IGNIS__ROPE_HALF);
     if (!(base > 0 && base < 1e300))
@@ -12347,6 +12397,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
     rope->rows = op->in[0]->numel / width;
     rope->offset = desc->pos_offset;
+    if (own)
+        return ignis__rope_own_check(op, desc, own, rope->half);
     if ((desc->inv_freq || desc->inv_freq_count) && desc->inv_freq_count != rope->half)
         return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
                               desc->inv_freq_count, 2 * rope->half, rope->half);
@@ -12360,16 +12412,27 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
 
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *desc)
 {
+    static const char call[] = "ignis_rope";
     ignis__op op;
     ignis__rope rope;
-    ignis__array *out = NULL;
-    if (!ignis__op_begin(&op, "ignis_rope", 1, &tensor))
+    ignis__array *out = NULL, *own = NULL;
+    ignis_tensor result;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
-    if (ignis__rope_prepare(&op, desc, &rope)) {
+    if (!desc)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    else if (desc->inv_freq_array.id)
+        op.ok = (own = ignis__array_hold(call, desc->inv_freq_array)) != NULL;
+    if (op.ok && ignis__rope_prepare(&op, desc, own, &rope)) {
         out = ignis__op_new_like(&op, op.in[0]);
-        ignis__rope_run(&op, &rope, out, 1);
+        ignis__rope_run(&op, &rope, out, own, 1);
+        if (own && op.records) /* through a view: the array itself stays the caller's */
+            ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
     }
-    return ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rope, sizeof rope);
+    result = ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rope, sizeof rope);
+    if (own)
+        ignis__array_drop(call, own);
+    return result;
 }
 
 /* --- embedding ---------------------------------------------------------------------------------------------------------------------- */
@@ -12850,8 +12913,9 @@ static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
     return op->ok;
 }
 
-/*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Reports what does not fit. */
-static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
+/*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Heads have up to `most` elements. Reports what does
+    not fit. */
+static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *p)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
     int64_t width, head_dim, kv_width, limit = (int64_t)1 << 30;
@@ -12880,8 +12944,8 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, ignis
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
-    if (head_dim > 256)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; 256 is the most", (long long)head_dim);
+    if (head_dim > most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
     if (q->dim[last - 1] >= limit || k->dim[last - 1] >= limit || (last == 2 && q->dim[0] >= limit))
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "q is %s, k is %s; 2^30 rows are too many", ignis__shape_write(q).text,
                               ignis__shape_write(k).text);
@@ -12958,7 +13022,7 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
-    if (!ignis__attention_heads(op, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, p))
+    if (!ignis__attention_heads(op, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, 256, p))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
@@ -13008,10 +13072,12 @@ typedef struct ignis__decode_variant {
 static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     ignis__decode_variant variant;
-    int head_dim = p->head_dim <= 64 ? 64 : p->head_dim <= 128 ? 128 : 256, group = p->heads / p->kv_heads, warps;
+    int head_dim = 64, group = p->heads / p->kv_heads, warps;
     memset(&variant, 0, sizeof variant);
+    while (head_dim < p->head_dim)
+        head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    if (ignis__attention_takes_mma(op, dtype, p)) {
+    if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, p)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
         variant.combine_kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE_COMBINE;
@@ -13060,7 +13126,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     memset(&p, 0, sizeof p);
     if (num_heads < 1)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "num_heads is %d, below 1", num_heads);
-    else if (ignis__attention_sizes(&op, num_heads, 0, &p) && (p.sq != 1 || p.sk < 1))
+    else if (ignis__attention_sizes(&op, num_heads, 0, 512, &p) && (p.sq != 1 || p.sk < 1))
         ignis__op_fail(&op, IGNIS_DIAG_SDPA_SHAPE, "q is %s, k is %s; one query and at least one key are needed",
                        ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
     out = ignis__op_new_like(&op, op.in[0]);

@@ -2,6 +2,17 @@
 
     Part of Ignis; MIT licence, at the end of ignis.h.
 
+    CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
+
+        >>vmm           physical memory, addresses, mappings, access    ON VIRTUAL MEMORY
+        >>channel       messages and descriptors between processes      ON CHANNELS
+        >>transport     copies between devices and processes, by VMM, legacy IPC, peer copy or host memory
+        >>share         arrays that two processes use                   ON SHARING
+        >>comm          communicators and collective operations         ON COMMUNICATORS
+        >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
+
+        In the implementation alone: >>nccl >>job.
+
     HOW TO USE
 
         Copy ignis.h, ignis_kernels.h and ignis_collective.h into your project. In ONE C or C++ file:
@@ -1115,14 +1126,28 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 #ifdef __cplusplus
 } /* extern "C" */
 
-inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
-inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 /*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
 inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
 inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
+inline ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset, const ignis_array_desc &desc)
+{
+    return ignis_vmm_array_map(range, offset, &desc);
+}
+inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
+inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
 inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
 inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
+inline ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc &desc)
+{
+    return ignis_comm_init_all(comms, devices, count, &desc);
+}
+#ifndef IGNIS_NO_TENSORS
+inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc &desc)
+{
+    return ignis_parallel_create(comm, parameters, count, &desc);
+}
+#endif
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */

@@ -6,7 +6,7 @@
         activation.cu              104 lines    4167 bytes
         attention.cu               364 lines   15515 bytes
         attention.cuh              118 lines    5658 bytes
-        attention_decode.cu        201 lines    8917 bytes
+        attention_decode.cu        201 lines    8922 bytes
         attention_decode_mma.cu    126 lines    5840 bytes
         attention_mma.cu           414 lines   21471 bytes
         attention_tiles.cuh        262 lines   10802 bytes
@@ -20,7 +20,7 @@
         pointwise.cu                54 lines    2805 bytes
         random.cu                  147 lines    6663 bytes
         reduce.cu                  196 lines    9806 bytes
-        rope.cu                    102 lines    5049 bytes
+        rope.cu                    104 lines    5245 bytes
         shape.cu                   138 lines    6696 bytes
         softmax.cu                 657 lines   29910 bytes
 */
@@ -1573,8 +1573,8 @@ static const char *const ignis__lines_attention_decode_cu[] = {
     "    Bound by memory: every element of k and v is read once and used once for each query head that shares it. So no tensor cores,",
     "    but as many blocks as the device needs, which share the keys (Flash-Decoding, Dao et al. 2023): each writes what it found to",
     "    scratch memory, and a second kernel combines that, in a fixed order. attention_decode_mma.cu is faster where it can be used.",
-    "    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves",
-    "    smaller heads, too.",
+    "    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128, 256 or 512>, which",
+    "    serves smaller heads, too.",
     "*/",
     "#include \"ignis.cuh\"",
     "#include \"attention.cuh\"",
@@ -1599,7 +1599,7 @@ static const char *const ignis__lines_attention_decode_cu[] = {
     "constexpr int ROWS = 32 / LANES; /* of a warp at a time */",
     "constexpr int KEYS = CHUNKS < IGNIS_DECODE_PACKS ? IGNIS_DECODE_PACKS / CHUNKS : 1; /* of some lanes at a time */",
     "constexpr int WALK = WARPS * ROWS * KEYS; /* of a block at a time */",
-    "static_assert(D % 64 == 0 && D <= 256, \"sizes of heads are multiples of 64\");",
+    "static_assert(D % 64 == 0 && D <= 512, \"sizes of heads are multiples of 64\");",
     "",
     "constexpr double LOG2_E = 1.44269504088896340736;",
     "",
@@ -5060,7 +5060,7 @@ static const char *const ignis__lines_rope_cu[] = {
     "/*  rope.cu - rotary position embedding of [rows, heads * head_dim], rows = batches * seq",
     "",
     "    The half-rotating form (Su and others: RoFormer, 2021; the order of Llama and Qwen): with half = head_dim / 2 and",
-    "    angle = position * frequencies.at[i], position = row % seq + offset, elements i and i + half of every head turn as a pair:",
+    "    angle = position * frequency[i], position = row % seq + offset, elements i and i + half of every head turn as a pair:",
     "        y[i]        = x[i] * cos(angle) - x[i + half] * sin(angle)",
     "        y[i + half] = x[i + half] * cos(angle) + x[i] * sin(angle)",
     "    The backward pass turns back: the same with direction -1.",
@@ -5108,7 +5108,7 @@ static const char *const ignis__lines_rope_cu[] = {
     "",
     "/*  A thread turns N pairs in a few heads of a row, at the distance of the threads that share the row's heads. */",
     "template <int N>",
-    "__device__ void turn(T *y, const T *x, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)",
+    "__device__ void turn(T *y, const T *x, const float *own, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)",
     "{",
     "    const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;",
     "    const int packs = half / N, groups = (heads + HEADS - 1) / HEADS;",
@@ -5129,7 +5129,8 @@ static const char *const ignis__lines_rope_cu[] = {
     "    Wide sine[N], cosine[N];",
     "#pragma unroll",
     "    for (int i = 0; i < N; i++) {",
-    "        sine_cosine(Wide(r % seq + offset), Wide(frequencies.at[first + i]), sine[i], cosine[i]);",
+    "        const float frequency = own ? own[first + i] : frequencies.at[first + i];",
+    "        sine_cosine(Wide(r % seq + offset), Wide(frequency), sine[i], cosine[i]);",
     "        sine[i] *= Wide(direction);",
     "    }",
     "#pragma unroll",
@@ -5149,15 +5150,16 @@ static const char *const ignis__lines_rope_cu[] = {
     "}",
     "",
     "/*  packed: half is a multiple of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.",
+    "    own: frequencies in memory, half of them, instead of those of the table; null: none.",
     "    Blocks of THREADS threads, for rows * (half / N) * ceil(heads / HEADS) threads. y may be x. */",
     "extern \"C\" __global__ void __launch_bounds__(THREADS)",
     "    ignis_rope(T *y, const T *x, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,",
-    "               const __grid_constant__ frequency_table frequencies)",
+    "               const float *own, const __grid_constant__ frequency_table frequencies)",
     "{",
     "    if (packed)",
-    "        turn<16 / sizeof(T)>(y, x, frequencies, rows, seq, offset, heads, half, direction);",
+    "        turn<16 / sizeof(T)>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);",
     "    else",
-    "        turn<1>(y, x, frequencies, rows, seq, offset, heads, half, direction);",
+    "        turn<1>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);",
     "}",
 };
 
@@ -5970,7 +5972,7 @@ static const ignis__source ignis__sources[] = {
     {"activation.cu", 0xd9b9a4c3d0295b0fULL, ignis__lines_activation_cu, 104},
     {"attention.cu", 0x9aa88b7858573cc7ULL, ignis__lines_attention_cu, 364},
     {"attention.cuh", 0x06b0cb58ef6f4d48ULL, ignis__lines_attention_cuh, 118},
-    {"attention_decode.cu", 0xb90efdc8fd6abd54ULL, ignis__lines_attention_decode_cu, 201},
+    {"attention_decode.cu", 0x1ee5c709a87f714dULL, ignis__lines_attention_decode_cu, 201},
     {"attention_decode_mma.cu", 0x7dfefb204c9df3acULL, ignis__lines_attention_decode_mma_cu, 126},
     {"attention_mma.cu", 0xc7918a4ccf6c0ef7ULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
@@ -5984,7 +5986,7 @@ static const ignis__source ignis__sources[] = {
     {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},
     {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
-    {"rope.cu", 0x0e1c70070d98e765ULL, ignis__lines_rope_cu, 102},
+    {"rope.cu", 0x11878a139d2e3eccULL, ignis__lines_rope_cu, 104},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
     {"softmax.cu", 0x67f3f28dc284d48bULL, ignis__lines_softmax_cu, 657},
 };

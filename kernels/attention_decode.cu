@@ -3,8 +3,8 @@
     Bound by memory: every element of k and v is read once and used once for each query head that shares it. So no tensor cores,
     but as many blocks as the device needs, which share the keys (Flash-Decoding, Dao et al. 2023): each writes what it found to
     scratch memory, and a second kernel combines that, in a fixed order. attention_decode_mma.cu is faster where it can be used.
-    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves
-    smaller heads, too.
+    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128, 256 or 512>, which
+    serves smaller heads, too.
 */
 #include "ignis.cuh"
 #include "attention.cuh"
@@ -29,7 +29,7 @@ constexpr int CHUNKS = D / LANES / PACK; /* packs that a lane has of a row; neig
 constexpr int ROWS = 32 / LANES; /* of a warp at a time */
 constexpr int KEYS = CHUNKS < IGNIS_DECODE_PACKS ? IGNIS_DECODE_PACKS / CHUNKS : 1; /* of some lanes at a time */
 constexpr int WALK = WARPS * ROWS * KEYS; /* of a block at a time */
-static_assert(D % 64 == 0 && D <= 256, "sizes of heads are multiples of 64");
+static_assert(D % 64 == 0 && D <= 512, "sizes of heads are multiples of 64");
 
 constexpr double LOG2_E = 1.44269504088896340736;
 

@@ -935,7 +935,7 @@ static ignis_tensor everything(ignis_tensor x, ignis_tensor row)
     ignis_tensor parts[2], y = ignis_add_bias(ignis_gelu(ignis_mul(x, row)), row);
     if (ignis_split(y, 1, 2, NULL, parts) != IGNIS_OK)
         return parts[0];
-    y = ignis_silu_mul(parts[0], ignis_relu(parts[1]));
+    y = ignis_slice(ignis_silu_mul(parts[0], ignis_relu(parts[1])), 1, 1, 3);
     parts[0] = ignis_dropout(ignis_transpose(y, 0, 1), 0.5);
     parts[1] = ignis_sub(parts[0], ignis_scale(ignis_transpose(y, 0, 1), 0.5));
     return ignis_mean(ignis_cast(ignis_sum_dim(ignis_concat(parts, 2, 0), 1), IGNIS_F64));
