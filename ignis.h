@@ -1394,12 +1394,7 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is recorded for ignis_backward when an input requires a gradient.
     f16 and bf16 are computed in f32 and rounded once, at the end. */
 
-/*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what is left over
-    Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (numel differs, more than one -1), MEMORY.
-    Ownership: as ignis_tensor_from_host.
-    Threads: any. */
-IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape);
+/* >>ops.matmul -------------------------------------------------------------------------------------------------- */
 
 /*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
     Shapes: a [..., m, k]; b [k, n] ([n, k] for _t), or [..., k, n] with the same leading dimensions as a; the result [..., m, n].
@@ -1419,6 +1414,8 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
+
+/* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
     Shapes: b has the shape of a, or spreads over it: compared from the last dimension on, b may lack leading dimensions, or have 1 for one
@@ -1483,6 +1480,8 @@ IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
 
+/* >>ops.sum ----------------------------------------------------------------------------------------------------- */
+
 /*  ignis_sum, ignis_mean - the sum or mean of all elements; ignis_sum_dim, ignis_mean_dim - along one dimension
     Shapes: [1]; along a dimension the shape without it, [1] for a tensor of one dimension. A negative dim counts from the last one on.
     Summed in f32 (f64 in f64) in a fixed order. The sum of no elements is 0, their mean NaN.
@@ -1494,6 +1493,15 @@ IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim);
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
+
+/* >>ops.shape --------------------------------------------------------------------------------------------------- */
+
+/*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what is left over
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (numel differs, more than one -1), MEMORY.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. */
+IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape);
 
 /*  ignis_transpose - exchange two dimensions, in new memory; negative ones count from the last one on. Any dtype.
     Returns: the tensor, or no handle.
@@ -1529,23 +1537,7 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len);
 
-typedef struct ignis_rope_desc {
-    int num_heads;              /* required: a row is num_heads heads of head_dim elements */
-    double base;                /* of the inverse frequencies base^(-2i / head_dim) (10000) */
-    int64_t pos_offset;         /* position of the first row of every sequence (0) */
-    const float *inv_freq;      /* on the host: frequencies of one's own, such as those of llama3, NTK or YaRN scaling (those of base) */
-    int inv_freq_count;         /* head_dim / 2 */
-    ignis_array inv_freq_array; /* instead of them: head_dim / 2 frequencies in f32 on the device (none) */
-} ignis_rope_desc;
-
-typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
-
-typedef struct ignis_cross_entropy_desc {
-    int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
-    bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
-    ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
-    int64_t classes;           /* columns behind so many are padding, whatever they hold, with gradient 0 (0: there are none) */
-} ignis_cross_entropy_desc;
+/* >>ops.norm ---------------------------------------------------------------------------------------------------- */
 
 /*  ignis_softmax - exp(x) / sum of exp(x) over the last dimension
     A row of nothing but -infinity becomes zeros; one with NaN or +infinity becomes NaN.
@@ -1565,6 +1557,17 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps);
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps);
 
+/* >>ops.rope ---------------------------------------------------------------------------------------------------- */
+
+typedef struct ignis_rope_desc {
+    int num_heads;              /* required: a row is num_heads heads of head_dim elements */
+    double base;                /* of the inverse frequencies base^(-2i / head_dim) (10000) */
+    int64_t pos_offset;         /* position of the first row of every sequence (0) */
+    const float *inv_freq;      /* on the host: frequencies of one's own, such as those of llama3, NTK or YaRN scaling (those of base) */
+    int inv_freq_count;         /* head_dim / 2 */
+    ignis_array inv_freq_array; /* instead of them: head_dim / 2 frequencies in f32 on the device (none) */
+} ignis_rope_desc;
+
 /*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
     Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus desc->pos_offset. Elements i and
     i + head_dim / 2 of every head turn by position * inv_freq[i]. Frequencies on the device are read as the kernel runs, so a graph reads them
@@ -1577,6 +1580,8 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
 
+/* >>ops.embedding ----------------------------------------------------------------------------------------------- */
+
 /*  ignis_embedding - rows of a table: out[..., :] = table[ids[...], :]
     Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n behind it. An id outside of the table gives a row of NaN, and
     no gradient. The gradient of the table is summed in a fixed order.
@@ -1585,6 +1590,17 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
+
+/* >>ops.loss ---------------------------------------------------------------------------------------------------- */
+
+typedef enum ignis_reduction { IGNIS_REDUCTION_MEAN = 0, IGNIS_REDUCTION_SUM, IGNIS_REDUCTION_COUNT } ignis_reduction;
+
+typedef struct ignis_cross_entropy_desc {
+    int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
+    bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
+    ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
+    int64_t classes;           /* columns behind so many are padding, whatever they hold, with gradient 0 (0: there are none) */
+} ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
@@ -1598,6 +1614,8 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
+
+/* >>ops.attention ----------------------------------------------------------------------------------------------- */
 
 typedef enum ignis_mask {
     IGNIS_MASK_CAUSAL = 0, /* of sq queries and sk keys, query i sees the keys before i + sk - sq + 1: the last query sees all */
@@ -10575,7 +10593,7 @@ static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_
 /*  Elements of 16 bytes, which a thread reads at a time. */
 static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
 
-/* --- reshape: the smallest operation, and the pattern of the others -------------------------------------------------------------- */
+/* >>ops.shape - reshape: the smallest operation, and the pattern of the others --------------------------------------------- */
 
 static ignis_status ignis__reshape_backward(const ignis_backward_args *args)
 {
@@ -10600,7 +10618,7 @@ IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
     return ignis__op_end_recorded(&op, view, "reshape", ignis__reshape_backward, NULL, 0);
 }
 
-/* --- matrix products: cuBLASLt with cached plans ------------------------------------------------------------------------------------ */
+/* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
 
 enum { /* numbers of cuBLASLt's enumerations */
        IGNIS__LT_COMPUTE_32F = 68,
@@ -10875,7 +10893,7 @@ static void ignis__matmul_close(ignis__device *device)
     ignis__matmul.handle[index] = NULL;
 }
 
-/* --- matmul -------------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.matmul ------------------------------------------------------------------------------------------------------------- */
 
 static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
 {
@@ -11038,7 +11056,7 @@ IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_
     return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN_RANDN, shape, desc);
 }
 
-/* --- sums -------------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.sum ---------------------------------------------------------------------------------------------------------------- */
 
 /*  An array seen as [outer, n, inner], of which [outer, inner] is the part that is summed to or spread from. */
 typedef struct ignis__spread {
@@ -11197,7 +11215,7 @@ IGNIS_API ignis_tensor ignis_mean(ignis_tensor tensor) { return ignis__sum("igni
 IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_sum_dim", tensor, false, dim, false); }
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim) { return ignis__sum("ignis_mean_dim", tensor, false, dim, true); }
 
-/* --- add, sub, mul: the second operand may spread over the first ------------------------------------------------------------------- */
+/* >>ops.pointwise - add, sub, mul: the second operand may spread over the first -------------------------------------------- */
 
 /*  Whether b spreads over a: shapes are compared from the last dimension on; b may lack leading dimensions or have 1 for one or more
     neighbouring ones. */
@@ -11351,7 +11369,7 @@ IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
     return ignis__binary("ignis_add_bias", &ignis__binary_add, tensor, bias, true);
 }
 
-/* --- scale, cast, dropout ---------------------------------------------------------------------------------------------------------- */
+/* >>ops.pointwise - scale, cast, dropout ----------------------------------------------------------------------------------- */
 
 static ignis_status ignis__scale_backward(const ignis_backward_args *args)
 {
@@ -11464,7 +11482,7 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
     return ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
 }
 
-/* --- activations: functions of one element, which save their input ----------------------------------------------------------------- */
+/* >>ops.pointwise - activations: functions of one element, which save their input ------------------------------------------ */
 
 /*  out = kernel(a, ...): up to three arrays of one shape. */
 static ignis__array *ignis__op_map_arrays(ignis__op *op, ignis__builtin builtin, int count, ignis__array *const *from)
@@ -11562,7 +11580,7 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
     return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
 }
 
-/* --- transpose --------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
 
 /*  [a, m, b, n, c] becomes [a, n, b, m, c]. */
 typedef struct ignis__exchange {
@@ -11637,7 +11655,7 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
     return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &p, sizeof p);
 }
 
-/* --- concat and split -------------------------------------------------------------------------------------------------------------- */
+/* >>ops.shape - concat and split ------------------------------------------------------------------------------------------- */
 
 /*  Copies rows of `length` elements between arrays whose rows are `to_row` and `from_row` elements apart, from and to an offset. */
 static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from, int64_t from_offset,
@@ -11904,7 +11922,7 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }
 
-/* --- linear: x w^T + bias, the bias inside the product where cuBLASLt can ------------------------------------------------------------- */
+/* >>ops.matmul - linear: x w^T + bias, the bias inside the product where cuBLASLt can -------------------------------------- */
 
 static void ignis__linear_add_bias(ignis__op *op, ignis__array *out, ignis__array *bias)
 {
@@ -12059,7 +12077,7 @@ static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__bu
     ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared, params);
 }
 
-/* --- softmax ---------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.norm - softmax ----------------------------------------------------------------------------------------------------- */
 
 static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
 {
@@ -12103,7 +12121,7 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
 
-/* --- layer_norm, rms_norm --------------------------------------------------------------------------------------------------------- */
+/* >>ops.norm - layer_norm, rms_norm ---------------------------------------------------------------------------------------- */
 
 /*  The kernels of one of the two; those of rms_norm take the same parameters, and leave out what they do not need. */
 typedef struct ignis__norm {
@@ -12297,7 +12315,7 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     return ignis__norm_forward(&kind, 2, inputs, eps);
 }
 
-/* --- rope --------------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
 
 #define IGNIS__ROPE_HALF 256
 
@@ -12435,7 +12453,7 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     return result;
 }
 
-/* --- embedding ---------------------------------------------------------------------------------------------------------------------- */
+/* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
 
 /*  Geometry of kernels/embedding.cu. */
 #define IGNIS__SORT_TILE 2048
@@ -12572,7 +12590,7 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
     return ignis__op_end_recorded(&op, out, "embedding", ignis__embedding_backward, sizes, sizeof sizes);
 }
 
-/* --- cross_entropy ------------------------------------------------------------------------------------------------------------------ */
+/* >>ops.loss --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__cross_entropy {
     int64_t rows, classes, stride, ignore_index;
@@ -12787,7 +12805,7 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
                                   &entropy, sizeof entropy);
 }
 
-/* --- attention ------------------------------------------------------------------------------------------------------------------------ */
+/* >>ops.attention ---------------------------------------------------------------------------------------------------------- */
 
 /*  The parameters of the kernels, as in kernels/attention.cuh: rows of a batch of a tensor, and all of them. */
 typedef struct ignis__attention_rows {
@@ -13087,6 +13105,7 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
         variant.shared = 2 * variant.keys * 3 * 2 * head_dim;
         variant.blocks = head_dim <= 64 ? 4 : 2;
     } else {
+        group = group > 2 && dtype == IGNIS_F64 && head_dim > 256 ? 2 : group;
         variant.kernel = group == 1   ? IGNIS__BUILTIN_SDPA_DECODE_1
                          : group == 2 ? IGNIS__BUILTIN_SDPA_DECODE_2
                                       : IGNIS__BUILTIN_SDPA_DECODE_4;

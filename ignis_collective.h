@@ -887,10 +887,11 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
 /*  ignis_comm_split - make communicators of the ranks that give the same color
     All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their rank in comm where keys are
     equal. A rank with a color below 0 takes part in none. Communicators of ignis_comm_init_all are split by ignis_comm_split_all.
-    Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0.
-    Errors: FREED, PEER, TIMEOUT, UNSUPPORTED, LIBRARY, MEMORY, CUDA.
+    Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0. After a TIMEOUT, of some ranks or of all,
+    it is called again, by all.
+    Errors: FREED, PEER, TIMEOUT, MISMATCH (a rank is in ignis_comm_shrink), UNSUPPORTED, LIBRARY, MEMORY, CUDA.
     Ownership: the caller ends it with ignis_comm_destroy, before or after comm.
-    Threads: one per communicator at a time; waits for the other ranks. */
+    Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
 
 /*  ignis_comm_shrink - make a communicator of the ranks that are still alive
@@ -898,10 +899,21 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
     is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again. Communicators of ignis_comm_init_all are
     shrunk by ignis_comm_shrink_all.
     Returns: the new communicator, or no handle.
-    Errors: FREED, TIMEOUT (a rank that is alive does not call it), and those of ignis_comm_init.
+    After a TIMEOUT, of some ranks or of all, it is called again, by all.
+    Errors: FREED, TIMEOUT (a rank that is alive does not call it), MISMATCH (a rank names others to be left out), and those of
+    ignis_comm_init.
     Ownership: the caller ends it with ignis_comm_destroy, and comm too.
-    Threads: one per communicator at a time; waits for the other ranks. */
+    Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm);
+
+/*  ignis_comm_shrink_without - the same, and leave out count ranks of comm that may still be alive: stopped, or out of reach
+    All ranks that go on call it and name the same ranks, in any order, as if those had died; who is dead need not be named. One that was left
+    out learns it by MISMATCH when it calls ignis_comm_shrink itself, and destroys comm.
+    Returns: the new communicator, or no handle.
+    Errors: those of ignis_comm_shrink, and ARGUMENT (ranks holds this rank, or none of comm's; count below 0).
+    Ownership: as ignis_comm_shrink.
+    Threads: as ignis_comm_shrink. */
+IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count);
 
 /*  ignis_comm_abort - break a communicator on all its ranks: what waits in an operation, there or here, ends with PEER
     Returns: IGNIS_OK, also when it is broken already.
@@ -7625,11 +7637,45 @@ typedef struct ignis__job ignis__job;
 
 typedef enum ignis__job_state { IGNIS__JOB_ALIVE, IGNIS__JOB_GONE, IGNIS__JOB_DEAD } ignis__job_state;
 
-/*  Whom an exchange that failed was about. */
-typedef struct ignis__job_failure {
-    bool dead; /* or left; else the deadline has passed */
-    int rank;  /* of the job */
-} ignis__job_failure;
+/*  Why ranks did not tell each other what they had to, and whom that was about. */
+typedef enum ignis__joint_reason {
+    IGNIS__JOINT_LATE,   /* it did not come before the deadline */
+    IGNIS__JOINT_LOST,   /* it has died, or left */
+    IGNIS__JOINT_DIFFERS /* it has called something else */
+} ignis__joint_reason;
+
+typedef struct ignis__joint_failure {
+    ignis__joint_reason reason;
+    int rank; /* of the job */
+    uint32_t theirs;
+} ignis__joint_failure;
+
+/*  What the ranks of a communicator do together by telling each other. A later one counts more: who comes with that has given the earlier up. */
+typedef enum ignis__joint_kind { IGNIS__JOINT_INIT, IGNIS__JOINT_NCCL, IGNIS__JOINT_SPLIT, IGNIS__JOINT_SHRINK } ignis__joint_kind;
+
+/*  Ranks that do something together, in steps: at each, every one gives a record and gets those of all. Some may have begun before, and have given
+    up: so each counts its attempts. Records of earlier ones are dropped, and one of a later one takes all who see it there. */
+typedef struct ignis__joint {
+    ignis__job *job;
+    const ignis__job_watch *watch; /* their communicator: who has left it is not waited for; null: none */
+    const int *member;             /* their ranks in the job */
+    int count, me;
+    const unsigned char *without; /* a bit for each that is told, and not waited for; null: none */
+    uint64_t key;                 /* of the communicator in whose name they talk */
+    uint32_t attempt;
+    uint32_t print; /* kind, and 28 bits of what has to be the same on all ranks */
+    bool failed;    /* the last step */
+    bool overtaken; /* by another rank, which is at a later attempt: `attempt` is that now */
+    int64_t deadline;
+    unsigned char came[IGNIS__JOB_MAX_RANKS / 8]; /* a bit for each whose record of this step is there */
+    ignis__joint_failure failure;
+} ignis__joint;
+
+static bool ignis__bit(const unsigned char *bits, int i) { return bits[i / 8] >> i % 8 & 1; }
+static void ignis__bit_set(unsigned char *bits, int i) { bits[i / 8] = (unsigned char)(bits[i / 8] | 1u << i % 8); }
+
+#define IGNIS__JOINT_GIVEN_UP 0xFFFFFFFFu /* instead of a print: the rank's attempt is over, and what it has said is void */
+#define IGNIS__JOINT_PRINT(kind, hash) ((uint32_t)(kind) << 28 | ((uint32_t)(hash)&0xFFFFFFFu))
 
 /*  What a message is. */
 typedef enum ignis__job_kind {
@@ -8189,88 +8235,142 @@ static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, in
     return absent;
 }
 
-/*  With the job locked: the oldest message of a rank under a key, taken out; null when none has come. */
-static ignis__job_message *ignis__job_find(ignis__job *job, int rank, uint64_t key)
+/*  What a record begins with. */
+typedef struct ignis__joint_head {
+    uint32_t attempt, print;
+} ignis__joint_head;
+
+static ignis__joint_head ignis__joint_head_of(const ignis__job_message *message)
 {
-    ignis__job_message **at, *message;
-    for (at = &job->links[rank].first; (message = *at) != NULL && message->key != key; at = &message->next)
-        ;
-    if (message) {
-        *at = message->next;
-        job->links[rank].queued--;
-    }
-    return message;
+    ignis__joint_head head;
+    memset(&head, 0, sizeof head);
+    memcpy(&head, message->data, message->size < sizeof head ? 0 : sizeof head);
+    return head;
 }
 
-/*  Every member gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i.
-    Who has left the communicator `watch` (null: none) is not waited for. No member ends with success unless all have given theirs. False:
-    *failure tells why, and no descriptor is kept. Nothing is reported. */
-static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_watch *watch, const int *member, int count, int me,
-                              const void *mine, size_t size, void *all, int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
+/*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when none has come, or the failure is
+    noted. Dropped are records of earlier attempts, those of a rank that has given up since, and those of one that is in something that counts less. */
+static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
 {
+    ignis__job_link *link = &joint->job->links[rank];
+    ignis__job_message **at = &link->first, *message;
+    ignis__joint_head head, last = {0, 0};
+    for (message = link->first; message; message = message->next)
+        if (message->key == joint->key)
+            last = ignis__joint_head_of(message);
+    joint->overtaken = last.attempt > joint->attempt && last.print != IGNIS__JOINT_GIVEN_UP;
+    if (joint->overtaken)
+        joint->attempt = last.attempt;
+    while (!joint->overtaken && (message = *at) != NULL) {
+        bool stale;
+        if (message->key != joint->key) {
+            at = &message->next;
+            continue;
+        }
+        head = ignis__joint_head_of(message);
+        stale = last.print == IGNIS__JOINT_GIVEN_UP || head.attempt < joint->attempt || head.print >> 28 < joint->print >> 28;
+        if (!stale && head.print != joint->print) {
+            joint->failure.reason = IGNIS__JOINT_DIFFERS;
+            joint->failure.rank = rank;
+            joint->failure.theirs = head.print;
+            return NULL;
+        }
+        *at = message->next;
+        link->queued--;
+        if (!stale)
+            return message;
+        ignis__fd_drop(&message->fd);
+        ignis__free(message);
+    }
+    return NULL;
+}
+
+/*  With the job locked: takes what has come from the ranks that are waited for, and returns how many have yet to come; -1: the failure is noted. */
+static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *fds)
+{
+    int i, missing = 0;
+    for (i = 0; i < joint->count; i++) {
+        ignis__job_message *message;
+        if (ignis__bit(joint->came, i))
+            continue;
+        message = ignis__joint_find(joint, joint->member[i]);
+        if (joint->overtaken)
+            return -1;
+        if (message || (joint->failure.reason == IGNIS__JOINT_DIFFERS && joint->failure.rank == joint->member[i]))
+            ignis__bit_set(joint->came, i);
+        else if (!missing++ && joint->failure.reason == IGNIS__JOINT_LATE)
+            joint->failure.rank = joint->member[i];
+        if (!message)
+            continue;
+        if (message->size == sizeof(ignis__joint_head) + size)
+            memcpy((char *)all + (size_t)i * size, message->data + sizeof(ignis__joint_head), size);
+        else
+            memset((char *)all + (size_t)i * size, 0, size);
+        if (fds)
+            fds[i] = message->fd;
+        else
+            ignis__fd_drop(&message->fd);
+        ignis__free(message);
+    }
+    if (joint->failure.reason == IGNIS__JOINT_DIFFERS)
+        return -1;
+    for (i = 0; missing && i < joint->count; i++) { /* one that died after its record had come keeps the others from going on, too */
+        ignis__job_state state = ignis__job_state_in(joint->job, joint->watch, joint->member[i]);
+        bool here = i == joint->me || (joint->without && ignis__bit(joint->without, i));
+        if (!here && (state == IGNIS__JOB_DEAD || (state == IGNIS__JOB_GONE && !ignis__bit(joint->came, i)))) {
+            joint->failure.reason = IGNIS__JOINT_LOST;
+            joint->failure.rank = joint->member[i];
+            return -1;
+        }
+    }
+    return missing;
+}
+
+/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. No rank
+    ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept. Nothing is reported. */
+static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
+{
+    ignis__job *job = joint->job;
+    unsigned char record[IGNIS__JOB_DATA];
+    ignis__joint_head head;
     struct timespec until;
-    bool expired = false, late;
-    int i, missing = count - 1;
-    unsigned char came[(IGNIS__JOB_MAX_RANKS + 7) / 8];
-    memset(came, 0, sizeof came);
-    failure->rank = -1;
-    failure->dead = false;
-    memcpy((char *)all + (size_t)me * size, mine, size);
-    for (i = 0; fds && i < count; i++)
+    bool expired = false, late = false;
+    int i, missing = 0;
+    joint->overtaken = false;
+    joint->failed = true;
+    joint->failure.reason = IGNIS__JOINT_LATE;
+    head.attempt = joint->attempt;
+    head.print = joint->print;
+    memcpy(record, &head, sizeof head);
+    memcpy(record + sizeof head, mine, size);
+    memset(joint->came, 0, sizeof joint->came);
+    memcpy((char *)all + (size_t)joint->me * size, mine, size);
+    for (i = 0; fds && i < joint->count; i++)
         fds[i] = -1;
-    for (i = 0; i < count; i++)
-        if (i != me && !ignis__job_send_as(job, job->rank, member[i], IGNIS__JOB_RECORD, key, mine, size, fd, deadline, &late) && late) {
-            failure->rank = member[i];
+    for (i = 0; i < joint->count; i++) {
+        bool waits = !(joint->without && ignis__bit(joint->without, i));
+        if (i == joint->me || !waits)
+            ignis__bit_set(joint->came, i);
+        if (i == joint->me || ignis__job_send_as(job, job->rank, joint->member[i], IGNIS__JOB_RECORD, joint->key, record,
+                                                 sizeof head + size, waits ? fd : -1, waits ? joint->deadline : 0, &late))
+            continue;
+        if (late && waits) {
+            joint->failure.rank = joint->member[i];
             return false;
         }
-    until.tv_sec = (time_t)(deadline / 1000000000);
-    until.tv_nsec = (long)(deadline % 1000000000);
-    if (count > 1)
-        pthread_mutex_lock(&job->lock);
-    while (missing > 0) {
-        failure->rank = -1;
-        for (i = 0; i < count; i++) {
-            ignis__job_message *message;
-            if (i == me || (came[i / 8] >> i % 8 & 1))
-                continue;
-            message = ignis__job_find(job, member[i], key);
-            if (!message) {
-                if (failure->rank < 0)
-                    failure->rank = member[i];
-                continue;
-            }
-            came[i / 8] = (unsigned char)(came[i / 8] | 1u << i % 8);
-            missing--;
-            if (message->size == size)
-                memcpy((char *)all + (size_t)i * size, message->data, size);
-            else
-                memset((char *)all + (size_t)i * size, 0, size);
-            if (fds)
-                fds[i] = message->fd;
-            else
-                ignis__fd_drop(&message->fd);
-            ignis__free(message);
-        }
-        if (!missing)
-            break;
-        for (i = 0; i < count; i++) { /* one that died after its record had come keeps the others from going on, too */
-            ignis__job_state state = i == me ? IGNIS__JOB_ALIVE : ignis__job_state_in(job, watch, member[i]);
-            if (state == IGNIS__JOB_DEAD || (state == IGNIS__JOB_GONE && !(came[i / 8] >> i % 8 & 1))) {
-                failure->dead = true;
-                failure->rank = member[i];
-            }
-        }
-        if (failure->dead || expired)
-            break;
-        expired = pthread_cond_timedwait(&job->changed, &job->lock, &until) == ETIMEDOUT;
     }
-    if (count > 1)
-        pthread_mutex_unlock(&job->lock);
-    if (!missing)
-        return true;
-    for (i = 0; fds && i < count; i++)
+    if (joint->count == 1)
+        return !(joint->failed = false);
+    until.tv_sec = (time_t)(joint->deadline / 1000000000);
+    until.tv_nsec = (long)(joint->deadline % 1000000000);
+    pthread_mutex_lock(&job->lock);
+    while ((missing = ignis__joint_take(joint, size, all, fds)) > 0 && !expired)
+        expired = pthread_cond_timedwait(&job->changed, &job->lock, &until) == ETIMEDOUT;
+    pthread_mutex_unlock(&job->lock);
+    for (i = 0; missing && fds && i < joint->count; i++)
         ignis__fd_drop(&fds[i]);
-    return false;
+    joint->failed = missing != 0;
+    return !joint->failed;
 }
 
 /* --- how the ranks meet ----------------------------------------------------------------------------------------------- */
@@ -9108,11 +9208,11 @@ static void ignis__job_tell(ignis__job *job, const int *member, int count, ignis
 {
     (void)job, (void)member, (void)count, (void)kind, (void)key;
 }
-static bool ignis__job_gather(ignis__job *job, uint64_t key, const ignis__job_watch *watch, const int *member, int count, int me,
-                              const void *mine, size_t size, void *all, int fd, int *fds, int64_t deadline, ignis__job_failure *failure)
+static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
 {
-    (void)job, (void)key, (void)watch, (void)member, (void)count, (void)me, (void)fd, (void)deadline, (void)failure;
+    (void)fd;
     memcpy(all, mine, size);
+    joint->failed = joint->overtaken = false;
     if (fds)
         fds[0] = -1;
     return true;
@@ -9129,12 +9229,18 @@ static void ignis__job_drop(ignis__job *job)
 }
 
 /*  Always false. */
-static bool ignis__job_failed(const char *call, const ignis__job_failure *failure)
+static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
 {
-    if (failure->dead)
+    static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split", "ignis_comm_shrink"};
+    const ignis__joint_failure *failure = &joint->failure;
+    if (failure->reason == IGNIS__JOINT_LOST)
         ignis__fail(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
-    else
+    else if (failure->reason == IGNIS__JOINT_LATE)
         ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline", failure->rank);
+    else if (failure->theirs >> 28 == joint->print >> 28)
+        ignis__fail(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out", failure->rank);
+    else
+        ignis__fail(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank, kinds[failure->theirs >> 28 & 3]);
     return false;
 }
 
@@ -10797,7 +10903,8 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
 typedef struct ignis__comm_tie {
     ignis__job_watch watch; /* with the key under which its ranks exchange records, and their ranks in the job */
     int me;
-    uint64_t splits, shrinks; /* of this one */
+    ignis__mutex joint; /* one thing that all ranks do together at a time */
+    uint32_t attempts;  /* at that */
     ignis_comm_transport wanted, transport;
     void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
     bool registered[IGNIS_COMM_MAX_RANKS];
@@ -10824,15 +10931,52 @@ typedef struct ignis__vote {
 typedef struct ignis__making {
     const char *call;
     ignis__comm *comm;
-    uint64_t key; /* under which the ranks exchange their votes */
-    int64_t deadline;
+    ignis__joint joint;
     ignis__record before; /* what this thread had reported */
     ignis__vote mine, *all;
-    ignis__job_failure failure;
-    bool lost; /* a rank died, or did not come: `failure` tells */
+    bool lost; /* a rank died, or did not come: `joint` tells */
 } ignis__making;
 
 enum { IGNIS__PROBE_BYTES = 64 };
+
+/*  Begins what all ranks of a communicator do together: only one thing at a time. */
+static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
+{
+    ignis__comm_tie *tie = comm->tie;
+    ignis__mutex_lock(&tie->joint);
+    memset(joint, 0, sizeof *joint);
+    joint->job = comm->job;
+    joint->watch = &tie->watch;
+    joint->member = tie->watch.member;
+    joint->count = tie->watch.count;
+    joint->me = tie->me;
+    joint->key = tie->watch.key;
+    joint->attempt = ++tie->attempts;
+    joint->print = IGNIS__JOINT_PRINT(kind, hash);
+    joint->deadline = ignis__monotonic_ns() + comm->timeout_ns;
+}
+
+/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
+static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
+{
+    ignis__joint_head head;
+    int i;
+    head.attempt = joint->attempt;
+    head.print = IGNIS__JOINT_GIVEN_UP;
+    for (i = 0; joint->failed && i < joint->count; i++) {
+        bool at_it = ignis__bit(joint->came, i) && !(joint->without && ignis__bit(joint->without, i));
+        if (i != joint->me && !(joint->failure.reason == IGNIS__JOINT_DIFFERS && at_it))
+            (void)ignis__job_send(joint->job, joint->member[i], IGNIS__JOB_RECORD, joint->key, &head, sizeof head);
+    }
+    comm->tie->attempts = joint->attempt;
+    ignis__mutex_unlock(&comm->tie->joint);
+}
+
+/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died meanwhile. */
+static bool ignis__joint_again(const ignis__joint *joint)
+{
+    return joint->failed && (joint->overtaken || (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
+}
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
 
@@ -10847,11 +10991,9 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
     ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
     making->mine.failed = (int32_t)failure.diagnostic;
     making->mine.driver_error = (int32_t)failure.driver_error;
-    if (!ignis__job_gather(comm->job, making->key, &tie->watch, tie->watch.member, tie->watch.count, tie->me, &making->mine,
-                           sizeof making->mine, making->all, fd, fds, making->deadline, &making->failure)) {
-        making->lost = true;
+    making->lost = !ignis__joint_step(&making->joint, &making->mine, sizeof making->mine, making->all, fd, fds);
+    if (making->lost)
         return false;
-    }
     for (i = 0; i < tie->watch.count; i++) {
         ignis__vote *vote = &making->all[i];
         if (!vote->failed)
@@ -10875,7 +11017,7 @@ static void ignis__making_report(ignis__making *making)
 {
     int error = making->mine.driver_error;
     if (making->lost)
-        (void)ignis__job_failed(making->call, &making->failure);
+        (void)ignis__joint_failed(making->call, &making->joint);
     else
         ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error, error ? ignis__cuda_name(error) : NULL, NULL, "%s",
                             making->mine.why);
@@ -11020,7 +11162,7 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
                    : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
                                          (data + (size_t)i * piece, comm->region[i] + offset, piece, stream));
     if (ok)
-        ok = ignis__stream_wait(making->call, comm->device, stream, making->deadline, &comm->tie->late);
+        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline, &comm->tie->late);
     else if (stream) /* the copies before the one that failed use memory that is given back now */
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
     if (stream)
@@ -11194,6 +11336,7 @@ static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis
     memcpy(members, member, sizeof *members * (size_t)count);
     for (i = 0; i < count && i < IGNIS_COMM_MAX_RANKS; i++)
         comm->member[i] = member[i];
+    ignis__mutex_init(&tie->joint);
     tie->me = me;
     tie->watch.key = key;
     tie->watch.member = members;
@@ -11252,14 +11395,14 @@ static bool ignis__comm_join(ignis__making *making)
         }
     id = making->all[0].nccl;
     ignis__step_begin(making);
-    comm->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->deadline - ignis__monotonic_ns());
+    comm->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->joint.deadline - ignis__monotonic_ns());
     if (comm->nccl) {
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, comm->nccl);
         comm->nccl->patience_ns = comm->timeout_ns;
         comm->nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
-    making->deadline += comm->timeout_ns; /* one that has waited in vain comes later */
+    making->joint.deadline += comm->timeout_ns; /* one that has waited in vain comes later */
     return ignis__step_end(making, -1, NULL);
 }
 
@@ -11274,24 +11417,24 @@ static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
-    making.key = ignis__hash(tie->watch.key, "nccl", 4);
-    making.deadline = ignis__monotonic_ns() + comm->timeout_ns;
     making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
     if (!making.all) { /* the others wait in vain, and are told why */
         ignis__fail_host_memory(call, sizeof *making.all * (size_t)comm->size);
         return ignis__comm_nccl_ended(comm, false);
     }
     ignis__job_watch_tick(comm->job, &tie->watch);
+    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_NCCL, 0);
     ok = ignis__comm_join(&making);
+    ignis__joint_end(&making.joint, comm);
     ignis__free(making.all);
     if (!ok)
         ignis__comm_nccl_abort(comm);
     if (making.lost) {
-        for (peer = comm->size - 1; peer >= 0 && tie->watch.member[peer] != making.failure.rank; peer--)
+        for (peer = comm->size - 1; peer >= 0 && tie->watch.member[peer] != making.joint.failure.rank; peer--)
             ;
-        ignis__comm_break(comm, making.failure.dead ? IGNIS__COMM_PEER : IGNIS__COMM_TIMEOUT, peer);
+        ignis__comm_break(comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
         ignis__comm_tell(comm);
-        return ignis__job_failed(call, &making.failure);
+        return ignis__joint_failed(call, &making.joint);
     }
     comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
     snprintf(tie->nccl_reason, sizeof tie->nccl_reason, ok ? "NCCL does large operations" : "NCCL does not help: %.160s", making.mine.why);
@@ -11346,9 +11489,9 @@ static bool ignis__comm_make_transport(ignis__making *making)
     return ignis__regions_make(making);
 }
 
-/*  Sets a prepared communicator up together with its other ranks, and makes its handle. On failure it is gone; *lost (may be null) tells
-    whether a rank died, which is not reported then. */
-static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_comm_transport wanted, bool *lost)
+/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
+    failure the communicator is gone, which is not reported where ignis__joint_again. */
+static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_comm_transport wanted, ignis__joint *joint)
 {
     ignis_comm handle = {0};
     ignis__making making;
@@ -11358,8 +11501,10 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
-    making.key = comm->tie->watch.key;
-    making.deadline = ignis__monotonic_ns() + comm->timeout_ns;
+    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_INIT, 0);
+    making.joint.attempt = joint ? joint->attempt : 0;
+    making.joint.print = joint ? joint->print : 0;
+    making.joint.key = joint ? joint->key : comm->tie->watch.key;
     making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
     comm->tie->wanted = wanted;
     if (!making.all) {
@@ -11378,9 +11523,14 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
         for (i = 0; ok && i < comm->size; i++) /* all launch as many as the smallest GPU runs */
             comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
     }
-    if (lost)
-        *lost = making.lost && making.failure.dead;
-    if (!ok && !(lost && *lost))
+    ignis__mutex_unlock(&comm->tie->joint);
+    if (joint) {
+        joint->attempt = making.joint.attempt;
+        joint->failed = making.joint.failed;
+        joint->overtaken = making.joint.overtaken;
+        joint->failure = making.joint.failure;
+    }
+    if (!ok && !(joint && ignis__joint_again(joint)))
         ignis__making_report(&making);
     ignis__free(making.all);
     if (ok) {
@@ -11511,141 +11661,157 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 }
 
 typedef struct ignis__split {
-    uint64_t serial;
     int32_t color, key;
 } ignis__split;
+
+/*  The ranks of one color, in the order of their keys, into place. Returns how many. */
+static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
+{
+    int i, k, count = 0;
+    for (i = 0; i < size; i++) {
+        if (all[i].color != color)
+            continue;
+        for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
+            place[k] = place[k - 1];
+        place[k] = i;
+    }
+    return count;
+}
+
+/*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into its key. */
+static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__joint *joint, const int *place, int count, uint64_t what)
+{
+    int member[IGNIS__JOB_MAX_RANKS], me = 0, i;
+    uint64_t key = ignis__hash(ignis__hash(joint->key, &joint->attempt, sizeof joint->attempt), &what, sizeof what);
+    ignis_comm none = {0};
+    ignis__comm *comm;
+    for (i = 0; i < count; i++) {
+        member[i] = joint->member[place[i]];
+        if (place[i] == joint->me)
+            me = i;
+    }
+    comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, parent->timeout_ns);
+    return comm ? ignis__comm_make(call, comm, parent->tie->wanted, joint) : none;
+}
 
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
 {
     static const char call[] = "ignis_comm_split";
-    ignis__comm *parent = ignis__comm_parent(call, handle), *comm;
+    ignis__comm *parent = ignis__comm_parent(call, handle);
+    int place[IGNIS__JOB_MAX_RANKS];
     ignis_comm result = {0};
-    ignis__job_failure failure;
     ignis__split mine, *all;
-    int i, k, count = 0, me = 0, *member;
-    const ignis__job_watch *watch;
-    uint64_t child;
+    ignis__joint joint;
     if (!parent)
         return result;
-    watch = &parent->tie->watch;
-    mine.serial = ignis__atomic_add(&parent->tie->splits, 1);
     mine.color = color;
     mine.key = key;
-    all = (ignis__split *)ignis__alloc((sizeof *all + 2 * sizeof *member) * (size_t)watch->count);
-    member = (int *)(void *)(all + watch->count);
-    if (!all) {
-        ignis__fail_host_memory(call, sizeof *all * (size_t)watch->count);
-    } else if (!ignis__job_gather(parent->job, watch->key, watch, watch->member, watch->count, parent->rank, &mine, sizeof mine, all, -1,
-                                  NULL, ignis__monotonic_ns() + parent->timeout_ns, &failure)) {
-        (void)ignis__job_failed(call, &failure);
-    } else if (color >= 0) {
-        int *place = member + watch->count; /* ranks of the parent, in the order of their keys */
-        for (i = 0; i < watch->count; i++) {
-            if (all[i].serial > mine.serial) /* it has called in vain before */
-                mine.serial = all[i].serial;
-            if (all[i].color != color)
-                continue;
-            for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
-                place[k] = place[k - 1];
-            place[k] = i;
-        }
-        for (i = 0; i < count; i++) {
-            member[i] = watch->member[place[i]];
-            if (place[i] == parent->rank)
-                me = i;
-        }
-        child = ignis__hash(ignis__hash(watch->key, &mine.serial, sizeof mine.serial), &color, sizeof color);
-        comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, child, parent->timeout_ns);
-        if (comm)
-            result = ignis__comm_make(call, comm, parent->tie->wanted, NULL);
-    }
+    all = (ignis__split *)ignis__alloc(sizeof *all * (size_t)parent->size);
+    if (!all)
+        ignis__fail_host_memory(call, sizeof *all * (size_t)parent->size);
+    ignis__joint_begin(&joint, parent, IGNIS__JOINT_SPLIT, 0);
+    do { /* the second step finds out who said it, but has given up meanwhile */
+        if (all && (!ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL) || !ignis__joint_step(&joint, &mine, 0, all, -1, NULL)))
+            (void)(ignis__joint_again(&joint) || ignis__joint_failed(call, &joint));
+        else if (all && color >= 0)
+            result = ignis__comm_derive(call, parent, &joint, place, ignis__split_order(all, parent->size, color, place),
+                                        (uint64_t)(uint32_t)color);
+    } while (all && !result.id && ignis__joint_again(&joint));
+    ignis__joint_end(&joint, parent);
     ignis__free(all);
     ignis__comm_drop(call, parent);
     return result;
 }
 
-/*  Who of a communicator's ranks is gone, agreed upon: rounds in which those who are there say who they think is not, until all say the
-    same. Who dies meanwhile costs another round. False, and reported: the deadline has passed. */
-static bool ignis__shrink_agree(const char *call, ignis__comm *parent, uint64_t key, uint64_t *round, unsigned char *gone, int64_t deadline)
+/*  Those who are there say who they think is not; `all` is for what they say. True: all say the same. False: one has not said it, or *gone is
+    more than it was. */
+static bool ignis__shrink_agree(ignis__joint *joint, unsigned char *gone, unsigned char *all)
 {
-    const ignis__job_watch *watch = &parent->tie->watch;
-    size_t bytes = ((size_t)watch->count + 7) / 8;
-    int *member = (int *)ignis__alloc(((size_t)watch->count * (sizeof *member + bytes)));
-    unsigned char *all = (unsigned char *)(member + watch->count);
-    bool same = false, ok = true;
-    int i, count, me = 0;
-    size_t b;
-    if (!member) {
-        ignis__fail_host_memory(call, (size_t)watch->count * (sizeof *member + bytes));
+    size_t bytes = ((size_t)joint->count + 7) / 8, b;
+    bool same = true;
+    int i;
+    for (i = 0; i < joint->count; i++)
+        if (i != joint->me && ignis__job_absent(joint->job, joint->watch, joint->member[i]))
+            ignis__bit_set(gone, i);
+    joint->without = gone;
+    if (!ignis__joint_step(joint, gone, bytes, all, -1, NULL))
         return false;
-    }
-    while (!same && ok) {
-        uint64_t its_key = ignis__hash(key, round, sizeof *round);
-        ignis__job_failure failure;
-        ++*round;
-        for (i = count = 0; i < watch->count; i++) {
-            if (i != parent->rank && ignis__job_absent(parent->job, watch, watch->member[i]))
-                gone[i / 8] = (unsigned char)(gone[i / 8] | 1u << i % 8);
-            if (gone[i / 8] >> i % 8 & 1)
-                continue;
-            if (i == parent->rank)
-                me = count;
-            member[count++] = watch->member[i];
-        }
-        if (ignis__job_gather(parent->job, its_key, watch, member, count, me, gone, bytes, all, -1, NULL, deadline, &failure)) {
-            for (same = true, i = 0; i < count; i++)
-                same &= memcmp(all + (size_t)i * bytes, gone, bytes) == 0;
-            for (i = 0; i < count; i++)
-                for (b = 0; b < bytes; b++)
-                    gone[b] = (unsigned char)(gone[b] | all[(size_t)i * bytes + b]);
-        } else if (!failure.dead) {
-            ok = ignis__job_failed(call, &failure);
-        }
-    }
-    ignis__free(member);
-    if (ok && (gone[parent->rank / 8] >> parent->rank % 8 & 1)) {
-        ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
-        return false;
-    }
-    return ok;
+    for (i = 0; i < joint->count; i++)
+        same = same && (ignis__bit(gone, i) || memcmp(all + (size_t)i * bytes, gone, bytes) == 0);
+    for (i = 0; !same && i < joint->count; i++)
+        for (b = 0; b < bytes && !ignis__bit(gone, i); b++)
+            gone[b] = (unsigned char)(gone[b] | all[(size_t)i * bytes + b]);
+    return same;
 }
 
-IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm handle)
+/*  The bits of the ranks that a call leaves out. */
+static bool ignis__shrink_named(const char *call, const ignis__comm *parent, const int *ranks, int count, unsigned char *gone)
 {
-    static const char call[] = "ignis_comm_shrink";
-    ignis__comm *parent = ignis__comm_parent(call, handle), *comm;
-    unsigned char gone[IGNIS__JOB_MAX_RANKS / 8];
-    int member[IGNIS__JOB_MAX_RANKS], i, count, me;
-    const ignis__job_watch *watch;
+    int i;
+    if (count < 0 || (count > 0 && !ranks)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
+                    ranks ? "there" : "null");
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= parent->size || ranks[i] == parent->rank) {
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
+                        ranks[i] == parent->rank ? "which is this rank; expected others" : "which is no rank of the communicator");
+            return false;
+        }
+        ignis__bit_set(gone, ranks[i]);
+    }
+    return true;
+}
+
+/*  They agree on who is gone in attempts, and make the communicator of the others. Who dies meanwhile costs another attempt. */
+static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const int *ranks, int count)
+{
+    ignis__comm *parent = ignis__comm_parent(call, handle);
+    unsigned char gone[IGNIS__JOB_MAX_RANKS / 8], *all = NULL;
+    int place[IGNIS__JOB_MAX_RANKS], i, left;
     ignis_comm result = {0};
-    uint64_t serial, key, round = 0;
-    int64_t deadline;
-    bool lost = true;
+    ignis__joint joint;
+    bool again = true;
     if (!parent)
         return result;
-    watch = &parent->tie->watch;
-    serial = ~ignis__atomic_load(&parent->tie->shrinks);
-    key = ignis__hash(watch->key, &serial, sizeof serial);
-    deadline = ignis__monotonic_ns() + parent->timeout_ns;
     memset(gone, 0, sizeof gone);
-    while (lost && ignis__shrink_agree(call, parent, key, &round, gone, deadline)) {
-        uint64_t child = ignis__hash(key, gone, sizeof gone);
-        for (i = count = me = 0; i < watch->count; i++) {
-            if (gone[i / 8] >> i % 8 & 1)
-                continue;
-            if (i == parent->rank)
-                me = count;
-            member[count++] = watch->member[i];
-        }
-        comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, child, parent->timeout_ns);
-        lost = false;
-        if (comm)
-            result = ignis__comm_make(call, comm, parent->tie->wanted, &lost);
+    if (ignis__shrink_named(call, parent, ranks, count, gone)) {
+        all = (unsigned char *)ignis__alloc((size_t)parent->size * sizeof gone);
+        if (!all)
+            ignis__fail_host_memory(call, (size_t)parent->size * sizeof gone);
     }
-    if (result.id) /* after a failure the same is tried again */
-        ignis__atomic_add(&parent->tie->shrinks, 1);
+    if (!all) {
+        ignis__comm_drop(call, parent);
+        return result;
+    }
+    ignis__joint_begin(&joint, parent, IGNIS__JOINT_SHRINK, ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
+    while (again) {
+        if (ignis__shrink_agree(&joint, gone, all)) {
+            for (i = left = 0; i < parent->size; i++)
+                if (!ignis__bit(gone, i))
+                    place[left++] = i;
+            result = ignis__comm_derive(call, parent, &joint, place, left, ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
+            again = !result.id && ignis__joint_again(&joint);
+        } else if (ignis__bit(gone, parent->rank)) {
+            ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
+            again = false;
+        } else if (joint.failed && !ignis__joint_again(&joint)) {
+            again = ignis__joint_failed(call, &joint);
+        }
+        joint.attempt += again && !joint.overtaken;
+    }
+    ignis__joint_end(&joint, parent);
+    ignis__free(all);
     ignis__comm_drop(call, parent);
     return result;
+}
+
+IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm) { return ignis__comm_shrink("ignis_comm_shrink", comm, NULL, 0); }
+
+IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count)
+{
+    return ignis__comm_shrink("ignis_comm_shrink_without", comm, ranks, count);
 }
 
 IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)

@@ -95,6 +95,7 @@ enum {
     INIT,
     SPLIT, /* by color and key */
     SHRINK,
+    WITHOUT, /* shrink, leaving out the ranks whose bits are set in `color` */
     ABORT,
     DESTROY,
     RESET, /* destroys what there is */
@@ -166,7 +167,7 @@ static void obey(const command *todo, ignis_comm *slots, outcome *result, own_or
     double start = test_seconds();
     ignis_comm_desc desc;
     ignis_status_info info;
-    int i;
+    int without[32], count = 0, i;
     memset(result, 0, sizeof *result);
     memset(&desc, 0, sizeof desc);
     desc.timeout_s = todo->timeout_s;
@@ -178,6 +179,12 @@ static void obey(const command *todo, ignis_comm *slots, outcome *result, own_or
     case INIT: slots[todo->into] = ignis_comm_init(&desc); break;
     case SPLIT: slots[todo->into] = ignis_comm_split(slots[todo->on], todo->color, todo->key); break;
     case SHRINK: slots[todo->into] = ignis_comm_shrink(slots[todo->on]); break;
+    case WITHOUT:
+        for (i = 0; i < 32; i++)
+            if (todo->color >> i & 1)
+                without[count++] = i;
+        slots[todo->into] = ignis_comm_shrink_without(slots[todo->on], without, count);
+        break;
     case ABORT: ignis_comm_abort(slots[todo->on]); break;
     case REDUCE: reduce(slots[todo->on], todo->color, todo->key); break;
     case DESTROY:

@@ -1160,6 +1160,156 @@ TEST(a_rank_that_does_not_come_to_a_split_is_named)
     folder_end();
 }
 
+/*  One rank comes after the others have given up, finds nobody, and gives up too. Then all come. */
+static void one_is_late(int what)
+{
+    process ranks[3];
+    outcome result;
+    int i, round;
+    start(ranks, 3, "");
+    all(ranks, 3, INIT, 0, 0); /* compiles what is used */
+    all(ranks, 3, DESTROY, 0, 0);
+    patience = 2;
+    all(ranks, 3, INIT, 0, 0);
+    patience = 20;
+    tell_all(ranks, 2, what, 0, 1, 0, 0);
+    for (i = 0; i < 3; i++) {
+        if (i == 2)
+            tell(&ranks[2], what, 0, 1, 1, 0); /* with a color that it will not give again */
+        result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+        CHECK(!result.handle);
+    }
+    for (round = 0; round < 2; round++) {
+        all(ranks, 3, what, 0, 1);
+        for (i = 0; i < 3; i++)
+            CHECK_INT(ask(&ranks[i], QUERY, 1).info.size, 3);
+        all_reduce(ranks, 3, 1, 1000, 2);
+        all(ranks, 3, DESTROY, 1, 1);
+    }
+    finish(ranks, 3);
+    folder_end();
+}
+
+TEST(all_split_after_one_was_late)
+{
+    NEEDS(3);
+    one_is_late(SPLIT);
+}
+
+TEST(all_shrink_after_one_was_late)
+{
+    NEEDS(3);
+    one_is_late(SHRINK);
+}
+
+TEST(a_rank_that_is_late_meets_those_who_try_again)
+{
+    process ranks[3];
+    outcome result;
+    int i;
+    NEEDS(3);
+    start(ranks, 3, "");
+    all(ranks, 3, INIT, 0, 0);
+    all(ranks, 3, DESTROY, 0, 0);
+    patience = 2;
+    all(ranks, 3, INIT, 0, 0);
+    patience = 20;
+    tell_all(ranks, 2, SPLIT, 0, 1, 0, 0);
+    ignis__sleep_us(1500000);
+    for (i = 0; i < 2; i++) {
+        result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    }
+    tell(&ranks[2], SPLIT, 0, 1, 0, 0); /* it takes the old messages for new ones, until the others come again */
+    ignis__sleep_us(300000);
+    tell_all(ranks, 2, SPLIT, 0, 1, 0, 0);
+    all_well(ranks, 3);
+    all_reduce(ranks, 3, 1, 1000, 1);
+    tell_all(ranks, 2, SPLIT, 0, 2, 0, 0); /* and where they come with something else, it is told */
+    for (i = 0; i < 2; i++)
+        CHECK_INT(hear(&ranks[i]).status, IGNIS_ERROR_TIMEOUT);
+    tell_all(ranks, 2, SHRINK, 0, 2, 0, 0);
+    ignis__sleep_us(100000);
+    tell(&ranks[2], SPLIT, 0, 2, 0, 0);
+    result = hear(&ranks[2]);
+    CHECK_WENT(result, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
+    CHECK_HAS(result.message, "is in ignis_comm_shrink");
+    CHECK(result.seconds < 1);
+    tell(&ranks[2], SHRINK, 0, 2, 0, 0);
+    all_well(ranks, 3);
+    all_reduce(ranks, 3, 2, 1000, 1);
+    finish(ranks, 3);
+    folder_end();
+}
+
+TEST(shrink_leaves_out_whom_it_is_told_to)
+{
+    process ranks[3];
+    outcome result;
+    int i;
+    NEEDS(3);
+    start(ranks, 3, "");
+    all(ranks, 3, INIT, 0, 0);
+    kill(ranks[1].pid, SIGSTOP); /* neither dead nor there */
+    tell(&ranks[0], WITHOUT, 0, 1, 1 << 1, 0);
+    tell(&ranks[2], WITHOUT, 0, 1, 1 << 1, 0);
+    for (i = 0; i < 3; i += 2) {
+        result = hear(&ranks[i]);
+        CHECK_WENT_WELL(result);
+        CHECK(result.seconds < 10);
+    }
+    result = ask(&ranks[2], QUERY, 1);
+    CHECK_INT(result.info.size, 2);
+    CHECK_INT(result.info.rank, 1);
+    tell(&ranks[0], REDUCE, 1, 1, 1000, 2);
+    tell(&ranks[2], REDUCE, 1, 1, 1000, 2);
+    CHECK_WENT_WELL(hear(&ranks[0]));
+    CHECK_WENT_WELL(hear(&ranks[2]));
+    kill(ranks[1].pid, SIGCONT); /* it learns that the others have gone on */
+    tell(&ranks[1], SHRINK, 0, 1, 0, 0);
+    result = hear(&ranks[1]);
+    CHECK_WENT(result, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
+    CHECK(result.seconds < 1);
+    for (i = 0; i < 3; i += 2)
+        CHECK_INT(ask(&ranks[i], QUERY, 1).info.status, IGNIS_OK);
+    all_reduce(ranks, 3, 0, 1000, 1); /* the old one still works: nobody had died */
+    finish(ranks, 3);
+    folder_end();
+}
+
+TEST(survivors_have_to_name_the_same_ranks)
+{
+    process ranks[3];
+    outcome result;
+    int i;
+    NEEDS(3);
+    start(ranks, 3, "");
+    all(ranks, 3, INIT, 0, 0);
+    tell(&ranks[0], WITHOUT, 0, 1, 1 << 1, 0);
+    tell(&ranks[2], SHRINK, 0, 1, 0, 0);
+    for (i = 0; i < 3; i += 2) {
+        result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
+        CHECK_HAS(result.message, "other ranks to be left out");
+        CHECK(result.seconds < 5);
+    }
+    tell(&ranks[0], WITHOUT, 0, 1, 1 << 0, 0);
+    result = hear(&ranks[0]);
+    CHECK_WENT(result, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_HAS(result.message, "ranks[0] is 0, which is this rank");
+    tell(&ranks[0], WITHOUT, 0, 1, 1 << 2 | 1 << 5, 0);
+    result = hear(&ranks[0]);
+    CHECK_WENT(result, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_HAS(result.message, "ranks[1] is 5");
+    all(ranks, 3, SHRINK, 0, 1);
+    all_reduce(ranks, 3, 1, 1000, 1);
+    all_do(ranks, 3, WITHOUT, 1, 2, 0, 0); /* nobody is named */
+    all_reduce(ranks, 3, 2, 1000, 1);
+    finish(ranks, 3);
+    folder_end();
+}
+
 /* --- in this process: threads, descriptors, failures ------------------------------------------------------------------- */
 
 typedef struct member {
