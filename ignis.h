@@ -14,7 +14,7 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors                           ON THE TAPE
+        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>storage       safetensors files                               ON FILES
@@ -64,7 +64,7 @@
     }
     ---- end example
 
-    and learns, too:
+    and it trains models, too:
 
     ---- begin example fit
     #define IGNIS_IMPLEMENTATION
@@ -102,9 +102,9 @@
 
     WHAT IT DOES NOT DO
 
-        No strided arrays: an array, and every view of one, is contiguous. No managed memory. No 32-bit systems. Nothing but NVIDIA GPUs.
-        It does not order your streams for you: as in CUDA, work on two streams runs in any order unless events say otherwise (Ignis orders
-        what it does itself: memory is never reused before its last user is done, on whatever stream of Ignis' calls that was).
+        No strided arrays: an array, and every view of one, is contiguous. No managed memory. No 32-bit systems. No GPUs but NVIDIA's.
+        It does not order your streams for you: as in CUDA, work on two streams runs in any order unless events order it. Memory is safe all
+        the same: it is not reused before the work that Ignis has queued on it, on any stream, is done.
 
     STEP BY STEP
 
@@ -113,7 +113,7 @@
         ignis_array_from_host       copy and convert from the host; ignis_array_to_host back, waiting for the result
         ignis_kernel_compile        your CUDA source, compiled for the current device, or taken from the cache
         ignis_kernel_launch         grid, block, arguments that are checked against the kernel's parameters
-        ignis_tensor_from_host      for learning: tensors, operations on them, ignis_backward, ignis_optimizer_step
+        ignis_tensor_from_host      for training: tensors, operations on them, ignis_backward, ignis_optimizer_step
         ignis_array_free            as its owner; a second free is an error, not a crash
         ignis_shutdown              reports what you forgot to free, and frees it
 
@@ -122,28 +122,29 @@
         A call that can fail returns ignis_status, or a handle whose id is 0. The first failure of a thread is kept until
         ignis_status_clear: its status, a numbered diagnostic, the call, and a sentence that says what was expected and what came. A call
         that is given handle 0 fails quietly when a failure is recorded already: so a chain of calls is checked once, at its end, and the
-        message is that of the first thing that went wrong; ignis_status_latest_message has that of the last one. What fails in a function
-        of yours that a call runs (a backward function, say) names that call, too. Warnings and errors go to ignis_desc.logger, or to stderr: never nowhere.
-        Whatever fails leaves everything else as it was: the library keeps working.
+        message is that of the first thing that went wrong; ignis_status_latest_message has that of the latest one. What fails in a function
+        of yours that a call runs (a backward function, say) names that call, too. Warnings and errors go to ignis_desc.logger, else to
+        stderr: none is dropped silently. Whatever fails leaves everything else as it was: the library keeps working.
 
-            status              who can mend it
+            status              who can fix it
             NOT_SETUP ARGUMENT SHAPE DTYPE FREED CONTRACT COMPILE MISMATCH     you: the program is wrong
             MEMORY                                                             you: free something, or ask for less
             LIBRARY DEVICE UNSUPPORTED                                         the machine: driver, NVRTC, GPU
             CUDA                                                               the driver; often a fault in a kernel
             IO FORMAT PEER TIMEOUT                                             files and other processes
 
-        A fault inside a kernel (an access out of bounds, say) shows at a later call. CUDA then refuses the process everything, on all
-        devices, until it ends: so nothing on a GPU outlives a fault but what other processes have there. Ignis reports it once as CUDA,
-        then as DEVICE; handles can still be freed, and ignis_shutdown ends.
+        A fault inside a kernel (an access out of bounds, say) shows at a later call. From then on CUDA refuses every call of the process,
+        on all devices, until the process ends: nothing that it has on a GPU can be used or read any more. Ignis reports it once as CUDA,
+        then as DEVICE; handles can still be freed, and ignis_shutdown returns.
 
     ON MEMORY (>>memory)
 
         Freed device memory stays in a cache, one per device, ordered by streams: the next array on the same stream takes it without a
-        driver call or a wait. When the driver has no more, Ignis takes over blocks of other streams behind an event, gives free segments
-        back, tries again, and only then says out of memory, with all the numbers. ignis_memory_query shows them, ignis_memory_trim gives
-        free segments back, ignis_desc.memory_limit bounds what is reserved. With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has
-        an allocation of its own, as compute-sanitizer needs it to see accesses beyond the end; it is slow.
+        driver call or a wait. When the driver has no more, Ignis takes blocks of other streams once an event says that they are free,
+        gives free segments back to the driver and tries again; only then a call fails with IGNIS_ERROR_MEMORY, and the message has all the
+        numbers. ignis_memory_query shows them, ignis_memory_trim gives free segments back, ignis_desc.memory_limit bounds what is reserved.
+        With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has an allocation of its own, so that compute-sanitizer sees
+        accesses beyond its end; that is slow.
 
     ON OWNERSHIP (>>contract)
 
@@ -201,7 +202,7 @@
 
         Every function may be called from any thread, and one handle be used by several: the loser of a race to free gets an error. Each
         thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
-        survive fork. Compiling a kernel holds nobody up but those who want the same one.
+        survive fork. Compiling a kernel blocks only the threads that need the same kernel.
 
     OPTIONS, for the file with the implementation; each with its price
 
@@ -1452,8 +1453,8 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor);
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype);
 
 /*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 - probability
-    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. In a graph it also follows from
-    how often that was launched: see ignis_graph_launch. For evaluation leave it out.
+    Which ones follows from ignis_seed and the calls since; backward computes the mask again, so none is kept. In a graph it also follows
+    from how often that was launched: see ignis_graph_launch. For evaluation leave it out.
     Returns: the tensor, or no handle.
     Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -1472,7 +1473,7 @@ IGNIS_API ignis_tensor ignis_gelu(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_gelu_exact(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor);
 
-/*  ignis_silu_mul - silu(gate) * up in one pass, as gated MLPs need it; silu(gate) is not rounded in between
+/*  ignis_silu_mul - silu(gate) * up in one pass, for gated MLPs; silu(gate) is not rounded in between
     Shapes: equal.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
@@ -1503,15 +1504,15 @@ IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
     Threads: any. */
 IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape);
 
-/*  ignis_transpose - exchange two dimensions, in new memory; negative ones count from the last one on. Any dtype.
+/*  ignis_transpose - swap two dimensions, in new memory; negative ones count from the last one on. Any dtype.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1);
 
-/*  ignis_concat - count tensors one behind the other along a dimension, in new memory. Any dtype.
-    Shapes: equal but for that dimension. More than eight are put together in several passes.
+/*  ignis_concat - concatenate count tensors along a dimension, in new memory. Any dtype.
+    Shapes: equal but for that dimension. More than eight are concatenated in several passes.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension, another one differs), DTYPE, DEVICE, ARGUMENT (null, count, never written to), MEMORY, LIBRARY,
     COMPILE, CUDA.
@@ -1563,7 +1564,7 @@ typedef struct ignis_rope_desc {
     int num_heads;              /* required: a row is num_heads heads of head_dim elements */
     double base;                /* of the inverse frequencies base^(-2i / head_dim) (10000) */
     int64_t pos_offset;         /* position of the first row of every sequence (0) */
-    const float *inv_freq;      /* on the host: frequencies of one's own, such as those of llama3, NTK or YaRN scaling (those of base) */
+    const float *inv_freq;      /* on the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base) */
     int inv_freq_count;         /* head_dim / 2 */
     ignis_array inv_freq_array; /* instead of them: head_dim / 2 frequencies in f32 on the device (none) */
 } ignis_rope_desc;
@@ -1599,14 +1600,14 @@ typedef struct ignis_cross_entropy_desc {
     int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
-    int64_t classes;           /* columns behind so many are padding, whatever they hold, with gradient 0 (0: there are none) */
+    int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
     all defaults.
     A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
-    The gradient of f32, f64 and bf16 is made along with the loss, and backward only hands it on; it is scaled, and rounded once more, where
+    The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled, and rounded once more, where
     the gradient of the loss is not 1.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
@@ -1665,7 +1666,7 @@ typedef enum ignis_schedule {
     IGNIS_SCHEDULE_LINEAR  /* a straight line */
 } ignis_schedule;
 
-/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its end at step `total`. */
+/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its last value at step `total`. */
 typedef struct ignis_schedule_desc {
     ignis_schedule kind; /* IGNIS_SCHEDULE_CONSTANT */
     int64_t warmup;      /* steps (0) */
@@ -1695,7 +1696,7 @@ typedef struct ignis_sgd_desc {
 } ignis_sgd_desc;
 
 typedef struct ignis_optimizer_info {
-    int64_t step;     /* how many were made */
+    int64_t step;     /* steps so far */
     double lr;        /* of the last step */
     double grad_norm; /* when gradients were clipped last, before it */
     int parameters;
@@ -1718,7 +1719,7 @@ typedef enum ignis_optimizer_part {
 IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc);
 IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
 
-/*  ignis_optimizer_add - let an optimizer change a tensor: a leaf that requires a gradient; decay: whether weight decay is for it
+/*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay: whether weight decay applies to it
     Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
@@ -1726,9 +1727,9 @@ IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
 
-/*  ignis_optimizer_step - change all parameters that have a gradient, by that gradient
-    One launch for each element type. Count of steps, learning rate and clipping are on the device, which moves them on, so a CUDA graph of a
-    step can be replayed. Without any gradient nothing happens, and no step is counted.
+/*  ignis_optimizer_step - update all parameters that have a gradient
+    One launch for each element type. Step count, learning rate and clipping are kept and updated on the device, so a CUDA graph of a step can be
+    replayed. Without any gradient nothing happens, and no step is counted.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -1743,22 +1744,22 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
 
 /*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale them down to it
-    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing comes to the host;
-    ignis_optimizer_query tells the norm. The sum is made in a fixed order.
+    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing is copied to the host;
+    ignis_optimizer_query returns the norm. The sum is computed in a fixed order.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (max_norm is not above 0, no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
 
-/*  ignis_optimizer_set_lr - another learning rate from the next step on, which the schedule scales
+/*  ignis_optimizer_set_lr - set the learning rate from the next step on, which the schedule scales
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (negative), MEMORY, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double lr);
 
-/*  ignis_optimizer_query - where an optimizer is
+/*  ignis_optimizer_query - step count, learning rate and gradient norm of an optimizer
     Returns: IGNIS_OK, and *info filled.
     Errors: FREED, ARGUMENT, CUDA.
     Ownership: *info is a copy.
@@ -1766,8 +1767,8 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double 
 IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_optimizer_info *info);
 
 /*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by ignis_array_copy, for restoring it
-    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. A training goes on bit for bit when all parts and
-    parameters are restored.
+    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. Training continues bit for bit as without the
+    interruption when all parts and parameters are restored.
     Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
     Errors: FREED, ARGUMENT (no such part or parameter).
     Ownership: the optimizer's.
