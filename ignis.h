@@ -353,11 +353,13 @@ typedef enum ignis_status {
     X(GRAD_OF_INTEGERS, DTYPE, "gradients are floating-point")                                                       \
     X(SCOPE_ORDER, ARGUMENT, "scopes and no-grad sections end in the order in which they began, innermost first")    \
     X(TAPE_OF_OTHER, ARGUMENT, "a tape belongs to the thread that recorded it")                                      \
+    X(TAPE_WALKED, ARGUMENT, "what a backward walks is not cleared under it")                                        \
     X(RECORDED_TWICE, ARGUMENT, "a tensor is the result of one operation")                                           \
     X(BACKWARD_NOT_SCALAR, ARGUMENT, "backward starts from one element, or from a gradient that is given")           \
     X(BACKWARD_TWICE, ARGUMENT, "what was recorded is walked once")                                                  \
     X(BACKWARD_FAILED, ARGUMENT, "a backward function says itself what went wrong")                                  \
     X(GRADIENT_LATE, ARGUMENT, "a gradient is known before it is given to other ranks")                              \
+    X(PARALLEL_BUSY, ARGUMENT, "one backward at a time averages gradients over ranks")                               \
     X(NO_GRAD_WANTED, ARGUMENT, "gradients exist for tensors that require them")                                     \
     X(CAPTURE_STATE, ARGUMENT, "a thread captures one graph at a time")                                              \
     X(CAPTURE_REFUSED, UNSUPPORTED, "what waits for the device or reads host memory is not captured")                \
@@ -2043,6 +2045,15 @@ static void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
 static void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mutex); }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
 
+/*  What a thread that holds a mutex waits for: it gives the mutex back meanwhile, until another thread wakes all who wait. */
+typedef CONDITION_VARIABLE ignis__condition;
+#define IGNIS__CONDITION_INIT CONDITION_VARIABLE_INIT
+IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
+{
+    SleepConditionVariableSRW(condition, mutex, INFINITE, 0);
+}
+IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { WakeAllConditionVariable(condition); }
+
 typedef HANDLE ignis__thread_handle;
 #define IGNIS__THREAD_RESULT DWORD WINAPI
 static bool ignis__thread_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
@@ -2154,6 +2165,14 @@ typedef pthread_mutex_t ignis__mutex;
 static void ignis__mutex_init(ignis__mutex *mutex) { pthread_mutex_init(mutex, NULL); }
 static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
+
+typedef pthread_cond_t ignis__condition;
+#define IGNIS__CONDITION_INIT PTHREAD_COND_INITIALIZER
+IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
+{
+    pthread_cond_wait(condition, mutex);
+}
+IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { pthread_cond_broadcast(condition); }
 
 typedef pthread_t ignis__thread_handle;
 #define IGNIS__THREAD_RESULT void *
@@ -2538,20 +2557,20 @@ typedef struct ignis__record {
 } ignis__record;
 
 /*  A call that runs functions of the caller: messages of what fails in them name it, too. */
-typedef struct ignis__frame {
+typedef struct ignis__outer_call {
     const char *call;
     const char *rule; /* the rule whose backward function runs; null: none does */
-    const struct ignis__frame *outer;
-} ignis__frame;
+    const struct ignis__outer_call *outer;
+} ignis__outer_call;
 
 /*  What a thread keeps. The device section uses the last part. */
 typedef struct ignis__thread {
-    ignis__record record;      /* the first failure */
-    ignis_status latest;       /* of the last one, recorded or not */
-    char *latest_message;      /* from malloc; null: there was none, or no memory for it */
-    const ignis__frame *frame; /* the innermost one */
-    char text[256];            /* the message of a failure for which there was no memory */
-    bool quiet;                /* failures are answers to what was tried, and not reported */
+    ignis__record record;            /* the first failure */
+    ignis_status latest;             /* of the last one, recorded or not */
+    char *latest_message;            /* from malloc; null: there was none, or no memory for it */
+    const ignis__outer_call *inside; /* the innermost one */
+    char text[256];                  /* the message of a failure for which there was no memory */
+    bool quiet;                      /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
@@ -2650,15 +2669,15 @@ static void ignis__latest_keep(ignis__thread *thread, const char *message)
         memcpy(thread->latest_message, message, size);
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__frame_enter(ignis__frame *frame, const char *call, const char *rule)
+IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer, const char *call, const char *rule)
 {
-    frame->call = call;
-    frame->rule = rule;
-    frame->outer = ignis__this_thread.frame;
-    ignis__this_thread.frame = frame;
+    outer->call = call;
+    outer->rule = rule;
+    outer->outer = ignis__this_thread.inside;
+    ignis__this_thread.inside = outer;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__frame_leave(const ignis__frame *frame) { ignis__this_thread.frame = frame->outer; }
+IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer) { ignis__this_thread.inside = outer->outer; }
 
 /*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
 static ignis_status ignis__record_adopt(ignis__record *record)
@@ -2685,17 +2704,18 @@ static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
 }
 
 /*  Names the calls inside which a call has failed, the innermost first. */
-static void ignis__text_add_frames(ignis__text *text, const ignis__frame *frame, const char *call)
+static void ignis__text_add_outer_calls(ignis__text *text, const ignis__outer_call *outer, const char *call)
 {
     const char *before = " (inside ";
-    for (; frame; frame = frame->outer) {
-        if (frame->call == call && !frame->rule) /* it has said so itself */
-            continue;
-        if (frame->rule)
-            ignis__text_add(text, "%sthe backward of '%s', %s", before, frame->rule, frame->call);
+    for (; outer; outer = outer->outer) {
+        if (outer->rule)
+            ignis__text_add(text, "%sthe backward of '%s', %s", before, outer->rule, outer->call);
+        else if (outer->call != call) /* which was named just before */
+            ignis__text_add(text, "%s%s", before, outer->call);
         else
-            ignis__text_add(text, "%s%s", before, frame->call);
+            continue;
         before = ", ";
+        call = outer->call;
     }
     if (*before == ',')
         ignis__text_add(text, ")");
@@ -2718,7 +2738,7 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         va_copy(again, args);
         ignis__text_add(&text, "%s: ", cause.call);
         ignis__text_addv(&text, format, again);
-        ignis__text_add_frames(&text, thread->frame, cause.call);
+        ignis__text_add_outer_calls(&text, thread->inside, cause.call);
         ignis__text_add(&text, "%s%s", *log ? "\n" : "", log);
         va_end(again);
         if (round == 1 || (cause.message = (char *)malloc(text.length + 1)) == NULL)
@@ -3523,6 +3543,18 @@ static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
     while (!item && *index < ignis__atomic_load(&pool->count))
         item = ignis__pool_hold_slot(pool, (*index)++, 0);
     return item;
+}
+
+/*  One more hold of an item that others hold; false: the last one was just given back, and the item is being taken apart. */
+IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
+{
+    ignis__slot *slot = (ignis__slot *)item;
+    uint64_t state = ignis__atomic_load(&slot->state);
+    do {
+        if (!(state & 0xFFFFFFFFu))
+            return false;
+    } while (!ignis__atomic_swap_if(&slot->state, &state, state + 1));
+    return true;
 }
 
 /*  Gives a hold back. True: it was the last one of a dead item, which the caller now takes apart. */
@@ -5159,6 +5191,7 @@ typedef struct ignis__storage {
     void *stream; /* in whose order the memory is taken and given; null: not decided */
     ignis__used_on used_on[4];
     int used_on_count;
+    void *summed_on; /* the stream that has added to it last, if it is a gradient; null: none */
 } ignis__storage;
 
 /*  Notes that work on `stream` is about to use the memory, and orders it behind the stream that the memory came from: that one
@@ -5217,6 +5250,17 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     ignis__mutex_unlock(&storage->lock);
     if (block) /* another thread was faster */
         ignis__memory_give(call, storage->device, block);
+    return ok;
+}
+
+/*  Lets work on `stream` of the storage's device, which is about to add to a sum, come after what was added before on another stream. */
+IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
+{
+    bool ok;
+    ignis__mutex_lock(&storage->lock);
+    ok = !storage->summed_on || ignis__stream_order(call, storage->device, storage->summed_on, storage->device, stream);
+    storage->summed_on = stream;
+    ignis__mutex_unlock(&storage->lock);
     return ok;
 }
 
@@ -6364,6 +6408,8 @@ static void ignis__arrays_forget_stream(ignis__device *device, void *stream)
         ignis__mutex_lock(&storage->lock);
         if (storage->device == device && storage->stream == stream)
             storage->stream = device->stream;
+        if (storage->device == device && storage->summed_on == stream)
+            storage->summed_on = NULL;
         for (i = 0; i < storage->used_on_count; i++)
             if (storage->used_on[i].stream == stream && storage->used_on[i].device == device)
                 storage->used_on[i--] = storage->used_on[--storage->used_on_count];
@@ -8304,23 +8350,22 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
    >>tensor - tensors, scopes, random numbers.
    =============================================================================================================== */
 
-/*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. A
-    backward counts before it starts how often its entries use leaves of the group, so it knows when it has passed the last. */
+/*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. What a
+    backward knows of a group belongs to the backward (ignis__met_group). */
 typedef struct ignis__grad_group {
-    bool (*ready_fn)(struct ignis__grad_group *group, const char *call);        /* the gradients are there */
-    bool (*end_fn)(struct ignis__grad_group *group, const char *call, bool ok); /* the backward that met the group is over */
-    int64_t uses;                   /* by entries that the backward has not passed yet; this and the rest change only during one */
-    bool met, done;                 /* it is in the thread's list; ready_fn was called */
-    struct ignis__tensor *leaves;   /* those with a gradient pending: each held, linked by next */
-    struct ignis__grad_group *next; /* in the thread's list */
+    ignis__slot *owner; /* each backward that has met the group holds it, until end_fn gives that hold back */
+    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *walk, bool *joins); /* false, reported: not now */
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call);                               /* the gradients are there */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *walk, bool ok);      /* that backward is over */
 } ignis__grad_group;
 
 /*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
     later it claims as well: releasing a tensor's handle gives up the tensor's claim only. */
 typedef struct ignis__tensor {
-    ignis__slot slot;   /* first; its lock guards data, grad and node */
-    ignis__array *data; /* null once the handle is released */
-    ignis__array *grad;
+    ignis__slot slot;         /* first; its lock guards what may change: all but shape, dtype, device and made_in */
+    ignis__array *data;       /* null once the handle is released */
+    ignis__array *grad;       /* changes only inside ignis__leaves_enter */
+    bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
     struct ignis__node *node; /* the entry of the tape that made it */
     bool requires_grad, leaf;
     bool walked;       /* its entry was used up by a backward, or cleared */
@@ -8328,8 +8373,8 @@ typedef struct ignis__tensor {
     ignis_dtype dtype;
     ignis__device *device;
     ignis__grad_group *group;   /* of a leaf; null: none */
-    ignis__array *pending;      /* of a leaf, during a backward: the gradient that is added at its end */
-    struct ignis__tensor *next; /* in a list of dead tensors, or of leaves that a backward has met */
+    uint64_t made_in;           /* the backward whose backward function made it, by serial; 0: none */
+    struct ignis__tensor *next; /* in a list of dead tensors */
 } ignis__tensor;
 
 static ignis__pool ignis__tensors = IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSOR, "tensor", IGNIS_DIAG_TENSOR_FREED);
@@ -8344,9 +8389,11 @@ typedef struct ignis__tensor_thread {
     bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
     uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
     struct ignis__tape *tape;
-    struct ignis__node *walking; /* the entry that the innermost backward is at */
-    ignis__grad_group *groups;   /* that the outermost backward has met */
-    int64_t nests;               /* entries that it has not passed yet and that run a backward of their own */
+    struct ignis__walk *walk;       /* the innermost backward; null: none */
+    uint64_t walk_serial;           /* its serial, or 0 */
+    int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
+    bool unbalanced;                /* the function has tried to */
+    bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
 } ignis__tensor_thread;
 
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
@@ -8361,9 +8408,10 @@ static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->seed = thread->random_used = thread->random_launches = 0;
         thread->random_again = false;
         thread->tape = NULL;
-        thread->walking = NULL;
-        thread->groups = NULL;
-        thread->nests = 0;
+        thread->walk = NULL;
+        thread->walk_serial = 0;
+        thread->scope_floor = thread->no_grad_floor = 0;
+        thread->unbalanced = thread->saw_trainable = false;
     }
     return thread;
 }
@@ -8398,10 +8446,14 @@ static bool ignis__scope_grow(const char *call, int which, int *capacity, int co
 /* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
 
 /*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a
-    backward has used it. One block of memory holds it with its lists. */
+    backward has used it. One block of memory holds it with its lists.
+
+    Only the thread of a tape adds entries to it, walks and clears it; any thread may release the tensor that keeps an entry. So the thread of the
+    tape may use an entry as long as it holds the output, and others may under the output's lock. */
 typedef struct ignis__node {
     struct ignis__tape *tape;
     struct ignis__node *before, *after; /* in the order of recording */
+    uint64_t serial;                    /* that order as a number, from 1 */
     ignis__tensor *output;
     const char *name;
     ignis_status (*backward_fn)(const ignis_backward_args *args);
@@ -8409,29 +8461,33 @@ typedef struct ignis__node {
     int input_count, saved_count;
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a backward: its inputs are among the uses of groups */
+    bool running;           /* its backward function runs */
     bool nests;             /* backward_fn runs a backward of its own */
     bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
     void *params;
+    bool *needed;       /* for each input, whether it required a gradient when this was recorded */
     ignis__array *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
 } ignis__node;
 
 typedef struct ignis__tape {
+    ignis__mutex lock; /* for the links: a tensor may be released by another thread than the one that recorded it */
     ignis__node *first, *last;
     int64_t length;
+    uint64_t serials;         /* given out */
     struct ignis__tape *next; /* of all tapes, until ignis_shutdown */
 } ignis__tape;
 
 static struct {
-    ignis__mutex lock; /* for the links of all tapes: a tensor may be released by another thread than the one that recorded it */
-    ignis__tape *tapes;
+    ignis__mutex lock;
+    ignis__tape *first;
 } ignis__tapes = {IGNIS__MUTEX_INIT, NULL};
 
 static void ignis__node_unlink(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
-    ignis__mutex_lock(&ignis__tapes.lock);
+    ignis__mutex_lock(&tape->lock);
     if (node->before)
         node->before->after = node->after;
     else
@@ -8441,7 +8497,7 @@ static void ignis__node_unlink(ignis__node *node)
     else
         tape->last = node->before;
     tape->length--;
-    ignis__mutex_unlock(&ignis__tapes.lock);
+    ignis__mutex_unlock(&tape->lock);
 }
 
 /*  Takes an entry apart. Inputs of which it had the last hold go onto the list of dead tensors. */
@@ -8487,7 +8543,7 @@ static void ignis__tensor_drop(const char *call, ignis__tensor *tensor)
     ignis__tensors_bury(call, tensor);
 }
 
-/*  Ends the entry that made a tensor: its backward is used up. */
+/*  Ends the entry that made a tensor: its backward is used up. Only the thread of the tape does this, and it holds the output. */
 static void ignis__node_consume(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
@@ -8522,6 +8578,28 @@ static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
     return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
 }
 
+/*  How a held tensor stands to the tape at this moment. The entry may be used as ignis__node says. */
+typedef struct ignis__standing {
+    ignis__node *node;
+    ignis__tape *tape; /* of the entry */
+    bool requires_grad, leaf, walked;
+} ignis__standing;
+
+static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
+{
+    ignis__standing standing;
+    ignis__mutex_lock(&tensor->slot.lock);
+    standing.node = tensor->node;
+    standing.tape = tensor->node ? tensor->node->tape : NULL;
+    standing.requires_grad = tensor->requires_grad;
+    standing.leaf = tensor->leaf;
+    standing.walked = tensor->walked;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    return standing;
+}
+
+static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_standing(tensor).requires_grad; }
+
 /*  The array of a held tensor, held itself; null, and reported, when another thread has released the tensor. */
 static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
 {
@@ -8552,9 +8630,11 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
         return handle;
     ignis__array_claim(array);
     tensor->data = array;
-    tensor->grad = tensor->pending = NULL;
+    tensor->grad = NULL;
+    tensor->entered = false;
     tensor->node = NULL;
     tensor->group = NULL;
+    tensor->made_in = thread->walk_serial;
     tensor->requires_grad = requires_grad;
     tensor->leaf = true;
     tensor->walked = false;
@@ -8998,22 +9078,13 @@ IGNIS_API ignis_scope ignis_scope_begin(void)
     return scope;
 }
 
-/*  Ends the innermost scope, if it is this one; `keep` goes on to the enclosing one. */
-static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
+/*  Ends the innermost scope; `keep` goes on to the enclosing one. */
+static void ignis__scope_pop(const char *call, uint64_t keep)
 {
-    ignis__tensor_thread *thread;
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    int first = ignis__scope_marks()[--thread->scope_count].first;
     ignis__tensor *tensor;
     bool kept = false;
-    int first;
-    if (!ignis__enter(call))
-        return false;
-    thread = ignis__tensor_thread_now();
-    if (!thread->scope_count || ignis__scope_marks()[thread->scope_count - 1].serial != scope.id) {
-        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
-                    thread->scope_count);
-        return false;
-    }
-    first = ignis__scope_marks()[--thread->scope_count].first;
     while (thread->tensor_count > first) {
         uint64_t handle = ignis__scope_tensors()[--thread->tensor_count];
         if (handle == keep) {
@@ -9028,6 +9099,25 @@ static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
     }
     if (kept && thread->scope_count) /* there is room: it was in the list before */
         ignis__scope_tensors()[thread->tensor_count++] = keep;
+}
+
+static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
+{
+    ignis__tensor_thread *thread;
+    if (!ignis__enter(call))
+        return false;
+    thread = ignis__tensor_thread_now();
+    if (!thread->scope_count || ignis__scope_marks()[thread->scope_count - 1].serial != scope.id) {
+        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
+                    thread->scope_count);
+        return false;
+    }
+    if (thread->scope_count == thread->scope_floor) {
+        thread->unbalanced = true;
+        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "the scope was begun before the function that is running now, which cannot end it");
+        return false;
+    }
+    ignis__scope_pop(call, keep);
     return true;
 }
 
@@ -9040,6 +9130,47 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
 {
     (void)ignis__scope_end("ignis_scope_return", scope, tensor.id);
     return tensor;
+}
+
+/*  Around a function of the caller's that a call runs, for a rule or not (null): the scopes and no-grad sections of before are there again
+    afterwards, and messages of what fails in it name the call. */
+typedef struct ignis__frame {
+    ignis__outer_call outer;
+    int no_grad, scope_floor, no_grad_floor;
+    bool unbalanced;
+} ignis__frame;
+
+static void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule, int no_grad)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__outer_call_begin(&frame->outer, call, rule);
+    frame->no_grad = thread->no_grad;
+    frame->scope_floor = thread->scope_floor;
+    frame->no_grad_floor = thread->no_grad_floor;
+    frame->unbalanced = thread->unbalanced;
+    thread->no_grad = thread->no_grad_floor = no_grad;
+    thread->scope_floor = thread->scope_count;
+    thread->unbalanced = false;
+}
+
+/*  False, and reported: the function has begun or ended what it did not end or begin. */
+static bool ignis__frame_end(const ignis__frame *frame)
+{
+    const char *call = frame->outer.call, *what = frame->outer.rule ? frame->outer.rule : call;
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    int scopes = thread->scope_count - thread->scope_floor, sections = thread->no_grad - thread->no_grad_floor;
+    bool balanced = !thread->unbalanced && scopes == 0 && sections == 0; /* what it has ended too much was reported then */
+    ignis__outer_call_end(&frame->outer);
+    if (scopes || sections)
+        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call,
+                    "the function of '%s' has returned with %d scopes and %d no-grad sections that it did not end", what, scopes, sections);
+    while (thread->scope_count > thread->scope_floor)
+        ignis__scope_pop(call, 0);
+    thread->no_grad = frame->no_grad;
+    thread->scope_floor = frame->scope_floor;
+    thread->no_grad_floor = frame->no_grad_floor;
+    thread->unbalanced = frame->unbalanced;
+    return balanced;
 }
 
 /* ===============================================================================================================
@@ -9061,9 +9192,10 @@ static ignis__tape *ignis__tape_now(const char *call)
         ignis__fail_host_memory(call, sizeof *tape);
         return NULL;
     }
+    ignis__mutex_init(&tape->lock);
     ignis__mutex_lock(&ignis__tapes.lock);
-    tape->next = ignis__tapes.tapes;
-    ignis__tapes.tapes = tape;
+    tape->next = ignis__tapes.first;
+    ignis__tapes.first = tape;
     ignis__mutex_unlock(&ignis__tapes.lock);
     thread->tape = tape;
     return tape;
@@ -9071,26 +9203,99 @@ static ignis__tape *ignis__tape_now(const char *call)
 
 static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
-/*  Writes an operation on held tensors down; the caller has found that one of them requires a gradient, and that recording is on. */
-static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs, const ignis_rule *rule)
+/*  An array that was just made, claimed; null for none. */
+static ignis__array *ignis__array_own(const char *call, ignis_array made)
 {
-    ignis__tape *tape = ignis__tape_now(call);
-    size_t size = sizeof(ignis__node) + sizeof(void *) * (size_t)(count + rule->saved_count) + rule->params_size;
-    ignis__node *node;
+    ignis__array *array = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
+    if (!array)
+        return NULL;
+    ignis__array_claim(array);
+    ignis__array_drop(call, array);
+    return array;
+}
+
+/*  What an entry keeps of an array for its backward, claimed. An array that lives by its references gets one more. The caller's own is kept
+    through a view: he may free it at any time, or use it for ever. Null, and reported: it was freed, or there is no memory. */
+static ignis__array *ignis__array_keep(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle), *kept = NULL;
+    if (!array)
+        return NULL;
+    ignis__mutex_lock(&array->slot.lock);
+    if (array->owned_by_refs && ignis__pool_live(array)) {
+        array->ref_count++;
+        ignis__atomic_add(&array->slot.state, 1);
+        kept = array;
+    }
+    ignis__array_unlock(array);
+    if (!kept)
+        kept = ignis__array_own(call, ignis__array_view(call, array, &array->shape, array->numel, 0));
+    ignis__array_drop(call, array);
+    return kept;
+}
+
+/*  Whether an operation on these inputs can be recorded on the tape, and in needed[] which of them require a gradient. */
+static bool ignis__tape_admits(const char *call, const ignis__tape *tape, int count, ignis__tensor *const *inputs, bool *needed)
+{
     int i;
-    if (!tape)
-        return false;
     for (i = 0; i < count; i++) {
-        if (inputs[i]->node && inputs[i]->node->tape != tape) {
+        ignis__standing standing = ignis__tensor_standing(inputs[i]);
+        if (standing.node && standing.tape != tape) {
             ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
                         "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
             return false;
         }
+        needed[i] = standing.requires_grad;
     }
-    node = (ignis__node *)ignis__alloc(size);
-    if (!node) {
-        ignis__fail_host_memory(call, size);
+    return true;
+}
+
+/*  Makes a tensor the result of an entry, which goes to the end of the tape. */
+static bool ignis__tape_append(const char *call, ignis__tensor *output, ignis__node *node)
+{
+    ignis__tape *tape = node->tape;
+    const char *what = NULL;
+    ignis__mutex_lock(&output->slot.lock);
+    if (output->node || output->walked || output->requires_grad) {
+        what = output->node ? output->node->name : "an operation";
+    } else {
+        output->requires_grad = true;
+        output->leaf = false;
+        output->node = node;
+    }
+    ignis__mutex_unlock(&output->slot.lock);
+    if (what) {
+        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
+                    "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
         return false;
+    }
+    ignis__mutex_lock(&tape->lock);
+    node->serial = ++tape->serials;
+    node->before = tape->last;
+    if (tape->last)
+        tape->last->after = node;
+    else
+        tape->first = node;
+    tape->last = node;
+    tape->length++;
+    ignis__mutex_unlock(&tape->lock);
+    return true;
+}
+
+/*  Writes an operation on held tensors down; the caller has found that one of them requires a gradient, and that recording is on. Returns the
+    entry, which is good as long as the output is held; null after a failure. */
+static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
+                                    const ignis_rule *rule)
+{
+    ignis__tape *tape = ignis__tape_now(call);
+    size_t size = sizeof(ignis__node) + sizeof(void *) * (size_t)(count + rule->saved_count) + rule->params_size + (size_t)count;
+    ignis__node *node = tape ? (ignis__node *)ignis__alloc(size) : NULL;
+    bool ok;
+    int i;
+    if (!node) {
+        if (tape)
+            ignis__fail_host_memory(call, size);
+        return NULL;
     }
     node->tape = tape;
     node->output = output;
@@ -9100,39 +9305,27 @@ static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, 
     node->inputs = (ignis__tensor **)(void *)(node + 1);
     node->saved = (ignis__array **)(void *)(node->inputs + count);
     node->params = node->saved + rule->saved_count;
+    node->needed = (bool *)node->params + rule->params_size;
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
-    for (i = 0; i < rule->saved_count; i++) {
-        ignis__array *saved = ignis__array_hold(call, rule->saved[i]);
-        if (!saved)
-            break;
-        ignis__array_claim(saved);
-        ignis__array_drop(call, saved);
-        node->saved[node->saved_count++] = saved;
+    ok = ignis__tape_admits(call, tape, count, inputs, node->needed);
+    for (i = 0; ok && i < rule->saved_count; i++) {
+        node->saved[i] = ignis__array_keep(call, rule->saved[i]);
+        ok = node->saved[i] != NULL;
+        node->saved_count += ok;
     }
-    if (i < rule->saved_count) {
-        while (node->saved_count > 0)
-            ignis__array_unclaim(call, node->saved[--node->saved_count]);
-        ignis__free(node);
-        return false;
-    }
-    for (i = 0; i < count; i++) {
+    for (i = 0; ok && i < count; i++) {
         ignis__tensor_rehold(inputs[i]);
         node->inputs[node->input_count++] = inputs[i];
     }
-    output->requires_grad = true;
-    output->leaf = false;
-    output->node = node;
-    ignis__mutex_lock(&ignis__tapes.lock);
-    node->before = tape->last;
-    if (tape->last)
-        tape->last->after = node;
-    else
-        tape->first = node;
-    tape->last = node;
-    tape->length++;
-    ignis__mutex_unlock(&ignis__tapes.lock);
-    return true;
+    if (ok && ignis__tape_append(call, output, node))
+        return node;
+    while (node->input_count > 0)
+        ignis__tensor_drop(call, node->inputs[--node->input_count]);
+    while (node->saved_count > 0)
+        ignis__array_unclaim(call, node->saved[--node->saved_count]);
+    ignis__free(node);
+    return NULL;
 }
 
 #define IGNIS__MAX_INPUTS 64
@@ -9165,18 +9358,15 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
             ignis__tensor_drop(call, inputs[held]);
             ok = false;
         }
-        wanted = wanted || (ok && inputs[held]->requires_grad);
+        wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));
     }
+    if (ok && wanted)
+        ignis__tensor_thread_now()->saw_trainable = true;
     if (ok && wanted && ignis__recording()) {
-        ok = false;
-        if (output->node || output->walked || output->requires_grad)
-            ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
-                        "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor",
-                        output->node ? output->node->name : "an operation");
-        else if (!ignis__dtype_is_float(output->dtype))
+        ok = ignis__dtype_is_float(output->dtype);
+        if (!ok)
             ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient", ignis__dtypes[output->dtype].name);
-        else
-            ok = ignis__tape_add(call, output, count, inputs, rule);
+        ok = ok && ignis__tape_add(call, output, count, inputs, rule);
     }
     for (i = 0; i < held; i++)
         ignis__tensor_drop(call, inputs[i]);
@@ -9195,11 +9385,16 @@ IGNIS_API ignis_status ignis_no_grad_begin(void)
 IGNIS_API ignis_status ignis_no_grad_end(void)
 {
     static const char call[] = "ignis_no_grad_end";
+    ignis__tensor_thread *thread;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
-    if (ignis__tensor_thread_now()->no_grad == 0)
-        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_no_grad_begin");
-    ignis__tensor_thread_now()->no_grad--;
+    thread = ignis__tensor_thread_now();
+    if (thread->no_grad == thread->no_grad_floor) {
+        thread->unbalanced = true;
+        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_no_grad_begin%s",
+                           thread->no_grad ? " in the function that is running now" : "");
+    }
+    thread->no_grad--;
     return IGNIS_OK;
 }
 
@@ -9223,10 +9418,14 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
 /* --- gradients that add up ----------------------------------------------------------------------------------------------- */
 
 /*  Whether nobody but the caller, by one claim, can see the array or its memory. */
-static bool ignis__array_is_private(const ignis__array *array)
+static bool ignis__array_is_private(ignis__array *array)
 {
-    return (ignis__atomic_load(&array->slot.state) & 0xFFFFFFFFu) == 2 /* its handle and the claim */ && array->ref_count == 1 &&
-           !array->view && ignis__atomic_load(&array->storage->users) == 1 && !array->storage->wrapped;
+    bool is_private;
+    ignis__mutex_lock(&array->slot.lock);
+    is_private = (ignis__atomic_load(&array->slot.state) & 0xFFFFFFFFu) == 2 /* its handle and the claim */ && array->ref_count == 1 &&
+                 !array->view && ignis__atomic_load(&array->storage->users) == 1 && !array->storage->wrapped;
+    ignis__array_unlock(array);
+    return is_private;
 }
 
 /*  *sum += gradient; *sum is claimed, null for none yet, and the gradient's claim is taken over. The first gradient is only kept: a
@@ -9234,7 +9433,6 @@ static bool ignis__array_is_private(const ignis__array *array)
 static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
 {
     ignis_array handles[3], made = IGNIS__ZERO;
-    ignis__array *total;
     ignis_status status;
     if (!*sum) {
         *sum = gradient;
@@ -9256,12 +9454,9 @@ static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__arr
     }
     status = ignis__array_binary(call, IGNIS__BUILTIN_ADD, handles[0], handles[1], handles[2]);
     if (made.id) {
-        total = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-        ignis__array_claim(total);
-        ignis__array_drop(call, total);
         ignis__array_unclaim(call, gradient);
         ignis__array_unclaim(call, *sum);
-        *sum = total;
+        *sum = ignis__array_own(call, made);
     } else if (handles[0].id == handles[2].id) {
         ignis__array_unclaim(call, *sum);
         *sum = gradient;
@@ -9271,36 +9466,98 @@ static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__arr
     return status == IGNIS_OK;
 }
 
-/*  A leaf's first gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
-static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
+/*  Gives a claimed sum memory of its own, that nothing else ever sees: it keeps what it has where that is private. */
+static bool ignis__gradient_separate(const char *call, ignis__array **sum)
 {
-    ignis__array *pending = leaf->pending, *copy;
-    ignis_array made = IGNIS__ZERO;
-    leaf->pending = NULL;
-    if (ignis__array_is_private(pending)) {
-        ignis__shape_copy(&pending->shape, &leaf->shape);
-        ignis__mutex_lock(&leaf->slot.lock);
-        leaf->grad = pending;
-        ignis__mutex_unlock(&leaf->slot.lock);
+    ignis__array *copy;
+    if (ignis__array_is_private(*sum))
         return true;
-    }
-    made = ignis__array_create_like(call, pending, pending->dtype);
-    copy = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
-    if (copy && !ignis__array_copy_bytes(call, copy, 0, pending)) {
-        ignis__array_discard(call, &made);
-        ignis__array_drop(call, copy);
+    copy = ignis__array_own(call, ignis__array_create_like(call, *sum, (*sum)->dtype));
+    if (copy && !ignis__array_copy_bytes(call, copy, 0, *sum)) {
+        ignis__array_unclaim(call, copy);
         copy = NULL;
     }
-    ignis__array_unclaim(call, pending);
     if (!copy)
         return false;
-    ignis__array_claim(copy);
-    ignis__array_drop(call, copy);
-    ignis__shape_copy(&copy->shape, &leaf->shape);
-    ignis__mutex_lock(&leaf->slot.lock);
-    leaf->grad = copy;
-    ignis__mutex_unlock(&leaf->slot.lock);
+    ignis__array_unclaim(call, *sum);
+    *sum = copy;
     return true;
+}
+
+/* --- gradients of leaves, to which any number of threads may add ------------------------------------------------------------ */
+
+/*  A leaf that a backward has reached, and the sum of what has reached it. */
+typedef struct ignis__reached {
+    ignis__tensor *leaf;            /* held */
+    ignis__array *sum;              /* claimed; null: nothing yet, or written already */
+    struct ignis__met_group *group; /* null: none */
+    struct ignis__reached *next;
+} ignis__reached;
+
+/*  Who changes gradients is alone with their leaves from ignis__leaves_enter to ignis__leaves_leave. All of a list are entered at once: who waits
+    is inside of none, so nobody waits in a circle. Inside, memory is taken and work is queued, so no mutex is held for that long. */
+static struct {
+    ignis__mutex lock;
+    ignis__condition left;
+} ignis__leaves = {IGNIS__MUTEX_INIT, IGNIS__CONDITION_INIT};
+
+static void ignis__leaves_enter(ignis__reached *list)
+{
+    ignis__reached *at = list;
+    ignis__mutex_lock(&ignis__leaves.lock);
+    while (at) {
+        if (at->leaf->entered) {
+            ignis__condition_wait(&ignis__leaves.left, &ignis__leaves.lock);
+            at = list;
+        } else {
+            at = at->next;
+        }
+    }
+    for (at = list; at; at = at->next)
+        at->leaf->entered = true;
+    ignis__mutex_unlock(&ignis__leaves.lock);
+}
+
+static void ignis__leaves_leave(ignis__reached *list)
+{
+    ignis__mutex_lock(&ignis__leaves.lock);
+    for (; list; list = list->next)
+        list->leaf->entered = false;
+    ignis__condition_wake(&ignis__leaves.left);
+    ignis__mutex_unlock(&ignis__leaves.lock);
+}
+
+/*  The same for a single tensor. */
+static void ignis__leaf_enter(ignis__tensor *leaf)
+{
+    ignis__reached one = IGNIS__ZERO;
+    one.leaf = leaf;
+    ignis__leaves_enter(&one);
+}
+
+static void ignis__leaf_leave(ignis__tensor *leaf)
+{
+    ignis__reached one = IGNIS__ZERO;
+    one.leaf = leaf;
+    ignis__leaves_leave(&one);
+}
+
+/*  Work on the current stream is about to change a gradient: it comes after what other threads have queued on their streams for that. A capture
+    began when all streams were idle, and what follows its graph is ordered by who launches it. */
+static bool ignis__gradient_follow(const char *call, ignis__array *grad)
+{
+    ignis__device *device = grad->storage->device;
+    return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_now(device));
+}
+
+/*  Makes a claimed array that is private the gradient of an entered leaf that has none. */
+static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
+{
+    ignis__shape_copy(&grad->shape, &leaf->shape);
+    (void)ignis__gradient_follow(call, grad); /* nothing comes before the first */
+    ignis__mutex_lock(&leaf->slot.lock);
+    leaf->grad = grad;
+    ignis__mutex_unlock(&leaf->slot.lock);
 }
 
 #define IGNIS__ADDENDS 100 /* that one launch carries */
@@ -9313,36 +9570,38 @@ typedef struct ignis__addends {
     } at[IGNIS__ADDENDS];
 } ignis__addends;
 
-/*  Adds what is pending for a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
+/*  Adds the sum of a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
     gradients' memory stays: pointers to it may be part of a graph. */
-static bool ignis__gradients_add(const char *call, ignis__tensor *first)
+static bool ignis__gradients_add(const char *call, ignis__reached *first)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
     ignis__array *added[IGNIS__ADDENDS];
-    ignis__tensor *leaf;
+    ignis__reached *at;
     ignis__addends addends;
     ignis__work work;
     int64_t blocks = 0;
     int count = 0, i;
     void *params[2], *function;
-    bool ok = ignis__work_begin(call, first->device, &work);
+    bool ok = ignis__work_begin(call, first->leaf->device, &work);
     if (!ok)
         return false;
-    for (leaf = first; ok && leaf && count < IGNIS__ADDENDS; leaf = leaf->next) {
-        if (!leaf->pending || leaf->dtype != first->dtype || leaf->device != first->device)
+    for (at = first; ok && at && count < IGNIS__ADDENDS; at = at->next) {
+        ignis__tensor *leaf = at->leaf;
+        if (!at->sum || !leaf->grad || leaf->dtype != first->leaf->dtype || leaf->device != first->leaf->device)
             continue;
-        ok = ignis__work_read(&work, leaf->pending, &addends.at[count].src) && ignis__work_write(&work, leaf->grad, &addends.at[count].dst);
-        addends.at[count].n = leaf->pending->numel;
+        ok = ignis__gradient_follow(call, leaf->grad) && ignis__work_read(&work, at->sum, &addends.at[count].src) &&
+             ignis__work_write(&work, leaf->grad, &addends.at[count].dst);
+        addends.at[count].n = at->sum->numel;
         addends.at[count].first_block = blocks;
-        blocks += (leaf->pending->numel + 4095) / 4096;
-        added[count++] = leaf->pending;
-        leaf->pending = NULL;
+        blocks += (at->sum->numel + 4095) / 4096;
+        added[count++] = at->sum;
+        at->sum = NULL;
     }
     if (ok && blocks) {
         grid[0] = (unsigned)blocks;
         params[0] = &addends;
         params[1] = &count;
-        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, first->dtype);
+        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, first->leaf->dtype);
         ok = function && ignis__launch(&work, function, grid, block, 0, params);
     }
     ignis__work_end(&work);
@@ -9351,112 +9610,304 @@ static bool ignis__gradients_add(const char *call, ignis__tensor *first)
     return ok;
 }
 
-/* --- groups of leaves ---------------------------------------------------------------------------------------------------- */
+/*  Writes the sums of a list to the gradients of its leaves. What may run out of memory comes first, so that a failure leaves all as it was. */
+static bool ignis__leaves_write(const char *call, ignis__reached *list)
+{
+    ignis__reached *at;
+    bool ok = true;
+    ignis__leaves_enter(list);
+    for (at = list; ok && at; at = at->next)
+        ok = !at->sum || at->leaf->grad || ignis__gradient_separate(call, &at->sum);
+    for (at = list; ok && at; at = at->next)
+        ok = !at->sum || !at->leaf->grad || ignis__gradients_add(call, at);
+    for (at = list; ok && at; at = at->next) {
+        if (at->sum)
+            ignis__gradient_install(call, at->leaf, at->sum);
+        at->sum = NULL;
+    }
+    ignis__leaves_leave(list);
+    return ok;
+}
+
+/* --- one backward: what it has reached, and the groups that it has met --------------------------------------------------------- */
 
 static uint64_t ignis__grad_groups; /* that exist: without any, a backward need not count */
+static uint64_t ignis__walk_serials;
 
-static void ignis__group_meet(ignis__grad_group *group)
+/*  A group of leaves of which a backward has met one. The outermost backward knows, before it starts, how often its entries use leaves of the
+    group, so it knows when it has passed the last. */
+typedef struct ignis__met_group {
+    ignis__grad_group *group;
+    bool joins;             /* else its leaves are to this backward as all others are */
+    bool done;              /* ready_fn was called */
+    int64_t uses;           /* by entries that the backward has not passed yet */
+    ignis__reached *leaves; /* those that it has reached, or will */
+    struct ignis__met_group *next;
+} ignis__met_group;
+
+/*  One backward. It lies on the stack of its thread; a backward function may run another one inside of it. */
+typedef struct ignis__walk {
+    const char *call;
+    ignis__tape *tape;
+    struct ignis__walk *outer; /* in whose backward function this one runs; null: none */
+    uint64_t serial;
+    ignis__node *at; /* the entry whose backward function is running; null: none is */
+    uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
+    bool failed;     /* one inside of it has: it may have given only a part of its gradients */
+    int64_t nests;   /* entries that it has not passed yet and that run a backward of their own */
+    ignis__met_group *groups;
+    ignis__reached *leaves; /* those that are in no group */
+    ignis__reached **table; /* all of them by their leaf, at a power of two of places, half of them empty at least */
+    uint32_t count, capacity;
+} ignis__walk;
+
+/*  The place of a leaf in the walk's table: null there means that it was not reached yet. */
+static ignis__reached **ignis__walk_find(const ignis__walk *walk, const ignis__tensor *leaf)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    if (group->met)
-        return;
-    group->met = true;
-    group->uses = 0;
-    group->next = thread->groups;
-    thread->groups = group;
+    uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (walk->capacity - 1);
+    while (walk->table[i] && walk->table[i]->leaf != leaf)
+        i = (i + 1) & (walk->capacity - 1);
+    return &walk->table[i];
+}
+
+/*  Room for one more leaf. */
+static bool ignis__walk_grow(ignis__walk *walk)
+{
+    ignis__walk grown = *walk;
+    uint32_t i;
+    if (2 * walk->count < walk->capacity)
+        return true;
+    grown.capacity = walk->capacity ? 4 * walk->capacity : 64;
+    grown.table = (ignis__reached **)ignis__alloc(sizeof *grown.table * grown.capacity);
+    if (!grown.table) {
+        ignis__fail_host_memory(walk->call, sizeof *grown.table * grown.capacity);
+        return false;
+    }
+    memset(grown.table, 0, sizeof *grown.table * grown.capacity);
+    for (i = 0; i < walk->capacity; i++)
+        if (walk->table[i])
+            *ignis__walk_find(&grown, walk->table[i]->leaf) = walk->table[i];
+    ignis__free(walk->table);
+    *walk = grown;
+    return true;
+}
+
+/*  The group of a leaf, for the outermost walk: *met is null where the leaf has none, or where it does not join. */
+static bool ignis__walk_meet(ignis__walk *walk, ignis__tensor *leaf, ignis__met_group **met)
+{
+    ignis__grad_group *group;
+    ignis__met_group *known;
+    *met = NULL;
+    ignis__mutex_lock(&leaf->slot.lock);
+    group = leaf->group;
+    if (group && !ignis__pool_hold_more(group->owner))
+        group = NULL; /* it is just ending */
+    ignis__mutex_unlock(&leaf->slot.lock);
+    if (!group)
+        return true;
+    for (known = walk->groups; known && known->group != group; known = known->next)
+        ;
+    if (known) {
+        (void)ignis__pool_drop(group->owner); /* one hold is enough */
+    } else {
+        known = (ignis__met_group *)ignis__alloc(sizeof *known);
+        if (!known)
+            ignis__fail_host_memory(walk->call, sizeof *known);
+        if (!known || !group->meet_fn(group, walk->call, walk, &known->joins)) {
+            ignis__free(known);
+            (void)group->end_fn(group, walk->call, walk, false);
+            return false;
+        }
+        known->group = group;
+        known->next = walk->groups;
+        walk->groups = known;
+    }
+    *met = known->joins ? known : NULL;
+    return true;
+}
+
+/*  What the walk knows of a held leaf. Null, and reported: out of memory, or the leaf's group cannot be met now. */
+static ignis__reached *ignis__walk_reach(ignis__walk *walk, ignis__tensor *leaf)
+{
+    ignis__reached **list = &walk->leaves, *reached;
+    if (!ignis__walk_grow(walk))
+        return NULL;
+    reached = *ignis__walk_find(walk, leaf);
+    if (reached)
+        return reached;
+    reached = (ignis__reached *)ignis__alloc(sizeof *reached);
+    if (!reached)
+        ignis__fail_host_memory(walk->call, sizeof *reached);
+    if (!reached || (!walk->outer && !ignis__walk_meet(walk, leaf, &reached->group))) {
+        ignis__free(reached);
+        return NULL;
+    }
+    ignis__tensor_rehold(leaf);
+    reached->leaf = leaf;
+    if (reached->group)
+        list = &reached->group->leaves;
+    reached->next = *list;
+    *list = reached;
+    *ignis__walk_find(walk, leaf) = reached;
+    walk->count++;
+    return reached;
+}
+
+/*  Ends what a list knows; sums that were not written go. */
+static void ignis__reached_end(const char *call, ignis__reached **list)
+{
+    ignis__reached *reached;
+    while ((reached = *list) != NULL) {
+        *list = reached->next;
+        if (reached->sum)
+            ignis__array_unclaim(call, reached->sum);
+        ignis__tensor_drop(call, reached->leaf);
+        ignis__free(reached);
+    }
+}
+
+static bool ignis__group_ready(const char *call, ignis__met_group *met)
+{
+    met->done = true;
+    return ignis__leaves_write(call, met->leaves) && met->group->ready_fn(met->group, call);
+}
+
+/*  The nearest entry before this one (null: the newest) that is newer than `end`, its output held; null: there is none. Entries whose outputs other
+    threads have just released for the last time, and are about to end, are passed over. */
+static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
+{
+    ignis__node *before;
+    ignis__mutex_lock(&tape->lock);
+    before = node ? node->before : tape->last;
+    while (before && before->serial > end && !ignis__pool_hold_more(before->output))
+        before = before->before;
+    ignis__mutex_unlock(&tape->lock);
+    return before && before->serial > end ? before : NULL;
 }
 
 /*  Counts how often the entries on the way from a root use leaves of groups. Newest first: whoever uses an entry comes before it. */
-static void ignis__groups_count(ignis__node *root)
+static bool ignis__groups_count(ignis__walk *walk, ignis__node *root)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__node *node;
+    ignis__node *node = root, *before;
+    bool ok = true;
     int i;
-    ignis__mutex_lock(&ignis__tapes.lock);
+    ignis__tensor_rehold(root->output);
     root->counted = true;
-    for (node = root; node; node = node->before) {
-        if (!node->counted)
-            continue;
-        thread->nests += node->nests;
-        for (i = 0; i < node->input_count; i++) {
-            ignis__tensor *input = node->inputs[i];
-            if (input->node) {
-                input->node->counted = true;
-            } else if (input->group) {
-                ignis__group_meet(input->group);
-                input->group->uses++;
+    for (; node; node = before) {
+        for (i = 0; ok && node->counted && i < node->input_count; i++) {
+            ignis__standing standing = ignis__tensor_standing(node->inputs[i]);
+            ignis__reached *reached;
+            if (standing.node && standing.tape == walk->tape) {
+                standing.node->counted = true;
+            } else if (standing.leaf && node->needed[i]) {
+                reached = ignis__walk_reach(walk, node->inputs[i]);
+                ok = reached != NULL;
+                if (ok && reached->group)
+                    reached->group->uses++;
             }
         }
-    }
-    ignis__mutex_unlock(&ignis__tapes.lock);
-}
-
-/* --- backward ---------------------------------------------------------------------------------------------------------- */
-
-/*  One walk: the leaves that it has met so far, each held, linked by `next`. */
-typedef struct ignis__walk {
-    const char *call;
-    ignis__tensor *leaves;
-    uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
-} ignis__walk;
-
-/*  Writes the gradients of the leaves of a list, or drops them after a failure. The list is empty then. */
-static bool ignis__leaves_settle(const char *call, ignis__tensor **list, bool ok)
-{
-    ignis__tensor *leaf;
-    for (leaf = *list; ok && leaf; leaf = leaf->next)
-        if (!leaf->grad)
-            ok = ignis__gradient_settle(call, leaf);
-    for (leaf = *list; ok && leaf; leaf = leaf->next)
-        if (leaf->pending)
-            ok = ignis__gradients_add(call, leaf);
-    while ((leaf = *list) != NULL) {
-        *list = leaf->next;
-        leaf->next = NULL;
-        if (leaf->pending)
-            ignis__array_unclaim(call, leaf->pending);
-        leaf->pending = NULL;
-        ignis__tensor_drop(call, leaf);
+        walk->nests += node->counted && node->nests;
+        before = ignis__node_before(walk->tape, node, 0);
+        ignis__tensor_drop(walk->call, node->output);
     }
     return ok;
 }
 
-/*  Gives a gradient, whose claim is taken over, to a tensor on the way. */
-static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
+/*  The walk has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
+static bool ignis__groups_pass(ignis__walk *walk, ignis__node *node, bool ok)
 {
-    ignis__node *node = tensor->node;
-    if (node) {
-        if (!node->grad)
-            ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
-        return ignis__gradient_add(walk->call, &node->grad, gradient);
+    ignis__met_group *met;
+    bool was_last = node->nests && walk->nests == 1;
+    int i;
+    node->counted = false;
+    walk->nests -= node->nests;
+    for (i = 0; i < node->input_count; i++) {
+        ignis__reached *reached = walk->count && node->needed[i] ? *ignis__walk_find(walk, node->inputs[i]) : NULL;
+        met = reached ? reached->group : NULL;
+        if (met && --met->uses == 0 && !walk->nests && !met->done)
+            ok = ok && ignis__group_ready(walk->call, met);
     }
-    if (!tensor->leaf) {
-        ignis__array_unclaim(walk->call, gradient);
+    for (met = was_last ? walk->groups : NULL; met; met = met->next)
+        if (met->joins && met->uses == 0 && !met->done)
+            ok = ok && ignis__group_ready(walk->call, met);
+    return ok;
+}
+
+/*  The outermost walk is over: what is left of its groups is ready now, or dropped after a failure. */
+static bool ignis__groups_end(ignis__walk *walk, bool ok)
+{
+    ignis__met_group *met;
+    for (met = walk->groups; met; met = met->next) {
+        if (ok && met->joins && !met->done)
+            ok = ignis__group_ready(walk->call, met);
+        ignis__reached_end(walk->call, &met->leaves);
+    }
+    while ((met = walk->groups) != NULL) {
+        walk->groups = met->next;
+        ok = met->group->end_fn(met->group, walk->call, walk, ok) && ok;
+        ignis__free(met);
+    }
+    return ok;
+}
+
+/* --- backward ---------------------------------------------------------------------------------------------------------- */
+
+/*  Gives a gradient, whose claim is taken over, to a leaf. */
+static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient)
+{
+    ignis__reached *reached = ignis__walk_reach(walk, leaf);
+    if (reached && !(reached->group && reached->group->done))
+        return ignis__gradient_add(walk->call, &reached->sum, gradient);
+    if (reached)
+        ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
+                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
+                    "the other ranks already; use ignis_checkpoint for it",
+                    ignis__shape_write(&leaf->shape).text);
+    ignis__array_unclaim(walk->call, gradient);
+    return false;
+}
+
+/*  Whether a gradient can still be given to an input of an entry. */
+static bool ignis__walk_admits(const ignis__walk *walk, const ignis__tensor *tensor, const ignis__standing *standing)
+{
+    if (standing->node && standing->tape != walk->tape)
+        ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, walk->call, "a tensor %s on the way was recorded by another thread meanwhile",
+                    ignis__shape_write(&tensor->shape).text);
+    else if (standing->node && standing->node->running)
+        ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, walk->call,
+                    "a tensor %s on the way is the result of '%s', whose backward function is running",
+                    ignis__shape_write(&tensor->shape).text, standing->node->name);
+    else if (!standing->node && !standing->leaf)
         ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, walk->call,
                     "a tensor %s on the way was made by operations that an earlier backward or ignis_tape_clear has released; "
                     "run them again",
                     ignis__shape_write(&tensor->shape).text);
-        return false;
-    }
-    if (tensor->group && tensor->group->done) {
+    else
+        return true;
+    return false;
+}
+
+/*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
+static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
+{
+    ignis__standing standing = ignis__tensor_standing(tensor);
+    if (!ignis__walk_admits(walk, tensor, &standing)) {
         ignis__array_unclaim(walk->call, gradient);
-        ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
-                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
-                    "the other ranks already; use ignis_checkpoint for it",
-                    ignis__shape_write(&tensor->shape).text);
         return false;
     }
-    if (!tensor->pending) {
-        ignis__tensor **list = &walk->leaves;
-        if (tensor->group) {
-            ignis__group_meet(tensor->group);
-            list = &tensor->group->leaves;
-        }
-        ignis__tensor_rehold(tensor);
-        tensor->next = *list;
-        *list = tensor;
-    }
-    return ignis__gradient_add(walk->call, &tensor->pending, gradient);
+    if (!standing.node)
+        return ignis__walk_give_leaf(walk, tensor, gradient);
+    if (!standing.node->grad)
+        ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
+    return ignis__gradient_add(walk->call, &standing.node->grad, gradient);
+}
+
+/*  What the walk that runs the thread's backward function has for one of its inputs by now; null: nothing yet. */
+static ignis__array *ignis__walk_sum(int input)
+{
+    const ignis__node *node = ignis__tensor_thread_now()->walk->at;
+    const ignis__node *maker = ignis__tensor_standing(node->inputs[input]).node;
+    return maker ? maker->grad : NULL;
 }
 
 /*  Checks what a backward function gave for an input, and claims it. Null, and reported, when it does not fit. */
@@ -9485,16 +9936,41 @@ static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__nod
     return NULL;
 }
 
+/*  Runs the backward function of an entry, between scopes and no-grad sections that it cannot end. */
+static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_backward_args *args)
+{
+    ignis__frame frame;
+    ignis_status status;
+    ignis__frame_begin(&frame, walk->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
+    walk->at = node;
+    node->running = true;
+    status = node->backward_fn(args);
+    node->running = false;
+    walk->at = NULL;
+    if (!ignis__frame_end(&frame) && status == IGNIS_OK)
+        status = ignis__failed();
+    if (walk->failed && status == IGNIS_OK)
+        status = ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call,
+                             "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
+    if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
+    else if (status != IGNIS_OK)
+        ignis__this_thread.latest = status;
+    return status == IGNIS_OK;
+}
+
 /*  Runs the backward of one entry, and hands its gradients on. */
 static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
 {
     ignis_backward_args args;
     ignis_array grads[IGNIS__MAX_INPUTS], saved_few[16], *saved = saved_few;
-    bool needed[IGNIS__MAX_INPUTS];
-    ignis__frame frame;
-    ignis_status status;
-    bool ok;
+    bool ok = true;
     int i;
+    for (i = 0; i < node->input_count; i++) {
+        ignis__standing standing = ignis__tensor_standing(node->inputs[i]);
+        if (node->needed[i] && !ignis__walk_admits(walk, node->inputs[i], &standing))
+            return false;
+    }
     memset(&args, 0, sizeof args);
     memset(grads, 0, sizeof grads);
     if (node->saved_count > IGNIS__COUNT(saved_few) &&
@@ -9504,27 +9980,18 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     }
     for (i = 0; i < node->saved_count; i++)
         saved[i].id = node->saved[i]->slot.handle;
-    for (i = 0; i < node->input_count; i++)
-        needed[i] = node->inputs[i]->requires_grad;
     args.grad_output.id = node->grad->slot.handle != walk->one ? node->grad->slot.handle : 0;
     args.saved = saved;
     args.saved_count = node->saved_count;
     args.params = node->params;
     args.input_count = node->input_count;
-    args.needed = needed;
+    args.needed = node->needed;
     args.grad_inputs = grads;
     args.user_data = node->user_data;
-    ignis__frame_enter(&frame, walk->call, node->name);
-    status = node->backward_fn(&args);
-    ignis__frame_leave(&frame);
-    ok = status == IGNIS_OK;
-    if (!ok && ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
-    else if (!ok)
-        ignis__this_thread.latest = status;
+    ok = ignis__walk_call(walk, node, &args);
     for (i = 0; i < node->input_count; i++) { /* claim all before any is given on: one array may be there twice */
         ignis__array *gradient = NULL;
-        if (grads[i].id && (!needed[i] || !ok)) {
+        if (grads[i].id && (!node->needed[i] || !ok)) {
             gradient = ignis__walk_claim(walk, node, i, grads[i]);
             if (gradient)
                 ignis__array_unclaim(walk->call, gradient);
@@ -9551,89 +10018,59 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     return ok;
 }
 
-static bool ignis__group_ready(const char *call, ignis__grad_group *group)
-{
-    group->done = true;
-    return ignis__leaves_settle(call, &group->leaves, true) && group->ready_fn(group, call);
-}
-
-/*  The walk has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
-static bool ignis__groups_pass(const char *call, ignis__node *node, bool ok)
-{
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__grad_group *group;
-    bool was_last = node->nests && thread->nests == 1;
-    int i;
-    node->counted = false;
-    thread->nests -= node->nests;
-    for (i = 0; i < node->input_count; i++) {
-        group = node->inputs[i]->group;
-        if (group && group->met && --group->uses == 0 && !thread->nests && !group->done)
-            ok = ok && ignis__group_ready(call, group);
-    }
-    for (group = was_last ? thread->groups : NULL; group; group = group->next)
-        if (group->uses == 0 && !group->done)
-            ok = ok && ignis__group_ready(call, group);
-    return ok;
-}
-
-/*  The outermost walk is over: what is left is ready now, or dropped after a failure. */
-static bool ignis__groups_end(const char *call, bool ok)
-{
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__grad_group *group;
-    for (group = thread->groups; group; group = group->next) {
-        if (ok && !group->done)
-            ok = ignis__group_ready(call, group);
-        (void)ignis__leaves_settle(call, &group->leaves, false); /* nothing, after a success */
-    }
-    while ((group = thread->groups) != NULL) {
-        thread->groups = group->next;
-        group->next = NULL;
-        group->met = group->done = false;
-        ok = group->end_fn(group, call, ok) && ok;
-    }
-    thread->nests = 0;
-    return ok;
-}
-
-/*  Walks from the entry of the root back to the first, running those that a gradient has reached. The walk holds the output of the entry
-    that it is at and of the one before: what ends with an entry may have been all that kept the others. */
+/*  Walks from the entry of the root back to the first, running those that a gradient has reached, and takes these apart. A walk inside a backward
+    function ends where the enclosing one stands. The output of the entry that the walk is at is held. */
 static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *gradient)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__node *node = root, *before, *outer = thread->walking;
+    uint64_t end = walk->outer ? walk->outer->at->serial : 0;
+    ignis__node *node = root, *before;
     bool ok = true;
     ignis__tensor_rehold(root->output); /* as of every entry with a gradient */
     root->grad = gradient;
     ignis__tensor_rehold(root->output);
-    if (!outer && ignis__atomic_load(&ignis__grad_groups))
-        ignis__groups_count(root);
-    thread->no_grad++;
-    while (node) {
+    if (!walk->outer && ignis__atomic_load(&ignis__grad_groups))
+        ok = ignis__groups_count(walk, root);
+    for (; node; node = before) {
         ignis__tensor *output = node->output;
-        ignis__mutex_lock(&ignis__tapes.lock);
-        before = node->before;
-        if (before == outer) /* a walk inside a backward function ends where the enclosing one stands */
-            before = NULL;
-        if (before)
-            ignis__tensor_rehold(before->output);
-        ignis__mutex_unlock(&ignis__tapes.lock);
-        if (node->grad) {
-            thread->walking = node;
+        if (node->grad)
             ok = ok && ignis__walk_step(walk, node);
-        }
         if (node->counted)
-            ok = ignis__groups_pass(walk->call, node, ok);
+            ok = ignis__groups_pass(walk, node, ok);
+        before = ignis__node_before(walk->tape, node, end);
         if (node->grad) {
             ignis__node_consume(walk->call, node);
             ignis__tensor_drop(walk->call, output);
         }
         ignis__tensor_drop(walk->call, output);
-        node = before;
     }
-    thread->walking = outer;
-    thread->no_grad--;
+    return ok;
+}
+
+/*  Writes the gradients of leaves, which the outermost walk does for all: so when it fails, no leaf has changed. A walk inside a backward function
+    writes those of leaves which that function has made, as that reads them. */
+static bool ignis__walk_end(ignis__walk *walk, bool ok)
+{
+    ignis__reached **link = &walk->leaves, *reached;
+    while (walk->outer && (reached = *link) != NULL) {
+        ignis__array *sum = reached->sum;
+        if (reached->leaf->made_in == walk->outer->serial) {
+            link = &reached->next;
+            continue;
+        }
+        if (ok && sum) {
+            reached->sum = NULL;
+            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum);
+        }
+        *link = reached->next;
+        reached->next = NULL;
+        ignis__reached_end(walk->call, &reached);
+    }
+    ok = ok && ignis__leaves_write(walk->call, walk->leaves);
+    ok = ignis__groups_end(walk, ok);
+    ignis__reached_end(walk->call, &walk->leaves);
+    ignis__free(walk->table);
+    if (!ok && walk->outer)
+        walk->outer->failed = true;
     return ok;
 }
 
@@ -9661,12 +10098,7 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
         else { /* through a view, which ends with the walk: the array itself stays the caller's */
             made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
             ignis__array_drop(call, gradient);
-            if (!made.id)
-                return NULL;
-            gradient = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-            ignis__array_claim(gradient);
-            ignis__array_drop(call, gradient);
-            return gradient;
+            return ignis__array_own(call, made);
         }
         ignis__array_drop(call, gradient);
         return NULL;
@@ -9683,38 +10115,45 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     made = ignis__array_create(call, &desc);
     if (made.id && !known && ignis__array_set(call, made, 1.0) != IGNIS_OK)
         ignis__array_discard(call, &made);
-    if (!made.id)
-        return NULL;
-    gradient = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ignis__array_claim(gradient);
-    ignis__array_drop(call, gradient);
-    return gradient;
+    return ignis__array_own(call, made);
 }
 
 static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ignis_array grad_output)
 {
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__standing standing = ignis__tensor_standing(tensor);
     ignis__walk walk;
     ignis__array *gradient;
-    bool ok, known = !grad_output.id && tensor->node && tensor->node->knows_one;
-    if (tensor->walked)
+    bool ok, runs, known;
+    if (standing.walked)
         return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
                            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
                            "run them again");
-    if (!tensor->requires_grad)
+    if (!standing.requires_grad)
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
-    if (tensor->node && tensor->node->tape != ignis__tensor_thread_now()->tape)
+    if (standing.node && standing.tape != thread->tape)
         return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
+    if (thread->walk && !thread->walk->at)
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "a backward of this thread is under way, outside of its backward functions");
+    /* inside a backward function, what is older than its entry waits for the enclosing walk */
+    runs = standing.node && (!thread->walk || standing.node->serial > thread->walk->at->serial);
+    known = runs && !grad_output.id && standing.node->knows_one;
     gradient = ignis__backward_start(call, tensor, grad_output, known);
     if (!gradient)
         return ignis__failed();
+    memset(&walk, 0, sizeof walk);
     walk.call = call;
-    walk.leaves = NULL;
+    walk.tape = thread->tape;
+    walk.outer = thread->walk;
+    walk.serial = ignis__atomic_add(&ignis__walk_serials, 1);
     walk.one = known ? gradient->slot.handle : 0;
-    ok = tensor->node ? ignis__walk_run(&walk, tensor->node, gradient) : ignis__walk_give(&walk, tensor, gradient);
-    ok = ignis__leaves_settle(call, &walk.leaves, ok);
-    if (!ignis__tensor_thread_now()->walking)
-        ok = ignis__groups_end(call, ok);
+    thread->walk = &walk;
+    thread->walk_serial = walk.serial;
+    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient);
+    ok = ignis__walk_end(&walk, ok);
+    thread->walk = walk.outer;
+    thread->walk_serial = walk.outer ? walk.outer->serial : 0;
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -9732,38 +10171,27 @@ IGNIS_API ignis_status ignis_backward(ignis_tensor handle, ignis_array grad_outp
 
 static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
 {
-    ignis_array grad = IGNIS__ZERO;
-    ignis__array *data, *made;
-    bool fresh;
-    if (!tensor->requires_grad)
+    ignis_array zero = IGNIS__ZERO, grad;
+    ignis__array *data;
+    bool ok;
+    if (!ignis__tensor_requires_grad(tensor))
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
-    ignis__mutex_lock(&tensor->slot.lock);
-    grad.id = tensor->grad ? tensor->grad->slot.handle : 0;
-    ignis__mutex_unlock(&tensor->slot.lock);
-    fresh = !grad.id;
-    if (fresh) {
+    ignis__leaf_enter(tensor);
+    if (!tensor->grad) {
         data = ignis__tensor_array(call, tensor);
-        if (!data)
-            return ignis__failed();
-        grad = ignis__array_create_like(call, data, data->dtype);
-        ignis__array_drop(call, data);
-        if (!grad.id)
-            return ignis__failed();
+        if (data) {
+            zero = ignis__array_create_like(call, data, data->dtype);
+            ignis__array_drop(call, data);
+        }
     }
-    if (ignis__array_set_zero(call, grad) != IGNIS_OK) {
-        if (fresh)
-            ignis__array_discard(call, &grad);
-        return ignis__failed();
-    }
-    if (fresh) {
-        made = (ignis__array *)ignis__pool_hold(&ignis__arrays, grad.id);
-        ignis__mutex_lock(&tensor->slot.lock);
-        ignis__array_claim(made);
-        tensor->grad = made;
-        ignis__mutex_unlock(&tensor->slot.lock);
-        ignis__array_drop(call, made);
-    }
-    return IGNIS_OK;
+    grad.id = tensor->grad ? tensor->grad->slot.handle : zero.id;
+    ok = grad.id && (!tensor->grad || ignis__gradient_follow(call, tensor->grad)) && ignis__array_set_zero(call, grad) == IGNIS_OK;
+    if (ok && zero.id)
+        ignis__gradient_install(call, tensor, ignis__array_own(call, zero));
+    else if (zero.id)
+        ignis__array_discard(call, &zero);
+    ignis__leaf_leave(tensor);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
@@ -9780,10 +10208,10 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
 
 static void ignis__tape_clear(const char *call, ignis__tape *tape)
 {
-    while (tape && tape->last) { /* an output without handle goes with its entry, hence the hold */
-        ignis__tensor *output = tape->last->output;
-        ignis__tensor_rehold(output);
-        ignis__node_consume(call, tape->last);
+    ignis__node *node;
+    while (tape && (node = ignis__node_before(tape, NULL, 0)) != NULL) { /* an output without handle goes with its entry, hence the hold */
+        ignis__tensor *output = node->output;
+        ignis__node_consume(call, node);
         ignis__tensor_drop(call, output);
     }
 }
@@ -9791,30 +10219,29 @@ static void ignis__tape_clear(const char *call, ignis__tape *tape)
 IGNIS_API ignis_status ignis_tape_clear(void)
 {
     static const char call[] = "ignis_tape_clear";
+    ignis__tensor_thread *thread;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
-    ignis__tape_clear(call, ignis__tensor_thread_now()->tape);
+    thread = ignis__tensor_thread_now();
+    if (thread->walk)
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
+    ignis__tape_clear(call, thread->tape);
     return IGNIS_OK;
 }
 
 IGNIS_API int64_t ignis_tape_length(void)
 {
     ignis__tape *tape;
+    int64_t length;
     if (!ignis__enter("ignis_tape_length"))
         return -1;
     tape = ignis__tensor_thread_now()->tape;
-    return tape ? tape->length : 0;
-}
-
-/*  Calls a function of the caller for a call. */
-static ignis_tensor ignis__tensor_fn_call(const char *call, ignis_tensor_fn fn, const ignis_tensor *inputs, int count, void *user_data)
-{
-    ignis__frame frame;
-    ignis_tensor output;
-    ignis__frame_enter(&frame, call, NULL);
-    output = fn(inputs, count, user_data);
-    ignis__frame_leave(&frame);
-    return output;
+    if (!tape)
+        return 0;
+    ignis__mutex_lock(&tape->lock);
+    length = tape->length;
+    ignis__mutex_unlock(&tape->lock);
+    return length;
 }
 
 /* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
@@ -9833,12 +10260,14 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__tensor_thread before = *thread;
     ignis_tensor inputs[IGNIS__MAX_INPUTS], output;
+    ignis_tensor_info info;
     ignis_scope scope = ignis_scope_begin();
     ignis_status status = IGNIS_OK;
+    ignis__frame frame;
     int i;
     if (!scope.id)
         return ignis__failed();
-    thread->no_grad = 0;
+    ignis__frame_begin(&frame, call, NULL, 0);
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
     thread->random_again = true;
@@ -9853,13 +10282,13 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
         if (!inputs[i].id)
             break;
     }
-    if (i < args->input_count) {
-        status = ignis__failed();
-    } else {
+    output.id = 0;
+    if (i == args->input_count)
         output = checkpoint->fn(inputs, args->input_count, checkpoint->user_data);
-        status = output.id ? ignis_backward(output, args->grad_output) : ignis__failed();
-    }
-    thread->no_grad = before.no_grad;
+    if (!ignis__frame_end(&frame) || !output.id || ignis_tensor_query(output, &info) != IGNIS_OK)
+        status = ignis__failed();
+    else if (info.requires_grad)
+        status = ignis_backward(output, args->grad_output);
     thread->seed = before.seed;
     thread->random_used = before.random_used;
     thread->random_again = before.random_again;
@@ -9879,16 +10308,67 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     return status;
 }
 
+/*  Runs the function of a checkpoint without recording, in a scope of its own. Returns a tensor over what it gave: that may be one of its inputs, or
+    something that lives on. */
+static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint, const ignis_tensor *inputs, int count)
+{
+    ignis_tensor output, result = IGNIS__ZERO;
+    ignis__tensor *tensor = NULL;
+    ignis__array *array = NULL;
+    ignis__frame frame;
+    ignis_scope scope = ignis_scope_begin();
+    if (!scope.id)
+        return result;
+    ignis__frame_begin(&frame, call, NULL, ignis__tensor_thread_now()->no_grad + 1);
+    output = checkpoint->fn(inputs, count, checkpoint->user_data);
+    if (ignis__frame_end(&frame) && output.id && (tensor = ignis__tensor_hold(call, output)) != NULL) {
+        array = ignis__tensor_array(call, tensor);
+        ignis__tensor_drop(call, tensor);
+    }
+    (void)ignis_scope_end(scope);
+    if (array) {
+        result = ignis__tensor_over(call, array, false);
+        ignis__array_drop(call, array);
+    }
+    return result;
+}
+
+/*  Makes the result of a checkpoint's function one of an operation on its held inputs. */
+static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *checkpoint, ignis_tensor result,
+                                     ignis__tensor *const *inputs, ignis_array *saved, int count)
+{
+    ignis__tensor *made = ignis__tensor_hold(call, result);
+    ignis__node *node;
+    ignis_rule rule;
+    if (!made)
+        return false;
+    memset(&rule, 0, sizeof rule);
+    rule.name = "checkpoint";
+    rule.backward_fn = ignis__checkpoint_backward;
+    saved[count] = ignis__random_launches();
+    rule.saved = saved;
+    rule.saved_count = count + (saved[count].id != 0);
+    rule.params = checkpoint;
+    rule.params_size = sizeof *checkpoint;
+    node = ignis__tape_add(call, made, count, inputs, &rule);
+    if (node)
+        node->nests = true;
+    else
+        ignis__tensor_end_handle(call, made);
+    ignis__tensor_drop(call, made);
+    return node != NULL;
+}
+
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
 {
     static const char call[] = "ignis_checkpoint";
-    ignis_tensor output = IGNIS__ZERO, result = IGNIS__ZERO;
+    ignis_tensor result = IGNIS__ZERO;
     ignis_array saved[IGNIS__MAX_INPUTS + 1];
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
-    ignis__tensor *made, *held[IGNIS__MAX_INPUTS] = {NULL};
-    ignis_rule rule;
-    int i;
+    ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
+    bool saw_before, wanted = false, ok = true;
+    int i = 0;
     if (!ignis__enter(call))
         return result;
     if (!fn || (count > 0 && !inputs)) {
@@ -9904,41 +10384,22 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     checkpoint.user_data = user_data;
     checkpoint.seed = thread->seed;
     checkpoint.random_used = thread->random_used;
-    if (!ignis__recording())
-        return ignis__tensor_fn_call(call, fn, inputs, count, user_data);
-    for (i = 0; i < count; i++) {
+    for (; ok && i < count; i += ok) {
         saved[i] = ignis__tensor_array_handle(call, inputs[i], false);
-        if (!saved[i].id)
-            return result;
+        held[i] = saved[i].id ? ignis__tensor_hold(call, inputs[i]) : NULL;
+        ok = held[i] != NULL;
+        wanted = wanted || (ok && ignis__tensor_requires_grad(held[i]));
     }
-    thread->no_grad++;
-    output = ignis__tensor_fn_call(call, fn, inputs, count, user_data);
-    thread->no_grad--;
-    if (!output.id)
-        return result;
-    result = ignis_detach(output); /* fn may return one of its inputs, or something that lives on */
-    made = result.id ? ignis__tensor_hold(call, result) : NULL;
-    if (!made)
-        return result;
-    memset(&rule, 0, sizeof rule);
-    rule.name = "checkpoint";
-    rule.backward_fn = ignis__checkpoint_backward;
-    saved[count] = ignis__random_launches();
-    rule.saved = saved;
-    rule.saved_count = count + (saved[count].id != 0);
-    rule.params = &checkpoint;
-    rule.params_size = sizeof checkpoint;
-    for (i = 0; i < count && (held[i] = ignis__tensor_hold(call, inputs[i])) != NULL; i++)
-        ;
-    if (i < count || !ignis__tape_add(call, made, count, held, &rule)) { /* recorded always: weights that fn uses may require gradients */
-        ignis__tensor_end_handle(call, made);
+    saw_before = thread->saw_trainable;
+    thread->saw_trainable = wanted;
+    if (ok)
+        result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
+    wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
+    thread->saw_trainable = saw_before || wanted;
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, saved, count))
         result.id = 0;
-    } else {
-        made->node->nests = true;
-    }
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
-    ignis__tensor_drop(call, made);
     return result;
 }
 
@@ -9963,9 +10424,15 @@ static double ignis__gradcheck_weight(int64_t i)
 static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis_tensor output;
+    ignis__frame frame;
     thread->seed = check->seed;
     thread->random_used = check->random_used;
-    return check->fn(check->inputs, check->count, check->user_data);
+    ignis__frame_begin(&frame, check->call, NULL, thread->no_grad);
+    output = check->fn(check->inputs, check->count, check->user_data);
+    if (!ignis__frame_end(&frame))
+        output.id = 0;
+    return output;
 }
 
 /*  The weighted sum of the function's output. False on failure. */
@@ -10108,7 +10575,7 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     static const char call[] = "ignis_gradcheck";
     ignis__gradcheck check;
     ignis__tensor_thread *thread;
-    ignis__frame frame;
+    ignis__outer_call outer;
     double worst;
     if (!ignis__enter(call))
         return ignis__nan();
@@ -10124,9 +10591,9 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     check.count = count;
     check.seed = thread->seed;
     check.random_used = thread->random_used;
-    ignis__frame_enter(&frame, call, NULL);
+    ignis__outer_call_begin(&outer, call, NULL);
     worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5, desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
-    ignis__frame_leave(&frame);
+    ignis__outer_call_end(&outer);
     return worst;
 }
 
@@ -10137,6 +10604,7 @@ static void ignis__dot_tensor(ignis__text *text, const ignis__tensor *tensor)
     ignis__text_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
 }
 
+/*  Draws an entry, and marks those that its inputs come from. */
 static void ignis__dot_node(ignis__text *text, const ignis__node *node)
 {
     int64_t bytes = 0;
@@ -10147,12 +10615,14 @@ static void ignis__dot_node(ignis__text *text, const ignis__node *node)
     ignis__dot_tensor(text, node->output);
     ignis__text_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);
     for (i = 0; i < node->input_count; i++) {
-        const ignis__tensor *input = node->inputs[i];
-        if (input->node) {
-            ignis__text_add(text, "  n%p -> n%p;\n", (const void *)input->node, (const void *)node);
+        ignis__tensor *input = node->inputs[i];
+        ignis__standing standing = ignis__tensor_standing(input);
+        if (standing.node && standing.tape == node->tape) {
+            standing.node->drawn = true;
+            ignis__text_add(text, "  n%p -> n%p;\n", (const void *)standing.node, (const void *)node);
             continue;
         }
-        ignis__text_add(text, "  t%p [label=\"%s\\n", (const void *)input, input->requires_grad ? "leaf" : "constant");
+        ignis__text_add(text, "  t%p [label=\"%s\\n", (const void *)input, node->needed[i] ? "leaf" : "constant");
         ignis__dot_tensor(text, input);
         ignis__text_add(text, "\"];\n  t%p -> n%p;\n", (const void *)input, (const void *)node);
     }
@@ -10162,14 +10632,14 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity
 {
     static const char call[] = "ignis_tape_dot";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
-    ignis__node *node;
+    ignis__standing standing;
+    ignis__node *node, *before;
     ignis__text text;
     char none[1];
-    int i;
     if (!tensor)
         return -1;
-    node = tensor->node;
-    if ((!out && capacity) || (node && node->tape != ignis__tensor_thread_now()->tape)) {
+    standing = ignis__tensor_standing(tensor);
+    if ((!out && capacity) || (standing.node && standing.tape != ignis__tensor_thread_now()->tape)) {
         if (!out && capacity)
             ignis__fail_null(call, "out");
         else
@@ -10179,16 +10649,17 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity
     }
     ignis__text_begin(&text, out ? out : none, capacity);
     ignis__text_add(&text, "digraph tape {\n");
-    if (node)
+    node = standing.node;
+    if (node) {
         node->drawn = true;
-    for (; node; node = node->before) { /* newest first: whoever uses an entry has been met before it */
-        if (!node->drawn)
-            continue;
+        ignis__tensor_rehold(tensor);
+    }
+    for (; node; node = before) { /* newest first: whoever uses an entry has been met before it */
+        if (node->drawn)
+            ignis__dot_node(&text, node);
         node->drawn = false;
-        ignis__dot_node(&text, node);
-        for (i = 0; i < node->input_count; i++)
-            if (node->inputs[i]->node)
-                node->inputs[i]->node->drawn = true;
+        before = ignis__node_before(node->tape, node, 0);
+        ignis__tensor_drop(call, node->output);
     }
     ignis__text_add(&text, "}\n");
     ignis__tensor_drop(call, tensor);
@@ -10203,7 +10674,7 @@ static void ignis__tensors_close(const char *call)
     ignis__tensor *tensor;
     uint64_t index = 0;
     ignis__tape *tape;
-    for (tape = ignis__tapes.tapes; tape; tape = tape->next)
+    for (tape = ignis__tapes.first; tape; tape = tape->next)
         ignis__tape_clear(call, tape);
     while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
         if (tensor->data)
@@ -10211,9 +10682,9 @@ static void ignis__tensors_close(const char *call)
         ignis__tensor_end_handle(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
-    while (ignis__tapes.tapes) {
-        tape = ignis__tapes.tapes;
-        ignis__tapes.tapes = tape->next;
+    while (ignis__tapes.first) {
+        tape = ignis__tapes.first;
+        ignis__tapes.first = tape->next;
         ignis__free(tape);
     }
 }
@@ -10235,6 +10706,7 @@ typedef struct ignis__op {
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
     int count, made_count, saved_count;
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
+    bool wanted[IGNIS__OP_INPUTS];            /* they require a gradient */
     ignis__array *in[IGNIS__OP_INPUTS];
     ignis__array *made[IGNIS__OP_MADE];
     ignis_array saved[IGNIS__OP_SAVED]; /* what its backward function is given */
@@ -10301,8 +10773,11 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
         }
         op->tensors[op->count] = tensor;
         op->in[op->count] = array;
-        op->records = op->records || tensor->requires_grad;
+        op->wanted[op->count] = ignis__tensor_requires_grad(tensor);
+        op->records = op->records || op->wanted[op->count];
     }
+    if (op->records)
+        ignis__tensor_thread_now()->saw_trainable = true;
     op->records = op->records && ignis__recording();
     return ignis__op_enter(op);
 }
@@ -10341,6 +10816,7 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
         ignis__free(storage);
         return NULL;
     }
+    array->owned_by_refs = true; /* what the operation saves needs no view */
     ignis__array_publish(array);
     ignis__atomic_add(&array->slot.state, 1); /* the operation's own hold */
     op->made[op->made_count++] = array;
@@ -10485,18 +10961,20 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
+    ignis__node *node;
     if (op->ok) {
         result = ignis__tensor_make(op->work.call, output, false);
         op->ok = result.id != 0;
     }
     if (op->ok && op->records && rule) {
         made = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, result.id);
-        if (!ignis__tape_add(op->work.call, made, op->count, op->tensors, rule)) {
+        node = ignis__tape_add(op->work.call, made, op->count, op->tensors, rule);
+        if (node) {
+            node->knows_one = op->knows_one;
+        } else {
             ignis__tensor_end_handle(op->work.call, made);
             op->ok = false;
             result.id = 0;
-        } else {
-            made->node->knows_one = op->knows_one;
         }
         ignis__tensor_drop(op->work.call, made);
     }
@@ -11347,11 +11825,11 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
                        ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
     if (op.ok)
         out = ignis__binary_map(&op, kind->same, kind->spreading, op.in[0], op.in[1], &p.spread);
-    if (kind->saves && op.tensors[0]->requires_grad) {
+    if (kind->saves && op.wanted[0]) {
         p.saved_b = op.saved_count;
         ignis__op_save(&op, op.in[1]);
     }
-    if (kind->saves && op.tensors[1]->requires_grad) {
+    if (kind->saves && op.wanted[1]) {
         p.saved_a = op.saved_count;
         ignis__op_save(&op, op.in[0]);
     }
@@ -11763,8 +12241,8 @@ IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int 
     return few[0];
 }
 
-/*  The parts of a split have one gradient array in common, which the first of their backwards zeroes and gives; each puts its own in. They
-    are parts of a tensor that nobody else sees, so that it is whole when that one's turn comes. */
+/*  The parts of a split are parts of a tensor that nobody else sees. The first of their backwards that a walk comes to makes its gradient, zero but
+    for that part; the others put theirs in. So it is whole when the split's own turn comes. */
 static ignis_status ignis__split_backward(const ignis_backward_args *args)
 {
     args->grad_inputs[0] = args->grad_output;
@@ -11773,22 +12251,24 @@ static ignis_status ignis__split_backward(const ignis_backward_args *args)
 
 typedef struct ignis__part_params {
     int64_t offset, row, length, rows;
+    ignis_shape whole;
 } ignis__part_params;
 
 static ignis_status ignis__part_backward(const ignis_backward_args *args)
 {
     const ignis__part_params *p = (const ignis__part_params *)args->params;
+    ignis__array *sum = ignis__walk_sum(0), *made = NULL;
     ignis__op op;
-    bool is_first;
     if (!ignis__op_begin_backward(&op, "ignis_split", args))
         return ignis__failed();
-    is_first = !ignis__atomic_load(&op.in[1]->storage->address);
-    if (is_first)
-        ignis__op_zero(&op, op.in[1]);
-    ignis__op_copy_rows(&op, op.in[1], p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
-    if (op.ok && is_first)
-        args->grad_inputs[0] = args->saved[0];
-    return ignis__op_leave(&op);
+    if (!sum) {
+        sum = made = ignis__op_new(&op, &p->whole, op.in[0]->dtype);
+        if (made)
+            ignis__op_zero(&op, made);
+    }
+    if (sum)
+        ignis__op_copy_rows(&op, sum, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
+    return ignis__op_give(&op, args, 1, &made);
 }
 
 /*  The part of an input of `size` from `start` on along dim: a view where it is in one piece, else a copy. */
@@ -11797,6 +12277,7 @@ static ignis__array *ignis__op_part(ignis__op *op, int dim, int64_t start, int64
     ignis_shape shape = op->in[0]->shape;
     int64_t inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
     ignis__array *out;
+    p->whole = shape;
     p->rows = ignis__shape_product(&shape, 0, dim);
     p->row = shape.dim[dim] * inner;
     p->offset = start * inner;
@@ -11810,21 +12291,15 @@ static ignis__array *ignis__op_part(ignis__op *op, int dim, int64_t start, int64
     return out;
 }
 
-/*  A part of a split. joint is the gradients' common array, made with the first part. */
-static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size, ignis_array *joint)
+/*  A part of a split. */
+static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size)
 {
     ignis__part_params p;
     ignis__op op;
-    ignis__array *out, *shared;
+    ignis__array *out;
     if (!ignis__op_begin(&op, call, 1, &whole))
         return ignis__no_tensor();
     out = ignis__op_part(&op, dim, start, size, &p);
-    if (op.ok && op.records && !joint->id) {
-        shared = ignis__op_new_like(&op, op.in[0]);
-        if (shared)
-            joint->id = shared->slot.handle;
-    }
-    op.saved[op.saved_count++] = *joint;
     return ignis__op_end_recorded(&op, out, "part", ignis__part_backward, &p, sizeof p);
 }
 
@@ -11854,7 +12329,6 @@ static ignis_tensor ignis__split_whole(const char *call, ignis_tensor tensor, in
 IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, const int64_t *sizes, ignis_tensor *parts)
 {
     static const char call[] = "ignis_split";
-    ignis_array joint = IGNIS__ZERO;
     ignis_tensor whole;
     ignis_tensor_info info;
     int64_t start = 0, size;
@@ -11871,7 +12345,7 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
         return ignis__failed();
     for (i = 0; i < count; i++) {
         size = sizes ? sizes[i] : info.shape.dim[dim] / count;
-        parts[i] = ignis__part(call, whole, dim, start, size, &joint);
+        parts[i] = ignis__part(call, whole, dim, start, size);
         if (!parts[i].id)
             break;
         start += size;
@@ -11886,40 +12360,36 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     return ignis__failed();
 }
 
-typedef struct ignis__slice_params {
-    ignis__part_params part;
-    ignis_shape shape; /* of the input */
-} ignis__slice_params;
-
 static ignis_status ignis__slice_backward(const ignis_backward_args *args)
 {
-    const ignis__slice_params *p = (const ignis__slice_params *)args->params;
+    const ignis__part_params *p = (const ignis__part_params *)args->params;
     ignis__op op;
     ignis__array *gradient;
     if (!ignis__op_begin_backward(&op, "ignis_slice", args))
         return ignis__failed();
-    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    gradient = ignis__op_new(&op, &p->whole, op.in[0]->dtype);
     if (gradient) {
         ignis__op_zero(&op, gradient);
-        ignis__op_copy_rows(&op, gradient, p->part.offset, p->part.row, op.in[0], 0, p->part.length, p->part.length, p->part.rows);
+        ignis__op_copy_rows(&op, gradient, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
     }
     return ignis__op_give(&op, args, 1, &gradient);
 }
 
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {
-    ignis__slice_params p;
+    const ignis_shape *shape;
+    ignis__part_params p;
     ignis__op op;
     ignis__array *out = NULL;
     memset(&p, 0, sizeof p);
     if (!ignis__op_begin(&op, "ignis_slice", 1, &tensor))
         return ignis__no_tensor();
-    p.shape = op.in[0]->shape;
-    if (ignis__op_dim(&op, &dim, "dim") && (start < 0 || len < 0 || start > p.shape.dim[dim] || len > p.shape.dim[dim] - start))
+    shape = &op.in[0]->shape;
+    if (ignis__op_dim(&op, &dim, "dim") && (start < 0 || len < 0 || start > shape->dim[dim] || len > shape->dim[dim] - start))
         ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
-                       (long long)start, (long long)len, dim, ignis__shape_write(&p.shape).text);
+                       (long long)start, (long long)len, dim, ignis__shape_write(shape).text);
     if (op.ok)
-        out = ignis__op_part(&op, dim, start, len, &p.part);
+        out = ignis__op_part(&op, dim, start, len, &p);
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }
 
@@ -13412,12 +13882,13 @@ static void ignis__optimizers_close(const char *call)
 
 /* --- parameters ------------------------------------------------------------------------------------------------------ */
 
-static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, const ignis__tensor *tensor)
+static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
 {
+    ignis__standing standing = ignis__tensor_standing(tensor);
     int i;
-    if (!tensor->leaf || !tensor->requires_grad) {
+    if (!standing.leaf || !standing.requires_grad) {
         ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
-                    tensor->leaf ? "requires no gradient" : "is the result of an operation");
+                    standing.leaf ? "requires no gradient" : "is the result of an operation");
         return false;
     }
     if (tensor->device != optimizer->device) {
@@ -15349,6 +15820,10 @@ IGNIS_API ignis_status ignis_shutdown(void)
         (void)ignis__enter(call);
         return IGNIS_ERROR_NOT_SETUP;
     }
+#ifndef IGNIS_NO_TENSORS
+    if (ignis__atomic_load(&ignis__global.ready) && ignis__tensor_thread_now()->walk)
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
+#endif
     ignis__mutex_lock(&ignis__setup_lock);
     if (!ignis__atomic_load(&ignis__global.ready)) {
         ignis__mutex_unlock(&ignis__setup_lock);
