@@ -403,7 +403,8 @@ typedef enum ignis_status {
     X(COMM_BROKEN, PEER, "a communicator that has failed is shrunk or destroyed")                                    \
     X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
     X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
-    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")
+    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")                         \
+    X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -1320,6 +1321,25 @@ typedef struct ignis_gradcheck_desc {
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
+
+/*  ignis_backward_retain - ignis_backward that keeps what was recorded, so that another one can walk it again
+    Each adds its gradients to those that the leaves have. What backward needs stays in memory until ignis_backward walks it, or the tensors
+    that it leads to are released. The operations' results and the leaves must not be changed in between.
+    Returns: IGNIS_OK, or the reason; what was recorded is kept either way.
+    Errors: those of ignis_backward.
+    Ownership: grad_output stays the caller's.
+    Threads: the one that recorded it. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
+
+/*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made where there is none
+    IGNIS_NO_ARRAY drops the gradient: it is as if none was computed, its memory is freed, and optimizers leave the tensor alone.
+    Shapes: equal numel; the tensor's dtype and device.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad was never written to; a parameter of
+    data-parallel training, whose gradient cannot be dropped), MEMORY, CUDA.
+    Ownership: grad stays the caller's.
+    Threads: any, but a gradient is not dropped while another thread's optimizer makes a step with it. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor tensor, ignis_array grad);
 
 /*  ignis_zero_grad - set a tensor's gradient to zero; its memory is kept, or made where there is none
     Returns: IGNIS_OK, or the reason.
@@ -9651,6 +9671,7 @@ typedef struct ignis__walk {
     ignis__tape *tape;
     struct ignis__walk *outer; /* in whose backward function this one runs; null: none */
     uint64_t serial;
+    bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
     bool failed;     /* one inside of it has: it may have given only a part of its gradients */
@@ -9910,6 +9931,9 @@ static ignis__array *ignis__walk_sum(int input)
     return maker ? maker->grad : NULL;
 }
 
+/*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
+static bool ignis__walk_retains(void) { return ignis__tensor_thread_now()->walk->retains; }
+
 /*  Checks what a backward function gave for an input, and claims it. Null, and reported, when it does not fit. */
 static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__node *node, int input, ignis_array handle)
 {
@@ -10018,8 +10042,8 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     return ok;
 }
 
-/*  Walks from the entry of the root back to the first, running those that a gradient has reached, and takes these apart. A walk inside a backward
-    function ends where the enclosing one stands. The output of the entry that the walk is at is held. */
+/*  Walks from the entry of the root back to the first, running those that a gradient has reached, and takes these apart unless it retains them. A
+    walk inside a backward function ends where the enclosing one stands. The output of the entry that the walk is at is held. */
 static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *gradient)
 {
     uint64_t end = walk->outer ? walk->outer->at->serial : 0;
@@ -10038,7 +10062,11 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
             ok = ignis__groups_pass(walk, node, ok);
         before = ignis__node_before(walk->tape, node, end);
         if (node->grad) {
-            ignis__node_consume(walk->call, node);
+            if (walk->retains)
+                ignis__array_unclaim(walk->call, node->grad);
+            node->grad = walk->retains ? NULL : node->grad;
+            if (!walk->retains)
+                ignis__node_consume(walk->call, node);
             ignis__tensor_drop(walk->call, output);
         }
         ignis__tensor_drop(walk->call, output);
@@ -10074,6 +10102,27 @@ static bool ignis__walk_end(ignis__walk *walk, bool ok)
     return ok;
 }
 
+/*  An array of the caller's that is to be a tensor's gradient, held. Null, and reported, when it does not fit. */
+static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle, const char *name)
+{
+    ignis__array *gradient = ignis__array_hold(call, handle);
+    if (!gradient)
+        return NULL;
+    if (gradient->numel != ignis__tensor_numel(tensor))
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the tensor is %s", name, ignis__shape_write(&gradient->shape).text,
+                    ignis__shape_write(&tensor->shape).text);
+    else if (gradient->dtype != tensor->dtype)
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, the tensor is %s", name, ignis__dtypes[gradient->dtype].name,
+                    ignis__dtypes[tensor->dtype].name);
+    else if (gradient->storage->device != tensor->device)
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the tensor on device %d", name,
+                    (int)(gradient->storage->device - ignis__devices), (int)(tensor->device - ignis__devices));
+    else
+        return gradient;
+    ignis__array_drop(call, gradient);
+    return NULL;
+}
+
 /*  The gradient that a backward starts from, claimed: the caller's, or 1, which is written unless the entry knows it. Null, and reported, when
     it does not fit. */
 static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output, bool known)
@@ -10083,25 +10132,13 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     ignis__array *gradient;
     int ordinal = (int)(tensor->device - ignis__devices);
     if (grad_output.id) {
-        gradient = ignis__array_hold(call, grad_output);
+        gradient = ignis__gradient_hold(call, tensor, grad_output, "grad_output");
         if (!gradient)
             return NULL;
-        if (gradient->numel != ignis__tensor_numel(tensor))
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "grad_output is %s, the tensor is %s", ignis__shape_write(&gradient->shape).text,
-                        ignis__shape_write(&tensor->shape).text);
-        else if (gradient->dtype != tensor->dtype)
-            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "grad_output is %s, the tensor is %s", ignis__dtypes[gradient->dtype].name,
-                        ignis__dtypes[tensor->dtype].name);
-        else if (gradient->storage->device != tensor->device)
-            ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "grad_output is on device %d, the tensor on device %d",
-                        (int)(gradient->storage->device - ignis__devices), ordinal);
-        else { /* through a view, which ends with the walk: the array itself stays the caller's */
-            made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
-            ignis__array_drop(call, gradient);
-            return ignis__array_own(call, made);
-        }
+        /* through a view, which ends with the walk: the array itself stays the caller's */
+        made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
         ignis__array_drop(call, gradient);
-        return NULL;
+        return ignis__array_own(call, made);
     }
     if (ignis__tensor_numel(tensor) != 1) {
         ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call, "a tensor of shape %s needs grad_output; without it there has to be one element",
@@ -10118,7 +10155,7 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     return ignis__array_own(call, made);
 }
 
-static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ignis_array grad_output)
+static ignis_status ignis__backward_held(const char *call, ignis__tensor *tensor, ignis_array grad_output, bool retains)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__standing standing = ignis__tensor_standing(tensor);
@@ -10128,7 +10165,7 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
     if (standing.walked)
         return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
                            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
-                           "run them again");
+                           "run them again, or keep them with ignis_backward_retain");
     if (!standing.requires_grad)
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
@@ -10145,6 +10182,7 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
     memset(&walk, 0, sizeof walk);
     walk.call = call;
     walk.tape = thread->tape;
+    walk.retains = retains;
     walk.outer = thread->walk;
     walk.serial = ignis__atomic_add(&ignis__walk_serials, 1);
     walk.one = known ? gradient->slot.handle : 0;
@@ -10157,16 +10195,25 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_backward(ignis_tensor handle, ignis_array grad_output)
+static ignis_status ignis__backward(const char *call, ignis_tensor handle, ignis_array grad_output, bool retains)
 {
-    static const char call[] = "ignis_backward";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
     ignis_status status;
     if (!tensor)
         return ignis__failed();
-    status = ignis__backward(call, tensor, grad_output);
+    status = ignis__backward_held(call, tensor, grad_output, retains);
     ignis__tensor_drop(call, tensor);
     return status;
+}
+
+IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output)
+{
+    return ignis__backward("ignis_backward", tensor, grad_output, false);
+}
+
+IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output)
+{
+    return ignis__backward("ignis_backward_retain", tensor, grad_output, true);
 }
 
 static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
@@ -10204,6 +10251,67 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     status = ignis__zero_grad(call, tensor);
     ignis__tensor_drop(call, tensor);
     return status;
+}
+
+/*  The values of an array become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
+static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
+{
+    ignis__array *made = NULL;
+    bool ok;
+    ignis__leaf_enter(tensor);
+    if (!tensor->grad)
+        made = ignis__array_own(call, ignis__array_create_like(call, values, values->dtype));
+    ok = (made || (tensor->grad && ignis__gradient_follow(call, tensor->grad))) &&
+         (tensor->grad == values || ignis__array_copy_bytes(call, made ? made : tensor->grad, 0, values));
+    if (ok && made)
+        ignis__gradient_install(call, tensor, made);
+    ignis__leaf_leave(tensor);
+    if (made && !ok)
+        ignis__array_unclaim(call, made);
+    return ok;
+}
+
+/*  Takes the gradient from a held tensor. One in memory that others read at the end of each backward stays. */
+static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
+{
+    ignis__array *before = NULL;
+    bool grouped;
+    ignis__leaf_enter(tensor);
+    ignis__mutex_lock(&tensor->slot.lock);
+    grouped = tensor->group != NULL;
+    if (!grouped) {
+        before = tensor->grad;
+        tensor->grad = NULL;
+    }
+    ignis__mutex_unlock(&tensor->slot.lock);
+    ignis__leaf_leave(tensor);
+    if (before)
+        ignis__array_unclaim(call, before);
+    if (grouped)
+        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
+                    ignis__shape_write(&tensor->shape).text);
+    return !grouped;
+}
+
+IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ignis_array grad)
+{
+    static const char call[] = "ignis_tensor_set_grad";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__array *values = NULL;
+    bool ok;
+    if (!tensor)
+        return ignis__failed();
+    ok = ignis__tensor_requires_grad(tensor);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient", ignis__dtypes[tensor->dtype].name);
+    if (ok && grad.id)
+        ok = (values = ignis__gradient_hold(call, tensor, grad, "grad")) != NULL;
+    if (ok)
+        ok = values ? ignis__gradient_set(call, tensor, values) : ignis__gradient_drop(call, tensor);
+    if (values)
+        ignis__array_drop(call, values);
+    ignis__tensor_drop(call, tensor);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 static void ignis__tape_clear(const char *call, ignis__tape *tape)
@@ -13072,6 +13180,7 @@ typedef struct ignis__cross_entropy {
 static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
+    ignis__array *made = NULL;
     ignis__address gradient, grad;
     int64_t numel;
     void *params[] = {&gradient, &grad, &numel};
@@ -13082,12 +13191,16 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
     numel = op.in[1]->numel;
+    if (ignis__walk_retains()) {
+        made = ignis__op_new_like(&op, op.in[1]);
+        ignis__op_copy(&op, made, op.in[1]);
+    }
     grad = ignis__op_read(&op, op.in[0]);
-    gradient = ignis__op_write(&op, op.in[1]);
+    gradient = ignis__op_write(&op, made ? made : op.in[1]);
     ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, numel, params);
-    if (op.ok)
+    if (op.ok && !made)
         args->grad_inputs[0] = args->saved[0];
-    return ignis__op_leave(&op);
+    return ignis__op_give(&op, args, 1, &made);
 }
 
 /*  Saved: logits, targets, log_sums, scale. */

@@ -928,6 +928,67 @@ TEST(backward_works_inside_no_grad)
     let_go(y);
 }
 
+TEST(a_gradient_is_set_and_dropped)
+{
+    ignis_tensor x, y, ids;
+    ignis_array g, grad, other;
+    int64_t before;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    ids = tensor_counting(IGNIS_SHAPE(3), IGNIS_I32, 1, false);
+    g = array_of(1, 1, 1);
+    before = memory().live_bytes;
+    CHECK_OK(ignis_tensor_set_grad(x, IGNIS_NO_ARRAY)); /* there is none */
+    CHECK_OK(ignis_tensor_set_grad(x, g));
+    CHECK_GRAD(x, 1, 1, 1);
+    grad = ignis_tensor_grad(x);
+    CHECK(grad.id != g.id);
+    CHECK_OK(ignis_array_fill(g, 5)); /* it was copied */
+    CHECK_GRAD(x, 1, 1, 1);
+    y = user_mul(x, x);
+    CHECK_OK(ignis_backward(y, g));
+    CHECK_GRAD(x, 11, 21, 31);
+    CHECK_OK(ignis_tensor_set_grad(x, g));
+    CHECK_GRAD(x, 5, 5, 5);
+    CHECK_INT(ignis_tensor_grad(x).id, grad.id); /* in the memory that it has */
+    CHECK_OK(ignis_tensor_set_grad(x, grad));
+    CHECK_GRAD(x, 5, 5, 5);
+    let_go(y);
+    CHECK_OK(ignis_tensor_set_grad(x, IGNIS_NO_ARRAY));
+    CHECK(!has_grad(x));
+    CHECK_INT(memory().live_bytes, before);
+    CHECK(!ignis_array_is_live(grad));
+    y = user_mul(x, x);
+    CHECK_OK(ignis_backward(y, g)); /* as if there had never been one */
+    CHECK_GRAD(x, 10, 20, 30);
+
+    CHECK_STATUS(ignis_tensor_set_grad(ids, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_GRAD_WANTED);
+    CHECK_MESSAGE_HAS("of i32");
+    CHECK_STATUS(ignis_tensor_set_grad(ids, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_GRAD_WANTED);
+    other = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("grad is [4], the tensor is [3]");
+    drop(other);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    other = make(IGNIS_SHAPE(3), IGNIS_F64);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    drop(other);
+    other = make(IGNIS_SHAPE(3), IGNIS_F32);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    drop(other);
+    if (ignis_device_count() > 1) {
+        ignis_array_desc desc = desc_of(IGNIS_SHAPE(3), IGNIS_F32);
+        desc.device = 1;
+        other = ignis_array_create(&desc);
+        CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+        drop(other);
+    }
+    CHECK_GRAD(x, 10, 20, 30);
+    drop(g);
+    let_go(y), let_go(x), let_go(ids);
+    CHECK_STATUS(ignis_tensor_set_grad(x, IGNIS_NO_ARRAY), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+}
+
 TEST(zero_grad_keeps_the_buffer)
 {
     ignis_tensor x, y, constant;
@@ -1599,6 +1660,196 @@ TEST(tape_dot_draws_the_graph)
     CHECK_OK(ignis_scope_end(scope));
     let_go(x);
     let_go(c);
+}
+
+/* --- a backward that retains ------------------------------------------------------------------------------------------ */
+
+enum { KINDS = 32 };
+
+static ignis_tensor checkpointed(const ignis_tensor *x, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_mul(ignis_gelu(x[0]), ignis_dropout(x[0], 0.5));
+}
+
+/*  Each operation, of x [4, 6], y like x, row [6] and table [5, 6]; no handle for a number beyond. */
+static ignis_tensor operation(int kind, const ignis_tensor *in)
+{
+    static const int32_t ids[4] = {4, 0, 4, 1};
+    ignis_tensor x = in[0], y = in[1], row = in[2], table = in[3], index, parts[3];
+    ignis_tensor_desc indices = tensor_desc(IGNIS_I32, false);
+    ignis_rope_desc rope;
+    memset(&rope, 0, sizeof rope);
+    rope.num_heads = 1;
+    index = ignis_tensor_from_host(ids, IGNIS_SHAPE(4), &indices);
+    switch (kind) {
+    case 0: return ignis_add(x, y);
+    case 1: return ignis_sub(x, row);
+    case 2: return ignis_mul(x, y);
+    case 3: return ignis_mul(x, row);
+    case 4: return ignis_add_bias(x, row);
+    case 5: return ignis_scale(x, 3);
+    case 6: return ignis_cast(x, IGNIS_F64);
+    case 7: return ignis_dropout(x, 0.5);
+    case 8: return ignis_relu(x);
+    case 9: return ignis_gelu(x);
+    case 10: return ignis_gelu_exact(x);
+    case 11: return ignis_silu(x);
+    case 12: return ignis_silu_mul(x, y);
+    case 13: return ignis_sum(x);
+    case 14: return ignis_mean_dim(x, 1);
+    case 15: return ignis_reshape(x, IGNIS_SHAPE(24));
+    case 16: return ignis_transpose(x, 0, 1);
+    case 17: parts[0] = x, parts[1] = y, parts[2] = x; return ignis_concat(parts, 3, 1);
+    case 18: ignis_split(x, 1, 3, NULL, parts); return ignis_mul(parts[2], ignis_add(parts[0], parts[2]));
+    case 19: ignis_split(x, 0, 2, NULL, parts); return ignis_mul(parts[1], parts[0]);
+    case 20: return ignis_slice(x, 1, 2, 3);
+    case 21: return ignis_matmul_t(x, table);
+    case 22: return ignis_matmul(x, ignis_transpose(y, 0, 1));
+    case 23: return ignis_linear(x, table, no_tensor());
+    case 24: return ignis_softmax(x);
+    case 25: return ignis_layer_norm(x, row, row, 0);
+    case 26: return ignis_rms_norm(x, row, 0);
+    case 27: return ignis_rope(x, &rope);
+    case 28: return ignis_embedding(table, index);
+    case 29: return ignis_cross_entropy(x, index, NULL);
+    case 30: return ignis_sdpa(x, y, x, NULL);
+    case 31: return ignis_checkpoint(checkpointed, NULL, &x, 1);
+    default: return no_tensor();
+    }
+}
+
+/*  Three walks through the same operations add up to three times the gradients of one, to the last bit; a fourth is an error. */
+static void check_retained(int kind, ignis_dtype dtype, bool from_one)
+{
+    static const ignis_shape shapes[4] = {{2, {4, 6}}, {2, {4, 6}}, {1, {6}}, {2, {5, 6}}};
+    double *one[4], *three[4];
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor in[4], out;
+    ignis_array g;
+    int i, walk;
+    int64_t k;
+    for (i = 0; i < 4; i++)
+        in[i] = tensor_noise(shapes[i], dtype, (uint64_t)(i + 1), true);
+    out = operation(kind, in);
+    CHECK(out.id != 0);
+    if (from_one)
+        out = ignis_scale(ignis_sum(out), numel_of(out) == 1 ? 1 : 3);
+    g = ignis_array_clone(ignis_tensor_data(out));
+    CHECK_OK(ignis_array_fill(g, 0.75));
+    if (from_one && kind == 29) /* the loss itself: its gradient is known to be 1 */
+        out = operation(kind, in);
+    for (walk = 0; walk < 3; walk++) {
+        ignis_array from = from_one ? IGNIS_NO_ARRAY : g;
+        CHECK_OK(walk < 2 ? ignis_backward_retain(out, from) : ignis_backward(out, from));
+        for (i = 0; i < 4; i++) {
+            if (walk == 0)
+                one[i] = array_values(ignis_tensor_grad(in[i]));
+            if (walk == 2)
+                three[i] = array_values(ignis_tensor_grad(in[i]));
+        }
+    }
+    CHECK_STATUS(ignis_backward(out, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE);
+    CHECK_MESSAGE_HAS("ignis_backward_retain");
+    for (i = 0; i < 4; i++) {
+        int wrong = 0;
+        for (k = 0; has_grad(in[i]) && k < shape_numel(shapes[i]); k++)
+            wrong += three[i][k] != (dtype == IGNIS_F64 ? 2 * one[i][k] + one[i][k] : (double)(float)(3 * one[i][k]));
+        if (wrong) {
+            char text[128];
+            snprintf(text, sizeof text, "operation %d in %s: %d elements of gradient %d", kind, ignis_dtype_name(dtype), wrong, i);
+            test__fail(__FILE__, __LINE__, text);
+        }
+        free(one[i]), free(three[i]);
+    }
+    drop(g);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+TEST(a_retained_record_is_walked_again)
+{
+    int kind;
+    SETUP(NULL);
+    for (kind = 0; kind < KINDS; kind++) {
+        check_retained(kind, IGNIS_F32, false);
+        check_retained(kind, IGNIS_F32, true);
+        check_retained(kind, IGNIS_F64, false);
+    }
+    CHECK_INT(ignis_tape_length(), 0);
+}
+
+/*  Two results share a trunk: each has a walk of its own. */
+TEST(a_retained_trunk_serves_two_results)
+{
+    ignis_tensor x, trunk, first, second;
+    ignis_array g;
+    int64_t before;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    CHECK_OK(ignis_zero_grad(x));
+    g = array_of(1, 1, 1);
+    before = memory().live_bytes;
+    trunk = user_mul(x, x);
+    first = user_scale(trunk, 2);
+    second = user_scale(trunk, 5);
+    CHECK_OK(ignis_backward_retain(first, g));
+    CHECK_GRAD(x, 4, 8, 12);
+    CHECK_OK(ignis_backward(second, g));
+    CHECK_GRAD(x, 14, 28, 42);
+    CHECK_STATUS(ignis_backward(first, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE); /* the trunk is gone */
+    let_go(first), let_go(second), let_go(trunk);
+    CHECK_INT(memory().live_bytes, before);
+    CHECK_GRAD(x, 14, 28, 42);
+    drop(g);
+    let_go(x);
+}
+
+/*  What was retained goes with the tensors that lead to it, or with the tape. */
+TEST(a_retained_record_ends)
+{
+    ignis_tensor x, y, trunk;
+    ignis_array g;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    g = array_of(1, 1, 1);
+    trunk = user_scale(x, 2);
+    y = user_mul(trunk, x);
+    CHECK_OK(ignis_backward_retain(y, g));
+    CHECK_INT(ignis_tape_length(), 2);
+    CHECK_OK(ignis_tape_clear());
+    CHECK_STATUS(ignis_backward_retain(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE);
+    CHECK_GRAD(x, 4, 8, 12);
+    let_go(y), let_go(trunk);
+    trunk = user_scale(x, 2);
+    y = user_mul(trunk, x);
+    CHECK_OK(ignis_backward_retain(y, g));
+    let_go(trunk);
+    CHECK_INT(ignis_tape_length(), 2);
+    let_go(y);
+    CHECK_INT(ignis_tape_length(), 0);
+    drop(g);
+    let_go(x);
+}
+
+/*  A walk that fails changes no leaf, and keeps what it was to retain. */
+TEST(a_retaining_backward_that_fails)
+{
+    ignis_rule rule = rule_of("failing", failing_backward);
+    ignis_tensor x, w, a, y;
+    ignis_array g;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true), w = vector3(1, 2, 3, true), a = vector3(1, 1, 1, false);
+    CHECK_OK(ignis_tape_record(a, &x, 1, &rule));
+    y = user_mul(a, w);
+    g = array_of(1, 1, 1);
+    failure = QUIET;
+    CHECK_STATUS(ignis_backward_retain(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED);
+    CHECK(!has_grad(x) && !has_grad(w));
+    CHECK_INT(ignis_tape_length(), 2);
+    CHECK_STATUS(ignis_backward(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED);
+    CHECK_INT(ignis_tape_length(), 0);
+    drop(g);
+    let_go(y), let_go(a), let_go(w), let_go(x);
 }
 
 /* --- gradcheck --------------------------------------------------------------------------------------------------- */
