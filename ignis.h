@@ -163,8 +163,12 @@
 
         Kernels are compiled by NVRTC to machine code of the device ("sm_90a" where there is such a form), and kept in memory and on disk
         ($IGNIS_CACHE_DIR, else ~/.cache/ignis; the least recently used go beyond 256 MiB). A cached kernel needs no
-        compiler run, but NVRTC must be there: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name). There is no
-        include path; #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions.
+        compiler run, but NVRTC must be there: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name).
+
+        #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
+        (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
+        There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
+        by a macro (#include NAME) is compiled in every process, as its headers cannot be told.
 
     ON TENSORS AND SCOPES (>>tensor)
 
@@ -192,7 +196,7 @@
         ignis_save and ignis_load keep named tensors in the safetensors format that other tools read too. Files are written whole or not at
         all, and a damaged or hostile one is an error, never more.
 
-    ON STREAMS AND CUDART
+    ON STREAMS AND CUDART (>>stream)
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
         with ignis_array_desc.ptr, put work into your cudaStream_t with ignis_stream_use, give ignis_array_device_ptr to your own kernels. Call
@@ -204,9 +208,19 @@
         thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
         survive fork. Compiling a kernel blocks only the threads that need the same kernel.
 
+    ON SHARED LIBRARIES
+
+        Where two shared libraries of one process have Ignis inside and export its functions, the system's loader gives both the functions
+        of the one that was loaded first: one ignis_setup for both, one state, and chaos when they are of different versions. (Not on
+        Windows, where a DLL has its own functions always.) So build a shared library with IGNIS_HIDDEN, or with -fvisibility=hidden: then it
+        has an Ignis for itself. The price: each has a setup, a cache of device memory and compiled kernels of its own, handles of one mean
+        nothing to the other (give device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the functions in it.
+        A library that offers Ignis to others exports them on purpose, and alone.
+
     OPTIONS, for the file with the implementation; each with its price
 
         #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
+        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that has it, see below: others cannot call it there
         #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
         #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
@@ -221,17 +235,25 @@
         handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in operation.
         On Windows it is compiled with MinGW in its tests; other compilers are written for and not tested there.
 */
+/*  What the implementation needs of the system: -std=c99 hides it, unless one of these is defined before the first system header. */
+#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)
+#if defined(__APPLE__) && defined(_POSIX_C_SOURCE) && !defined(_DARWIN_C_SOURCE)
+#define _DARWIN_C_SOURCE /* where _POSIX_C_SOURCE hides more than it brings */
+#elif defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
+    !defined(_XOPEN_SOURCE) && !defined(_WIN32) && !defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#if defined(EOF) || defined(CLOCKS_PER_SEC)
+#define IGNIS__TOO_LATE /* stdio.h or time.h came before */
+#endif
+#endif
+#endif
+
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
 #define IGNIS_VERSION_MAJOR 0
 #define IGNIS_VERSION_MINOR 3
 #define IGNIS_VERSION_PATCH 0
-
-#if defined(IGNIS_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && \
-    !defined(_DEFAULT_SOURCE) && !defined(_XOPEN_SOURCE) && !defined(_WIN32)
-#define _POSIX_C_SOURCE 200809L /* -std=c99 hides the system calls that the platform section needs */
-#endif
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -242,6 +264,8 @@
 #define IGNIS_API static __attribute__((unused))
 #elif defined(IGNIS_STATIC)
 #define IGNIS_API static
+#elif defined(IGNIS_HIDDEN) && defined(__GNUC__) && !defined(_WIN32)
+#define IGNIS_API extern __attribute__((visibility("hidden")))
 #else
 #define IGNIS_API extern
 #endif
@@ -404,6 +428,7 @@ typedef enum ignis_status {
     X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
     X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
     X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")                         \
+    X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")                                      \
     X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")
 
 typedef enum ignis_diagnostic {
@@ -609,11 +634,14 @@ IGNIS_API ignis_status ignis_device_use(int device);
     Threads: any; each has its own. */
 IGNIS_API int ignis_device_current(void);
 
+/* >>stream ------------------------------------------------------------------------------------------------------ */
+
 /*  ignis_stream_use - put the calling thread's work on the current device into the caller's cudaStream_t or CUstream
-    null goes back to Ignis' own stream. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD ((void *)1 and 2) are accepted.
-    Ignis' own stream is a blocking one, so it is ordered with the legacy default stream of cudart code.
+    null goes back to Ignis' own stream, which is a blocking one: ordered with the legacy default stream of cudart code. cudaStreamLegacy is
+    accepted. cudaStreamPerThread is not, as it is one handle of as many streams as there are threads; in a program compiled with
+    --default-stream per-thread, which makes that the default one of cudart calls, give each thread that uses Ignis a stream of cudaStreamCreate.
     Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (the stream is of another device), CUDA.
+    Errors: ARGUMENT (the stream is of another device, or the per-thread one), CUDA.
     Ownership: the stream stays the caller's; call ignis_stream_forget before destroying it.
     Threads: any; each has its own current stream per device. */
 IGNIS_API ignis_status ignis_stream_use(void *stream);
@@ -1032,12 +1060,20 @@ IGNIS_API ignis_status ignis_contract_reset(void);
 
 /* >>kernel ------------------------------------------------------------------------------------------------------ */
 
+/*  A header in memory, for #include "name" in a kernel. */
+typedef struct ignis_kernel_header {
+    const char *name;
+    const char *text;
+} ignis_kernel_header;
+
 typedef struct ignis_kernel_desc {
     const char *source;         /* required: CUDA C++ text; #include "ignis.cuh" gives it the types and helpers of Ignis' own kernels */
-    const char *name;           /* the file name that compile errors show ("kernel.cu") */
+    const char *name;           /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
     const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>" */
-    const char *const *options; /* NVRTC options such as "-DN=4" (none) */
+    const char *const *options; /* NVRTC options such as "-DN=4", "-I/usr/local/cuda/include" (none) */
     int option_count;
+    const ignis_kernel_header *headers; /* headers in memory, found before any file (none beside those of Ignis) */
+    int header_count;
 } ignis_kernel_desc;
 
 typedef struct ignis_launch {
@@ -1744,7 +1780,8 @@ IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
 /*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay: whether weight decay applies to it
     Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED (this thread captures a graph),
+    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
@@ -1814,12 +1851,12 @@ typedef struct ignis_graph {
 /*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
     Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made
     and optimizer tables filled then. While it captures, calls that would have to wait or to read host memory (to_host, item, from_host,
-    synchronize, freeing a kernel or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it is. Memory taken during
-    the capture stays with the graph.
+    synchronize, freeing a kernel, a graph or pinned memory, adding to an optimizer) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture
+    as it is. Memory taken during the capture stays with the graph.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
     Ownership: nothing to free; end it with ignis_graph_end.
-    Threads: any; each captures for itself. Waits for the device first. */
+    Threads: any; each captures for itself. Waits for the device first, and for threads that wait for it. */
 IGNIS_API ignis_status ignis_graph_begin(void);
 
 /*  ignis_graph_end - end the capture, and make the graph
@@ -1833,6 +1870,7 @@ IGNIS_API ignis_graph ignis_graph_end(void);
 /*  ignis_graph_launch - replay the captured work
     Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
     its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
+    While the thread captures, the launch becomes a part of the new graph, which keeps this one as long as it lives.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, DEVICE (another device is current), CUDA.
     Ownership: unchanged.
@@ -1891,42 +1929,44 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 #ifdef __cplusplus
 } /* extern "C" */
 
-/*  In C++ option structs can be passed by reference: ignis_array_create({...}). */
-inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
-inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
-inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
-inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
+/*  In C++ option structs can be passed by reference: ignis_array_create({...}). Static, so that each file's call the functions of that file with
+    IGNIS_STATIC. */
+static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
+static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
+static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
+static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
 {
     return ignis_kernel_launch(kernel, &launch, args, arg_count);
 }
 
 #ifndef IGNIS_NO_TENSORS
-inline ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc &desc)
+static inline ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc &desc)
 {
     return ignis_tensor_from_host(data, shape, &desc);
 }
-inline ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_zeros(shape, &desc); }
-inline ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_ones(shape, &desc); }
-inline ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_rand(shape, &desc); }
-inline ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_randn(shape, &desc); }
-inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count, const ignis_gradcheck_desc &desc)
+static inline ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_zeros(shape, &desc); }
+static inline ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_ones(shape, &desc); }
+static inline ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_rand(shape, &desc); }
+static inline ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_randn(shape, &desc); }
+static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                     const ignis_gradcheck_desc &desc)
 {
     return ignis_gradcheck(fn, user_data, inputs, count, &desc);
 }
-inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
+static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
     return ignis_sdpa(q, k, v, &desc);
 }
-inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
-inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
+static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
+static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
 {
     return ignis_cross_entropy(logits, targets, &desc);
 }
-inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
-inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
+static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
+static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
 #endif
 
-template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__dims... dims)
+template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
 {
     static_assert(sizeof...(dims) >= 1 && sizeof...(dims) <= IGNIS_MAX_DIMS, "a shape has 1 to IGNIS_MAX_DIMS dimensions");
     return ignis_shape{int(sizeof...(dims)), {static_cast<int64_t>(dims)...}};
@@ -1952,6 +1992,7 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
    >>platform - threads, atomics, clock, libraries, files, host memory. The only place that knows the system.
    =============================================================================================================== */
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -1970,13 +2011,12 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
 #else
 #include <dirent.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
-#if defined(__GLIBC__) && !defined(__USE_XOPEN2K8)
+#if defined(__GLIBC__) ? !defined(__USE_XOPEN2K8) : defined(IGNIS__TOO_LATE)
 #error "ignis.h: with -std=c99 or c11, put #define _POSIX_C_SOURCE 200809L above the first #include of this file"
 #endif
 #endif
@@ -2073,6 +2113,13 @@ IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *conditio
     SleepConditionVariableSRW(condition, mutex, INFINITE, 0);
 }
 IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { WakeAllConditionVariable(condition); }
+
+typedef SRWLOCK ignis__rwlock;
+static void ignis__rwlock_init(ignis__rwlock *lock) { InitializeSRWLock(lock); }
+static void ignis__rwlock_read(ignis__rwlock *lock) { AcquireSRWLockShared(lock); }
+static void ignis__rwlock_read_end(ignis__rwlock *lock) { ReleaseSRWLockShared(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { AcquireSRWLockExclusive(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { ReleaseSRWLockExclusive(lock); }
 
 typedef HANDLE ignis__thread_handle;
 #define IGNIS__THREAD_RESULT DWORD WINAPI
@@ -2194,6 +2241,13 @@ IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *conditio
 }
 IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { pthread_cond_broadcast(condition); }
 
+typedef pthread_rwlock_t ignis__rwlock;
+static void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
+static void ignis__rwlock_read(ignis__rwlock *lock) { pthread_rwlock_rdlock(lock); }
+static void ignis__rwlock_read_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { pthread_rwlock_wrlock(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+
 typedef pthread_t ignis__thread_handle;
 #define IGNIS__THREAD_RESULT void *
 static bool ignis__thread_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
@@ -2256,10 +2310,16 @@ static bool ignis__file_rename(const char *from, const char *to) { return rename
 static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 {
     struct stat info;
+    struct timespec changed;
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
         return false;
     *size = (int64_t)info.st_size;
-    *time = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+#ifdef __APPLE__
+    changed = info.st_mtimespec;
+#else
+    changed = info.st_mtim;
+#endif
+    *time = (int64_t)changed.tv_sec * 1000000000 + changed.tv_nsec;
     return true;
 }
 static void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path, NULL, 0); }
@@ -2572,8 +2632,9 @@ typedef struct ignis__record {
     const char *call;
     int driver_error;
     const char *driver_name;
-    char *message;   /* from malloc, as it may outlive ignis_shutdown; or ignis__thread.text */
+    char *message;   /* from malloc, as it may outlive ignis_shutdown; null: there was no memory for it */
     const char *log; /* the end of message */
+    char text[256];  /* the beginning of the message */
 } ignis__record;
 
 /*  A call that runs functions of the caller: messages of what fails in them name it, too. */
@@ -2589,7 +2650,6 @@ typedef struct ignis__thread {
     ignis_status latest;             /* of the last one, recorded or not */
     char *latest_message;            /* from malloc; null: there was none, or no memory for it */
     const ignis__outer_call *inside; /* the innermost one */
-    char text[256];                  /* the message of a failure for which there was no memory */
     bool quiet;                      /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
@@ -2647,11 +2707,48 @@ static const struct {
 };
 /* clang-format on */
 
+static const char *ignis__record_text(const ignis__record *record) { return record->message ? record->message : record->text; }
+
 static void ignis__record_drop(ignis__thread *thread)
 {
-    if (thread->record.message != thread->text)
-        free(thread->record.message);
+    free(thread->record.message);
     memset(&thread->record, 0, sizeof thread->record);
+}
+
+static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
+{
+    ignis__thread *thread = (ignis__thread *)pointer;
+    ignis__record_drop(thread);
+    free(thread->latest_message);
+    thread->latest_message = NULL;
+    free(thread->attached[0]);
+    free(thread->attached[1]);
+}
+
+/*  Keeps a copy of a failure's message as the latest. */
+static void ignis__latest_keep(ignis__thread *thread, const char *message)
+{
+    size_t size = strlen(message) + 1;
+    free(thread->latest_message);
+    thread->latest_message = (char *)malloc(size);
+    if (thread->latest_message)
+        memcpy(thread->latest_message, message, size);
+}
+
+/*  Makes a record this thread's first failure, if it has none, or frees it: the first failure is the one worth knowing. */
+static ignis_status ignis__record_adopt(const ignis__record *record)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis_status status = record->status;
+    thread->latest = status;
+    ignis__at_thread_exit(ignis__thread_exit, thread);
+    if (!thread->quiet)
+        ignis__latest_keep(thread, ignis__record_text(record));
+    if (thread->record.status == IGNIS_OK)
+        thread->record = *record;
+    else
+        free(record->message);
+    return status;
 }
 
 /*  Between the two, failures of this thread are not reported: what was tried may fail. The first of them is *failure, whose message
@@ -2670,23 +2767,13 @@ IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ig
     ignis__thread *thread = &ignis__this_thread;
     const char *colon;
     *failure = thread->record;
-    colon = failure->status == IGNIS_OK ? NULL : strstr(failure->message, ": ");
-    snprintf(why, why_size, "%s", failure->status == IGNIS_OK ? "" : colon ? colon + 2 : failure->message);
+    colon = strstr(ignis__record_text(failure), ": ");
+    snprintf(why, why_size, "%s", colon ? colon + 2 : ignis__record_text(failure));
     failure->message = NULL;
     failure->log = NULL;
     ignis__record_drop(thread);
     thread->record = *before;
     thread->quiet = false;
-}
-
-/*  Keeps a copy of a failure's message as the latest. */
-static void ignis__latest_keep(ignis__thread *thread, const char *message)
-{
-    size_t size = strlen(message) + 1;
-    free(thread->latest_message);
-    thread->latest_message = (char *)malloc(size);
-    if (thread->latest_message)
-        memcpy(thread->latest_message, message, size);
 }
 
 IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer, const char *call, const char *rule)
@@ -2698,30 +2785,6 @@ IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer
 }
 
 IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer) { ignis__this_thread.inside = outer->outer; }
-
-/*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
-static ignis_status ignis__record_adopt(ignis__record *record)
-{
-    ignis__thread *thread = &ignis__this_thread;
-    ignis_status status = record->status;
-    thread->latest = status;
-    ignis__latest_keep(thread, record->message);
-    if (thread->record.status == IGNIS_OK)
-        thread->record = *record;
-    else
-        free(record->message);
-    return status;
-}
-
-static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
-{
-    ignis__thread *thread = (ignis__thread *)pointer;
-    ignis__record_drop(thread);
-    free(thread->latest_message);
-    thread->latest_message = NULL;
-    free(thread->attached[0]);
-    free(thread->attached[1]);
-}
 
 /*  Names the calls inside which a call has failed, the innermost first. */
 static void ignis__text_add_outer_calls(ignis__text *text, const ignis__outer_call *outer, const char *call)
@@ -2744,50 +2807,30 @@ static void ignis__text_add_outer_calls(ignis__text *text, const ignis__outer_ca
 IGNIS__PRINTF(2, 0)
 static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
 {
-    ignis__thread *thread = &ignis__this_thread;
     const char *log = cause.log ? cause.log : "";
     ignis__text text;
-    char local[256];
     int round;
 
     cause.status = ignis__diagnostics[cause.diagnostic].status;
-    cause.message = local;
-    ignis__text_begin(&text, local, sizeof local);
-    for (round = 0; round < 2; round++) { /* the first round measures, where the text is long */
+    ignis__text_begin(&text, cause.text, sizeof cause.text);
+    for (round = 0; round < 2; round++) { /* the first round measures */
         va_list again;
         va_copy(again, args);
         ignis__text_add(&text, "%s: ", cause.call);
         ignis__text_addv(&text, format, again);
-        ignis__text_add_outer_calls(&text, thread->inside, cause.call);
+        ignis__text_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
         ignis__text_add(&text, "%s%s", *log ? "\n" : "", log);
         va_end(again);
         if (round == 1 || (cause.message = (char *)malloc(text.length + 1)) == NULL)
             break;
         ignis__text_begin(&text, cause.message, text.length + 1);
     }
-    if (!cause.message)
-        cause.message = local;
-    cause.log = cause.message == local ? "" : cause.message + text.length - strlen(log);
+    cause.log = cause.message ? cause.message + text.length - strlen(log) : "";
     if (!cause.driver_name)
         cause.driver_name = "";
-
-    thread->latest = cause.status;
-    ignis__at_thread_exit(ignis__thread_exit, thread);
-    if (!thread->quiet) {
-        ignis__latest_keep(thread, cause.message);
-        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
-    }
-    if (thread->record.status != IGNIS_OK) { /* the first failure is the one worth knowing */
-        if (cause.message != local)
-            free(cause.message);
-        return cause.status;
-    }
-    if (cause.message == local) {
-        memcpy(thread->text, local, sizeof local);
-        cause.message = thread->text;
-    }
-    thread->record = cause;
-    return cause.status;
+    if (!ignis__this_thread.quiet)
+        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, ignis__record_text(&cause));
+    return ignis__record_adopt(&cause);
 }
 
 IGNIS__PRINTF(3, 4)
@@ -2852,11 +2895,7 @@ static bool ignis__enter(const char *call)
 
 IGNIS_API ignis_status ignis_status_last(void) { return ignis__this_thread.record.status; }
 
-IGNIS_API const char *ignis_status_message(void)
-{
-    const ignis__record *record = &ignis__this_thread.record;
-    return record->status == IGNIS_OK ? "" : record->message;
-}
+IGNIS_API const char *ignis_status_message(void) { return ignis__record_text(&ignis__this_thread.record); }
 
 IGNIS_API const char *ignis_status_latest_message(void)
 {
@@ -3204,19 +3243,25 @@ static void ignis__library_bind(ignis_library which, struct ignis__loaded *libra
 /*  One search for a library: where it looked, and why each place was not it. */
 typedef struct ignis__search {
     const ignis__library_spec *spec;
-    const char *below; /* the folder that wheels are looked for in */
+    const char *below; /* the folder of Pythons that is being listed */
     void *library;
     char path[1024];
     ignis__text tried;
 } ignis__search;
 
-static void ignis__search_companion(void *context, const char *name)
+/*  Where the companion of a library is looked for: a folder, and the beginning of its name. */
+typedef struct ignis__companion {
+    char folder[1024];
+    const char *prefix;
+} ignis__companion;
+
+static void ignis__companion_open(void *context, const char *name)
 {
-    ignis__search *search = (ignis__search *)context;
+    const ignis__companion *companion = (const ignis__companion *)context;
     char path[2048], why[512];
-    if (strncmp(name, search->spec->companion, strlen(search->spec->companion)) != 0 || strstr(name, ".alt"))
+    if (strncmp(name, companion->prefix, strlen(companion->prefix)) != 0 || strstr(name, ".alt"))
         return;
-    snprintf(path, sizeof path, "%s/%s", search->below, name);
+    snprintf(path, sizeof path, "%s/%s", companion->folder, name);
     (void)ignis__library_open(path, why, sizeof why); /* without it NVRTC itself says what it misses */
 }
 
@@ -3227,10 +3272,10 @@ static bool ignis__search_try(ignis__search *search, const char *path)
     if (search->library)
         return true;
     if (slash && search->spec->companion) {
-        char folder[1024];
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-        search->below = folder;
-        (void)ignis__folder_list(folder, ignis__search_companion, search);
+        ignis__companion companion;
+        companion.prefix = search->spec->companion;
+        snprintf(companion.folder, sizeof companion.folder, "%.*s", (int)(slash - path), path);
+        (void)ignis__folder_list(companion.folder, ignis__companion_open, &companion);
     }
     search->library = ignis__library_open(path, why, sizeof why);
     if (search->library)
@@ -3424,6 +3469,18 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
 /* ===============================================================================================================
    >>pool - handles. A slot counts how often it was used; a handle carries the count it was given.
    =============================================================================================================== */
+
+/*  What private functions that give something up are called, here and in all sections:
+        drop       one hold less (the opposite of hold); the last one of a dead item takes it apart
+        unclaim    one reference less of an array (the opposite of claim), which may be its last
+        give       back to those that are kept for the next who takes one (the opposite of take): slots, blocks, events
+        unuse      of a block of memory that becomes free (the opposite of use)
+        destroy    takes apart what nobody uses any more
+        discard    of what was made by a call that failed then
+        free       of host memory, as in ignis__free; public: of a handle, which is stale from then on (kill)
+        unload     of a library or a module
+        forget     of something that is not Ignis' own and is about to go, such as a stream of the caller
+        close      of all that a section has, at ignis_shutdown */
 
 /*  handle: generation (32 bits) | kind (4 bits) | slot (28 bits). A slot's state: generation (32 bits) | holds (32 bits).
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
@@ -3631,7 +3688,7 @@ static bool ignis__handle_kill(void *item)
 }
 
 /* ===============================================================================================================
-   >>device - contexts, streams, events, device facts.
+   >>device - contexts, device facts, what a thread uses.
    =============================================================================================================== */
 
 /*  Numbers of the driver's enumerations. */
@@ -3650,6 +3707,8 @@ enum {
     IGNIS__CU_ATTRIBUTE_SHARED_OPTIN = 97,
     IGNIS__CU_STREAM_DEFAULT = 0, /* a blocking stream: ordered with the legacy default stream */
     IGNIS__CU_STREAM_NON_BLOCKING = 1,
+    IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
+    IGNIS__CU_STREAM_PER_THREAD = 2,
     IGNIS__CU_EVENT_DISABLE_TIMING = 2,
     IGNIS__CU_POINTER_MEMORY_TYPE = 2,
     IGNIS__CU_POINTER_ORDINAL = 9,
@@ -3677,7 +3736,8 @@ typedef struct ignis__spare_event {
 
 typedef struct ignis__device {
     uint64_t opened;
-    uint64_t captures; /* that threads have open: until they end, nothing may wait for the device */
+    uint64_t captures;     /* that threads have open: until they end, nothing may wait for the context */
+    ignis__rwlock waiting; /* read by threads that wait for the context, written by one that begins to capture */
     ignis__mutex lock;
     ignis__mutex planning; /* matrix products */
     int handle;            /* CUdevice */
@@ -3884,31 +3944,139 @@ static ignis__thread *ignis__thread_now(void)
     return thread;
 }
 
-/*  A storage, or a kernel of the caller, that a capture has found, and that its graph needs as long as it lives. */
+static ignis_status ignis__devices_setup(const char *call, int first)
+{
+    int error, i;
+    error = IGNIS__CUDA(cuInit, (0));
+    if (error == IGNIS__CU_NO_DEVICE)
+        return ignis__fail_because(IGNIS_DIAG_DEVICE_NONE, call, error, ignis__cuda_name(error), NULL, "the driver finds no CUDA device");
+    if (error != 0)
+        return ignis__cuda_fail(call, NULL, "cuInit", error);
+    error = IGNIS__CUDA(cuDeviceGetCount, (&ignis__device_total));
+    if (error != 0)
+        return ignis__cuda_fail(call, NULL, "cuDeviceGetCount", error);
+    if (ignis__device_total > IGNIS_MAX_DEVICES)
+        ignis__device_total = IGNIS_MAX_DEVICES;
+    for (i = 0; i < ignis__device_total; i++) {
+        memset(&ignis__devices[i], 0, sizeof ignis__devices[i]);
+        ignis__rwlock_init(&ignis__devices[i].waiting);
+        ignis__mutex_init(&ignis__devices[i].lock);
+        ignis__mutex_init(&ignis__devices[i].planning);
+    }
+    ignis__atomic_store(&ignis__devices_fault, 0); /* the driver is asked anew */
+    ignis__device_first = first;
+    return ignis__device_get(call, first) ? IGNIS_OK : IGNIS_ERROR_DEVICE;
+}
+
+/*  Waits for the device and lets go of it. Goes on after an error, and reports the first. */
+static void ignis__device_close(const char *call, ignis__device *device)
+{
+    void *current = NULL;
+    bool lost = ignis__devices_lost();
+    (void)IGNIS__CUDA(cuCtxSetCurrent, (device->context));
+    while (device->events) {
+        ignis__spare_event *spare = device->events;
+        device->events = spare->next;
+        (void)IGNIS__CUDA(cuEventDestroy_v2, (spare->event));
+        ignis__free(spare);
+    }
+    while (device->foreign) {
+        ignis__foreign_stream *foreign = device->foreign;
+        device->foreign = foreign->next;
+        ignis__free(foreign);
+    }
+    if (lost)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (device->stream));
+    else
+        (void)IGNIS__CUDA_FAILED(call, device, cuStreamDestroy_v2, (device->stream));
+    if (IGNIS__CUDA(cuCtxGetCurrent, (&current)) == 0 && current == device->context)
+        (void)IGNIS__CUDA(cuCtxSetCurrent, (NULL)); /* the context ends with its last user */
+    (void)IGNIS__CUDA_FAILED(call, NULL, cuDevicePrimaryCtxRelease_v2, (device->handle));
+    ignis__atomic_store(&device->opened, 0);
+}
+
+IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
+
+IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
+{
+    static const char call[] = "ignis_device_query";
+    ignis__device *device;
+    bool ok = true;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!info)
+        return ignis__fail_null(call, "info");
+    device = ignis__device_get(call, ordinal);
+    if (!device)
+        return IGNIS_ERROR_DEVICE;
+    ignis__mutex_lock(&device->lock);
+    if (!device->info.warp_size)
+        ok = ignis__device_read(call, device);
+    *info = device->info;
+    ignis__mutex_unlock(&device->lock);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_device_use(int ordinal)
+{
+    static const char call[] = "ignis_device_use";
+    ignis__device *device;
+    ignis__binding binding;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    device = ignis__device_get(call, ordinal);
+    if (!device || !ignis__device_enter(call, device, &binding))
+        return ignis__failed();
+    ignis__device_leave(&binding);
+    if (IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)))
+        return ignis__failed();
+    ignis__thread_now()->device = ordinal;
+    return IGNIS_OK;
+}
+
+IGNIS_API int ignis_device_current(void) { return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1; }
+
+/*  The calling thread's current device, opened and entered; null on failure. */
+static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
+{
+    ignis__device *device;
+    if (!ignis__enter(call))
+        return NULL;
+    device = ignis__device_get(call, ignis__thread_now()->device);
+    return device && ignis__device_enter(call, device, binding) ? device : NULL;
+}
+
+/* ===============================================================================================================
+   >>capture - a thread's work that becomes a CUDA graph: where it goes meanwhile, what the graph keeps, what is refused.
+   =============================================================================================================== */
+
+/*  Something that a graph needs as long as it lives, and what gives it up. */
 typedef struct ignis__held {
     void *item;
-    bool is_kernel;
+    void (*drop)(const char *call, void *item);
     struct ignis__held *next;
 } ignis__held;
 
-/*  Work that a thread captures. Memory that it takes meanwhile belongs to a part of the cache of its own, whose key is the capture; storage
-    that was there before is kept alive, and so are kernels of the caller. */
+/*  A thread has one between ignis_graph_begin and ignis_graph_end; then it is the graph's. What other sections have to do with it:
+        ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
+        ignis__capture_hold       keeps what the work uses and what was there before: storages, kernels of the caller, graphs
+        ignis__capture_pause      begins work that is to be done once, before any launch, and not by the graph
+        ignis__capture_refuses    makes a call that would have to wait, or to read host memory, or that begins something, fail */
 typedef struct ignis__capture {
     ignis__device *device;
-    void *stream;
+    uint64_t number;             /* from 1, in the process */
+    void *stream;                /* made for it alone: other threads go on working on theirs */
+    struct ignis__capture *next; /* of those that threads have open */
     ignis__held *held;
-    struct ignis__array *launches; /* counted by the graph itself, for random numbers; claimed, null where there are none */
+    struct ignis__array *launches; /* counted by the graph itself, for random numbers; held, null where there are none */
 } ignis__capture;
 
-/*  The stream that the calling thread's work goes to on an open device. */
-static void *ignis__stream_now(const ignis__device *device)
-{
-    const ignis__thread *thread = ignis__thread_now();
-    void *stream = thread->stream[device - ignis__devices];
-    if (thread->capture && thread->capture->device == device)
-        return thread->capture->stream;
-    return stream ? stream : device->stream;
-}
+/*  Those that are open, for ignis_shutdown: a thread may have ended without ending its own. */
+static struct {
+    ignis__mutex lock;
+    uint64_t numbers; /* given out so far */
+    ignis__capture *first;
+} ignis__captures = {IGNIS__MUTEX_INIT, 0, NULL};
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
@@ -3919,8 +4087,53 @@ static ignis__capture *ignis__capture_on(const ignis__device *device)
     return capture && capture->device == device ? capture : NULL;
 }
 
-/*  Leaves the thread's capture for work that a graph needs done once; resume waits for that work, as a capture has no order with other streams.
-    The device is entered. */
+/*  The stream that the calling thread's work goes to on an open device. */
+static void *ignis__stream_now(const ignis__device *device)
+{
+    const ignis__thread *thread = ignis__thread_now();
+    void *stream = thread->stream[device - ignis__devices];
+    if (ignis__capture_on(device))
+        return thread->capture->stream;
+    return stream ? stream : device->stream;
+}
+
+/*  True: the thread captures, and the call has failed. */
+static bool ignis__capture_refuses(const char *call)
+{
+    if (!ignis__capturing())
+        return false;
+    ignis__fail(
+        IGNIS_DIAG_CAPTURE_REFUSED, call,
+        "this cannot be captured: it waits for the device, reads host memory or is to be done once; call it before ignis_graph_begin or "
+        "after ignis_graph_end");
+    return true;
+}
+
+/*  Keeps an item for the graph: its count of users goes up, once, and `drop` makes it go down. users may be null: then the caller counts as a
+    user already, and `drop` is for that. */
+static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
+                                void (*drop)(const char *call, void *item))
+{
+    ignis__held *held;
+    for (held = capture->held; held; held = held->next)
+        if (held->item == item)
+            return true;
+    held = (ignis__held *)ignis__alloc(sizeof *held);
+    if (!held) {
+        ignis__fail_host_memory(call, sizeof *held);
+        return false;
+    }
+    if (users)
+        ignis__atomic_add(users, 1);
+    held->item = item;
+    held->drop = drop;
+    held->next = capture->held;
+    capture->held = held;
+    return true;
+}
+
+/*  Between the two the thread's work runs, on its own stream. Resume waits for it, as a capture has no order with other streams. The device is
+    entered. */
 IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
 {
     ignis__capture *capture = ignis__capturing();
@@ -3935,36 +4148,73 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__c
     return ok;
 }
 
-/*  Keeps a storage or a kernel, whose count of users is given, for the graph of a capture. */
-static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, bool is_kernel, uint64_t *users)
+/*  Gives up what the capture holds. The device is idle. */
+IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__capture *capture)
 {
-    ignis__held *held;
-    for (held = capture->held; held; held = held->next)
-        if (held->item == item)
-            return true;
-    held = (ignis__held *)ignis__alloc(sizeof *held);
-    if (!held) {
-        ignis__fail_host_memory(call, sizeof *held);
-        return false;
+    while (capture->held) {
+        ignis__held *held = capture->held;
+        capture->held = held->next;
+        held->drop(call, held->item);
+        ignis__free(held);
     }
-    ignis__atomic_add(users, 1);
-    held->item = item;
-    held->is_kernel = is_kernel;
-    held->next = capture->held;
-    capture->held = held;
-    return true;
+    ignis__free(capture);
 }
 
-/*  For calls that have to wait, or that read host memory when they run. True: the thread captures, and the call has failed. */
-static bool ignis__capture_refuses(const char *call)
+/*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
+IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
-    if (!ignis__capturing())
+    ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
+    if (!capture) {
+        ignis__fail_host_memory(call, sizeof *capture);
         return false;
-    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
-                "this cannot be captured: it waits for the device or reads host memory; call it before ignis_graph_begin or after "
-                "ignis_graph_end");
-    return true;
+    }
+    capture->device = device;
+    ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
+    ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
+    ignis__rwlock_write_end(&device->waiting); /* to wait for a context in which a stream is captured spoils the capture */
+    /* Relaxed: the allocator may ask the driver for memory meanwhile. */
+    if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
+        !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
+        ignis__mutex_lock(&ignis__captures.lock);
+        capture->number = ++ignis__captures.numbers;
+        capture->next = ignis__captures.first;
+        ignis__captures.first = capture;
+        ignis__mutex_unlock(&ignis__captures.lock);
+        ignis__thread_now()->capture = capture;
+        return true;
+    }
+    ignis__atomic_add(&device->captures, (uint64_t)-1);
+    if (capture->stream)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
+    ignis__free(capture);
+    return false;
 }
+
+/*  Ends a capture, in any case, and makes an executable graph of it, which needs what the capture holds. Null on failure. */
+IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
+{
+    ignis__device *device = capture->device;
+    void *captured = NULL, *exec = NULL;
+    bool ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
+              !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
+    ignis__capture **link = &ignis__captures.first;
+    if (ignis__capturing() == capture)
+        ignis__thread_now()->capture = NULL;
+    ignis__mutex_lock(&ignis__captures.lock);
+    while (*link != capture)
+        link = &(*link)->next;
+    *link = capture->next;
+    ignis__mutex_unlock(&ignis__captures.lock);
+    ignis__atomic_add(&device->captures, (uint64_t)-1);
+    if (captured)
+        (void)IGNIS__CUDA(cuGraphDestroy, (captured));
+    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
+    return ok ? exec : NULL;
+}
+
+/* ===============================================================================================================
+   >>stream - streams of the caller, events between streams, waiting for a device.
+   =============================================================================================================== */
 
 /*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
 static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
@@ -3972,10 +4222,17 @@ static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, voi
     ignis__foreign_stream *foreign;
     uint64_t serial = 0;
     void *context = NULL;
-    bool special = (uintptr_t)stream <= 2; /* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are of the current context */
-    if (!special && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
+    bool legacy = (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY; /* of the current context */
+    if ((uintptr_t)stream == IGNIS__CU_STREAM_PER_THREAD) {
+        ignis__fail(
+            IGNIS_DIAG_STREAM_INVALID, call,
+            "CU_STREAM_PER_THREAD (cudaStreamPerThread) is another stream in each thread, and no thread can wait for that of another: "
+            "memory could not be handed on safely. Make a stream for this thread with cudaStreamCreate");
         return 0;
-    if (!special && context != device->context) {
+    }
+    if (!legacy && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
+        return 0;
+    if (!legacy && context != device->context) {
         ignis__fail(IGNIS_DIAG_STREAM_INVALID, call, "stream %p belongs to another device or context than device %d's primary context",
                     stream, (int)(device - ignis__devices));
         return 0;
@@ -4079,7 +4336,11 @@ static int ignis__device_finish(ignis__device *device)
 {
     uint64_t serial = 0;
     void *stream = device->stream;
-    int first = ignis__atomic_load(&device->captures) ? IGNIS__CU_CAPTURE_UNSUPPORTED : IGNIS__CUDA(cuCtxSynchronize, ());
+    int first = IGNIS__CU_CAPTURE_UNSUPPORTED;
+    ignis__rwlock_read(&device->waiting);
+    if (!ignis__atomic_load(&device->captures))
+        first = IGNIS__CUDA(cuCtxSynchronize, ());
+    ignis__rwlock_read_end(&device->waiting);
     if (first == 0 || ignis__cuda_is_fatal(first))
         return first;
     if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* others may capture, too */
@@ -4097,107 +4358,6 @@ static int ignis__device_finish(ignis__device *device)
 static bool ignis__device_wait(const char *call, ignis__device *device)
 {
     return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
-}
-
-static ignis_status ignis__devices_setup(const char *call, int first)
-{
-    int error, i;
-    error = IGNIS__CUDA(cuInit, (0));
-    if (error == IGNIS__CU_NO_DEVICE)
-        return ignis__fail_because(IGNIS_DIAG_DEVICE_NONE, call, error, ignis__cuda_name(error), NULL, "the driver finds no CUDA device");
-    if (error != 0)
-        return ignis__cuda_fail(call, NULL, "cuInit", error);
-    error = IGNIS__CUDA(cuDeviceGetCount, (&ignis__device_total));
-    if (error != 0)
-        return ignis__cuda_fail(call, NULL, "cuDeviceGetCount", error);
-    if (ignis__device_total > IGNIS_MAX_DEVICES)
-        ignis__device_total = IGNIS_MAX_DEVICES;
-    for (i = 0; i < ignis__device_total; i++) {
-        memset(&ignis__devices[i], 0, sizeof ignis__devices[i]);
-        ignis__mutex_init(&ignis__devices[i].lock);
-        ignis__mutex_init(&ignis__devices[i].planning);
-    }
-    ignis__atomic_store(&ignis__devices_fault, 0); /* the driver is asked anew */
-    ignis__device_first = first;
-    return ignis__device_get(call, first) ? IGNIS_OK : IGNIS_ERROR_DEVICE;
-}
-
-/*  Waits for the device and lets go of it. Goes on after an error, and reports the first. */
-static void ignis__device_close(const char *call, ignis__device *device)
-{
-    void *current = NULL;
-    bool lost = ignis__devices_lost();
-    (void)IGNIS__CUDA(cuCtxSetCurrent, (device->context));
-    while (device->events) {
-        ignis__spare_event *spare = device->events;
-        device->events = spare->next;
-        (void)IGNIS__CUDA(cuEventDestroy_v2, (spare->event));
-        ignis__free(spare);
-    }
-    while (device->foreign) {
-        ignis__foreign_stream *foreign = device->foreign;
-        device->foreign = foreign->next;
-        ignis__free(foreign);
-    }
-    if (lost)
-        (void)IGNIS__CUDA(cuStreamDestroy_v2, (device->stream));
-    else
-        (void)IGNIS__CUDA_FAILED(call, device, cuStreamDestroy_v2, (device->stream));
-    if (IGNIS__CUDA(cuCtxGetCurrent, (&current)) == 0 && current == device->context)
-        (void)IGNIS__CUDA(cuCtxSetCurrent, (NULL)); /* the context ends with its last user */
-    (void)IGNIS__CUDA_FAILED(call, NULL, cuDevicePrimaryCtxRelease_v2, (device->handle));
-    ignis__atomic_store(&device->opened, 0);
-}
-
-IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
-
-IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_info *info)
-{
-    static const char call[] = "ignis_device_query";
-    ignis__device *device;
-    bool ok = true;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (!info)
-        return ignis__fail_null(call, "info");
-    device = ignis__device_get(call, ordinal);
-    if (!device)
-        return IGNIS_ERROR_DEVICE;
-    ignis__mutex_lock(&device->lock);
-    if (!device->info.warp_size)
-        ok = ignis__device_read(call, device);
-    *info = device->info;
-    ignis__mutex_unlock(&device->lock);
-    return ok ? IGNIS_OK : ignis__failed();
-}
-
-IGNIS_API ignis_status ignis_device_use(int ordinal)
-{
-    static const char call[] = "ignis_device_use";
-    ignis__device *device;
-    ignis__binding binding;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    device = ignis__device_get(call, ordinal);
-    if (!device || !ignis__device_enter(call, device, &binding))
-        return ignis__failed();
-    ignis__device_leave(&binding);
-    if (IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)))
-        return ignis__failed();
-    ignis__thread_now()->device = ordinal;
-    return IGNIS_OK;
-}
-
-IGNIS_API int ignis_device_current(void) { return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1; }
-
-/*  The calling thread's current device, opened and entered; null on failure. */
-static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
-{
-    ignis__device *device;
-    if (!ignis__enter(call))
-        return NULL;
-    device = ignis__device_get(call, ignis__thread_now()->device);
-    return device && ignis__device_enter(call, device, binding) ? device : NULL;
 }
 
 IGNIS_API ignis_status ignis_stream_use(void *stream)
@@ -4274,7 +4434,7 @@ typedef struct ignis__block {
 typedef struct ignis__cache_part {
     void *stream;  /* or the capture whose memory this is */
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
-    bool small;
+    bool is_small;
     struct ignis__cache_part *next;
     ignis__block *zeroed;              /* of what ignis__memory_take_zeroed gives, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
@@ -4282,7 +4442,8 @@ typedef struct ignis__cache_part {
 } ignis__cache_part;
 
 typedef struct ignis__cache {
-    ignis__mutex lock, trimming; /* trimming is taken before lock, which nobody holds while he waits for the device */
+    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
+    ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
     ignis__cache_part *parts;
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
@@ -4354,22 +4515,22 @@ static ignis__block *ignis__bin_best(const ignis__cache_part *part, int64_t size
 }
 
 /*  The stream's part for a size class, made when it is new; null: out of host memory. */
-static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool small)
+static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
 {
     ignis__cache_part *part = cache->parts;
-    while (part && !(part->stream == stream && part->small == small))
+    while (part && !(part->stream == stream && part->is_small == is_small))
         part = part->next;
     if (!part && (part = (ignis__cache_part *)ignis__alloc(sizeof *part)) != NULL) {
         part->stream = stream;
         part->captured = captured;
-        part->small = small;
+        part->is_small = is_small;
         part->next = cache->parts;
         cache->parts = part;
     }
     return part;
 }
 
-static ignis__block *ignis__block_make(ignis__cache *cache, ignis__cache_part *part, ignis__address address, int64_t size)
+static ignis__block *ignis__block_take(ignis__cache *cache, ignis__cache_part *part, ignis__address address, int64_t size)
 {
     ignis__block *block = cache->spare_blocks;
     if (block) {
@@ -4386,7 +4547,7 @@ static ignis__block *ignis__block_make(ignis__cache *cache, ignis__cache_part *p
     return block;
 }
 
-static void ignis__block_drop(ignis__cache *cache, ignis__block *block)
+static void ignis__block_give(ignis__cache *cache, ignis__block *block)
 {
     block->above = cache->spare_blocks;
     cache->spare_blocks = block;
@@ -4400,11 +4561,11 @@ static void ignis__block_join(ignis__cache *cache, ignis__block *block)
     block->above = above->above;
     if (block->above)
         block->above->below = block;
-    ignis__block_drop(cache, above);
+    ignis__block_give(cache, above);
 }
 
 /*  Puts a block that became free into its bin, joined with free neighbours of the same stream. */
-static void ignis__block_settle(ignis__cache *cache, ignis__block *block)
+static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 {
     block->used = false;
     if (block->above && !block->above->used && block->above->part == block->part) {
@@ -4425,7 +4586,7 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
     ignis__bin_remove(block);
     block->used = true;
     if (block->size > size) {
-        ignis__block *rest = ignis__block_make(cache, block->part, block->address + (uint64_t)size, block->size - size);
+        ignis__block *rest = ignis__block_take(cache, block->part, block->address + (uint64_t)size, block->size - size);
         if (rest) {
             rest->below = block;
             rest->above = block->above;
@@ -4451,33 +4612,43 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
         info->reserved_peak = info->reserved_bytes;
 }
 
-/*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. */
-static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part *part, int64_t size, int64_t wanted, int *error)
+/*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
+    may wait for the device. Only who asks it too waits for this, and may then find that there is memory already. The part is found anew each
+    time, as another thread may have forgotten its stream; null: out of host memory. */
+static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted, int *error)
 {
+    void *stream = (*part)->stream;
+    bool captured = (*part)->captured, is_small = (*part)->is_small;
     ignis__address address = 0;
-    ignis__block *block;
-    int64_t limit = cache->info.limit;
-    if (limit && wanted > limit - cache->info.reserved_bytes) {
-        wanted = (limit - cache->info.reserved_bytes) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
-        if (wanted < size)
-            return NULL;
+    ignis__block *block = NULL;
+    int64_t room;
+    ignis__mutex_unlock(&cache->lock);
+    ignis__mutex_lock(&cache->asking);
+    ignis__mutex_lock(&cache->lock);
+    *part = ignis__cache_part_of(cache, stream, captured, is_small);
+    if (*part && !ignis__memory_bypass)
+        block = ignis__bin_best(*part, size);
+    room = cache->info.limit - cache->info.reserved_bytes;
+    if (cache->info.limit && wanted > room)
+        wanted = room / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
+    if (*part && !block && wanted >= size) {
+        ignis__mutex_unlock(&cache->lock);
+        *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
+        ignis__mutex_lock(&cache->lock);
+        *part = ignis__cache_part_of(cache, stream, captured, is_small);
+        block = *part && *error == 0 ? ignis__block_take(cache, *part, address, wanted) : NULL;
+        if (block) {
+            block->next_segment = cache->segments;
+            cache->segments = block;
+            cache->info.driver_allocations++;
+            ignis__memory_count(cache, 0, wanted);
+            ignis__bin_insert(block);
+        } else if (*error == 0) {
+            (void)IGNIS__CUDA(cuMemFree_v2, (address));
+            *error = IGNIS__NO_HOST_MEMORY;
+        }
     }
-    block = ignis__block_make(cache, part, 0, wanted);
-    if (!block) {
-        *error = IGNIS__NO_HOST_MEMORY;
-        return NULL;
-    }
-    *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
-    if (*error != 0) {
-        ignis__block_drop(cache, block);
-        return NULL;
-    }
-    block->address = address;
-    block->next_segment = cache->segments;
-    cache->segments = block;
-    cache->info.driver_allocations++;
-    ignis__memory_count(cache, 0, wanted);
-    ignis__bin_insert(block);
+    ignis__mutex_unlock(&cache->asking);
     return block;
 }
 
@@ -4491,14 +4662,14 @@ static int64_t ignis__segment_size(int64_t size)
     return size > INT64_MAX - step ? size : (size + step - 1) / step * step;
 }
 
-/*  Makes what a part has zeroed as free as any other block. */
-static void ignis__zeroed_settle(ignis__cache *cache, ignis__cache_part *part)
+/*  Makes what a part has zeroed as free as any other block: of a graph that never ran, the words were not even zeroed. */
+static void ignis__zeroed_unuse(ignis__cache *cache, ignis__cache_part *part)
 {
     while (part->zeroed) {
         ignis__block *block = part->zeroed;
         part->zeroed = block->larger;
         block->larger = NULL;
-        ignis__block_settle(cache, block);
+        ignis__block_unuse(cache, block);
     }
 }
 
@@ -4509,7 +4680,7 @@ static ignis__block *ignis__segments_take(ignis__cache *cache)
     ignis__cache_part *part;
     for (part = cache->parts; part; part = part->next)
         if (!part->captured)
-            ignis__zeroed_settle(cache, part);
+            ignis__zeroed_unuse(cache, part);
     while (*link) {
         ignis__block *first = *link;
         for (block = first; block && !block->used && !block->part->captured; block = block->above)
@@ -4552,7 +4723,7 @@ static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis_
             cache->info.driver_frees++;
             freed += first->size;
             ignis__memory_count(cache, 0, -first->size);
-            ignis__block_drop(cache, first);
+            ignis__block_give(cache, first);
         } else {
             first->next_segment = cache->segments;
             cache->segments = first;
@@ -4589,26 +4760,25 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
 {
     ignis__block *block = ignis__bin_best(part, size);
     void *stream = part->stream;
-    bool small = part->small, trimmed;
+    bool is_small = part->is_small, trimmed;
     if (block) {
         cache->info.cache_hits++;
         return block;
     }
-    block = ignis__segment_make(cache, part, size, ignis__segment_size(size), error);
-    if (!block)
-        block = ignis__segment_make(cache, part, size, size, error);
-    if (part->captured || ignis__capturing()) /* the rest needs events or waits */
+    block = ignis__segment_make(cache, &part, size, ignis__segment_size(size), error);
+    if (!block && part)
+        block = ignis__segment_make(cache, &part, size, size, error);
+    if (block || !part || part->captured || ignis__capturing()) /* the rest needs events or waits */
         return block;
-    if (!block)
-        block = ignis__block_steal(call, device, cache, part, size);
+    block = ignis__block_steal(call, device, cache, part, size);
     if (block)
         return block;
     ignis__mutex_unlock(&cache->lock);
     trimmed = ignis__cache_trim(call, device, cache) >= 0;
     ignis__mutex_lock(&cache->lock);
-    part = trimmed ? ignis__cache_part_of(cache, stream, false, small) : NULL;
+    part = trimmed ? ignis__cache_part_of(cache, stream, false, is_small) : NULL;
     block = part ? ignis__bin_best(part, size) : NULL;
-    return block || !part ? block : ignis__segment_make(cache, part, size, size, error);
+    return block || !part ? block : ignis__segment_make(cache, &part, size, size, error);
 }
 
 static int64_t ignis__cache_largest_free(const ignis__cache *cache)
@@ -4664,7 +4834,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     if (!part)
         error = IGNIS__NO_HOST_MEMORY;
     if (part && ignis__memory_bypass) /* exact sizes, so that a memory checker sees every byte beyond them */
-        block = ignis__segment_make(cache, part, size, size, &error);
+        block = ignis__segment_make(cache, &part, size, size, &error);
     else if (part)
         block = ignis__memory_find(call, device, cache, part, rounded, &error);
     if (block) {
@@ -4685,7 +4855,7 @@ static void ignis__memory_give(const char *call, ignis__device *device, ignis__b
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);
     ignis__memory_count(cache, -block->size, 0);
-    ignis__block_settle(cache, block);
+    ignis__block_unuse(cache, block);
     ignis__mutex_unlock(&cache->lock);
     if (ignis__memory_bypass && !ignis__capturing())
         (void)ignis__cache_trim(call, device, cache);
@@ -4736,7 +4906,7 @@ IGNIS__MAYBE_UNUSED static void ignis__memory_give_zeroed(const char *call, igni
 static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from, ignis__cache_part *into)
 {
     ignis__block *first, *block;
-    ignis__zeroed_settle(cache, from);
+    ignis__zeroed_unuse(cache, from);
     for (first = cache->segments; first; first = first->next_segment) {
         for (block = first; block; block = block->above) {
             if (block->part != from)
@@ -4759,7 +4929,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
     ignis__mutex_lock(&cache->lock);
     while (*link) {
         ignis__cache_part *part = *link, *own = cache->parts;
-        while (own && !(own->stream == device->stream && !own->captured && own->small == part->small))
+        while (own && !(own->stream == device->stream && !own->captured && own->is_small == part->is_small))
             own = own->next;
         if (part->stream == stream && own) {
             ignis__cache_part_merge(cache, part, own);
@@ -4768,6 +4938,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
             continue;
         }
         if (part->stream == stream) {
+            ignis__zeroed_unuse(cache, part);
             part->stream = device->stream;
             part->captured = false;
         }
@@ -4785,6 +4956,7 @@ static void ignis__memory_setup(int64_t limit, bool bypass)
     for (i = 0; i < ignis__device_total; i++) {
         memset(&ignis__caches[i], 0, sizeof ignis__caches[i]);
         ignis__mutex_init(&ignis__caches[i].lock);
+        ignis__mutex_init(&ignis__caches[i].asking);
         ignis__mutex_init(&ignis__caches[i].trimming);
         ignis__caches[i].info.limit = limit;
     }
@@ -4804,7 +4976,7 @@ static void ignis__memory_close(const char *call, ignis__device *device)
             (void)IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (first->address));
         while (block) {
             ignis__block *above = block->above;
-            ignis__block_drop(cache, block);
+            ignis__block_give(cache, block);
             block = above;
         }
     }
@@ -5208,11 +5380,52 @@ typedef struct ignis__storage {
     bool wrapped;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
-    void *stream; /* in whose order the memory is taken and given; null: not decided */
+    void *stream;     /* in whose order the memory is taken and given; null: not decided */
+    uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
     ignis__used_on used_on[4];
     int used_on_count;
-    void *summed_on; /* the stream that has added to it last, if it is a gradient; null: none */
+    void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
+    struct ignis__storage *next, *before; /* in the list of all */
 } ignis__storage;
+
+/*  All of them, whoever uses them: arrays, graphs, communicators. Its lock is taken before a storage's. */
+static struct {
+    ignis__mutex lock;
+    ignis__storage *first;
+} ignis__storages = {IGNIS__MUTEX_INIT, NULL};
+
+/*  A storage with no users yet; null on failure. */
+static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
+{
+    ignis__storage *storage = (ignis__storage *)ignis__alloc(sizeof *storage);
+    if (!storage) {
+        ignis__fail_host_memory(call, sizeof *storage);
+        return NULL;
+    }
+    ignis__mutex_init(&storage->lock);
+    storage->device = device;
+    storage->size = size;
+    ignis__mutex_lock(&ignis__storages.lock);
+    storage->next = ignis__storages.first;
+    if (storage->next)
+        storage->next->before = storage;
+    ignis__storages.first = storage;
+    ignis__mutex_unlock(&ignis__storages.lock);
+    return storage;
+}
+
+static void ignis__storage_destroy(ignis__storage *storage)
+{
+    ignis__mutex_lock(&ignis__storages.lock);
+    if (storage->before)
+        storage->before->next = storage->next;
+    else
+        ignis__storages.first = storage->next;
+    if (storage->next)
+        storage->next->before = storage->before;
+    ignis__mutex_unlock(&ignis__storages.lock);
+    ignis__free(storage);
+}
 
 /*  Notes that work on `stream` is about to use the memory, and orders it behind the stream that the memory came from: that one
     may not be done with the block's last user. */
@@ -5239,40 +5452,6 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
     return true;
 }
 
-/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
-static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
-{
-    ignis__capture *capture = ignis__capturing();
-    ignis__block *block = NULL;
-    void *from;
-    bool ok = true;
-    ignis__mutex_lock(&storage->lock);
-    if (!storage->stream)
-        storage->stream = device == storage->device ? stream : storage->device->stream;
-    if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
-        from = storage->stream;
-        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
-        block = ignis__memory_take(call, storage->device, from, storage->size);
-        ignis__mutex_lock(&storage->lock);
-        ok = block != NULL;
-        if (ok && !ignis__atomic_load(&storage->address)) {
-            storage->block = block;
-            ignis__atomic_store(&storage->address, block->address);
-            block = NULL;
-        }
-    }
-    if (ok && capture && capture->device == device) /* all streams were idle when it began: no order is missing */
-        ok = (storage->block && storage->block->part->stream == (void *)capture) /* the capture's own */ ||
-             ignis__capture_hold(call, capture, storage, false, &storage->users);
-    else
-        ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
-    *address = ignis__atomic_load(&storage->address);
-    ignis__mutex_unlock(&storage->lock);
-    if (block) /* another thread was faster */
-        ignis__memory_give(call, storage->device, block);
-    return ok;
-}
-
 /*  Lets work on `stream` of the storage's device, which is about to add to a sum, come after what was added before on another stream. */
 IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
 {
@@ -5293,6 +5472,7 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     int i;
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
+    ignis__mutex_lock(&storage->lock);             /* whoever forgets a stream waits until it is not needed here any more */
     gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
     entered = gives && !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
     for (i = 0; gives && i < storage->used_on_count; i++) {
@@ -5311,9 +5491,51 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
             (void)ignis__device_finish(storage->device); /* the memory goes to somebody who knows nothing of streams */
         ignis__device_leave(&binding);
     }
+    ignis__mutex_unlock(&storage->lock);
     if (storage->release_fn)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
-    ignis__free(storage);
+    ignis__storage_destroy(storage);
+}
+
+static void ignis__storage_drop_held(const char *call, void *item) { ignis__storage_drop(call, (ignis__storage *)item); }
+
+static bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage)
+{
+    return ignis__capture_hold(call, capture, storage, &storage->users, ignis__storage_drop_held);
+}
+
+/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
+static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
+{
+    ignis__capture *capture = ignis__capture_on(device), *own = ignis__capture_on(storage->device);
+    ignis__block *block = NULL;
+    void *from;
+    bool ok = true;
+    ignis__mutex_lock(&storage->lock);
+    if (!storage->stream) /* that of a capture ends with it */
+        storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
+    if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
+        from = storage->stream;
+        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
+        block = ignis__memory_take(call, storage->device, from, storage->size);
+        ignis__mutex_lock(&storage->lock);
+        ok = block != NULL;
+        if (ok && !ignis__atomic_load(&storage->address)) {
+            storage->block = block;
+            storage->capture = own ? own->number : 0;
+            ignis__atomic_store(&storage->address, block->address);
+            block = NULL;
+        }
+    }
+    if (ok && capture) /* all streams were idle when it began: no order is missing */
+        ok = storage->capture == capture->number || ignis__capture_hold_storage(call, capture, storage);
+    else
+        ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
+    *address = ignis__atomic_load(&storage->address);
+    ignis__mutex_unlock(&storage->lock);
+    if (block) /* another thread was faster */
+        ignis__memory_give(call, storage->device, block);
+    return ok;
 }
 
 /* --- arrays ------------------------------------------------------------------------------------------------------ */
@@ -5515,20 +5737,6 @@ static bool ignis__array_wrappable(const char *call, ignis__device *device, void
     return true;
 }
 
-/*  A storage with no users yet; null on failure. */
-static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
-{
-    ignis__storage *storage = (ignis__storage *)ignis__alloc(sizeof *storage);
-    if (!storage) {
-        ignis__fail_host_memory(call, sizeof *storage);
-        return NULL;
-    }
-    ignis__mutex_init(&storage->lock);
-    storage->device = device;
-    storage->size = size;
-    return storage;
-}
-
 /*  The part of ignis_array_create that needs the device: a pointer to check, a stream to write down. */
 static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc)
 {
@@ -5569,7 +5777,7 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
         return handle;
     array = ignis__array_attach(call, device, storage, desc) ? ignis__array_make(call, storage, &desc->shape, dtype, numel) : NULL;
     if (!array) {
-        ignis__free(storage);
+        ignis__storage_destroy(storage);
         return handle;
     }
     array->owner = owner;
@@ -5639,7 +5847,7 @@ static void (*ignis__export_holders)(ignis__text *text, const ignis__array *arra
 /*  Looks which of those are gone by now, before an array is refused; set there, too. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
-static void ignis__array_settle(const char *call, ignis__array *array)
+static void ignis__array_reap_exports(const char *call, ignis__array *array)
 {
     bool exported;
     if (!ignis__exports_reap)
@@ -5669,7 +5877,7 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
     ignis_status status = IGNIS_OK;
     if (!array)
         return ignis__failed();
-    ignis__array_settle(call, array);
+    ignis__array_reap_exports(call, array);
     if (!ignis__owner_valid(call, as)) {
         status = ignis__failed();
     } else if (!ignis__array_lock(call, array)) {
@@ -6295,22 +6503,38 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
     return ok ? IGNIS_OK : ignis__failed();
 }
 
+/*  Gives the array its pinned memory; null: asks whether it may have some. */
+static bool ignis__array_set_pinned(const char *call, ignis__array *array, void *memory)
+{
+    bool ok = ignis__array_lock(call, array);
+    if (!ok)
+        return false;
+    ok = !array->pinned;
+    if (ok)
+        array->pinned = memory;
+    else
+        ignis__fail(IGNIS_DIAG_PIN_TWICE, call, "array #%llu has pinned host memory already", (unsigned long long)array->id);
+    ignis__array_unlock(array);
+    return ok;
+}
+
 IGNIS_API void *ignis_array_pin(ignis_array handle)
 {
     static const char call[] = "ignis_array_pin";
     ignis__array *array = ignis__array_hold(call, handle);
+    ignis__device *device;
     ignis__binding binding;
     void *pinned = NULL;
     if (!array)
         return NULL;
-    if (ignis__array_lock(call, array)) {
-        if (array->pinned) {
-            ignis__fail(IGNIS_DIAG_PIN_TWICE, call, "array #%llu has pinned host memory already", (unsigned long long)array->id);
-        } else if (array->numel > 0 && ignis__device_enter(call, array->storage->device, &binding)) {
-            pinned = array->pinned = ignis__pinned_take(call, array->storage->device, ignis__array_bytes(array));
-            ignis__device_leave(&binding);
+    device = array->storage->device;
+    if (ignis__array_set_pinned(call, array, NULL) && array->numel > 0 && ignis__device_enter(call, device, &binding)) {
+        pinned = ignis__pinned_take(call, device, ignis__array_bytes(array)); /* which may wait for the device: without the lock */
+        if (pinned && !ignis__array_set_pinned(call, array, pinned)) {
+            (void)ignis__pinned_give(call, device, pinned, ignis__array_bytes(array));
+            pinned = NULL;
         }
-        ignis__array_unlock(array);
+        ignis__device_leave(&binding);
     }
     ignis__array_drop(call, array);
     return pinned;
@@ -6406,7 +6630,7 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
     ignis_status status;
     if (!array)
         return ignis__failed();
-    ignis__array_settle(call, array);
+    ignis__array_reap_exports(call, array);
     if (!ignis__owner_valid(call, owner) || !ignis__array_lock(call, array)) {
         status = ignis__failed();
     } else {
@@ -6417,13 +6641,12 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
     return status;
 }
 
-/*  Every array that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
-static void ignis__arrays_forget_stream(ignis__device *device, void *stream)
+/*  Every storage that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
+static void ignis__storages_forget_stream(ignis__device *device, void *stream)
 {
-    ignis__array *array;
-    uint64_t index = 0;
-    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
-        ignis__storage *storage = array->storage;
+    ignis__storage *storage;
+    ignis__mutex_lock(&ignis__storages.lock);
+    for (storage = ignis__storages.first; storage; storage = storage->next) {
         int i;
         ignis__mutex_lock(&storage->lock);
         if (storage->device == device && storage->stream == stream)
@@ -6434,8 +6657,8 @@ static void ignis__arrays_forget_stream(ignis__device *device, void *stream)
             if (storage->used_on[i].stream == stream && storage->used_on[i].device == device)
                 storage->used_on[i--] = storage->used_on[--storage->used_on_count];
         ignis__mutex_unlock(&storage->lock);
-        ignis__array_drop("ignis_stream_forget", array);
     }
+    ignis__mutex_unlock(&ignis__storages.lock);
 }
 
 IGNIS_API ignis_status ignis_stream_forget(void *stream)
@@ -6474,7 +6697,7 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
             (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
             status = ignis__failed();
         }
-        ignis__arrays_forget_stream(device, stream);
+        ignis__storages_forget_stream(device, stream);
         ignis__memory_forget_stream(device, stream);
         ignis__device_leave(&binding);
     }
@@ -6516,7 +6739,7 @@ static ignis__array *ignis__contract_begin(const char *call, ignis_array handle,
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array)
         return NULL;
-    ignis__array_settle(call, array);
+    ignis__array_reap_exports(call, array);
     if (ignis__owner_valid(call, owner) && ignis__array_lock(call, array))
         return array;
     ignis__array_drop(call, array);
@@ -6670,7 +6893,7 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
     audit.min_age_ms = min_age_ms == 0 ? 5000 : min_age_ms;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis_contract_entry entry;
-        ignis__array_settle(call, array);
+        ignis__array_reap_exports(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
             ignis__track_entry(array, &entry);
@@ -6735,13 +6958,15 @@ IGNIS_API ignis_status ignis_contract_reset(void)
 
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 
-/*  What is compiled: text, options, and the name that is looked up in the result. */
+/*  What is compiled: text, options, headers, and the name that is looked up in the result. */
 typedef struct ignis__program {
     const char *source;
     const char *name;  /* for compile errors */
     const char *entry; /* a name expression; null: entries are extern "C" and looked up as they are */
     const char *const *options;
     int option_count;
+    const ignis_kernel_header *headers; /* beside those of Ignis */
+    int header_count;
 } ignis__program;
 
 /*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
@@ -6932,6 +7157,212 @@ static void ignis__image_to_disk(const ignis__image *image)
     ignis__cache_evict();
 }
 
+/* --- the key of an image ---------------------------------------------------------------------------------------------- */
+
+static void ignis__key_add_bytes(uint64_t key[2], const void *data, size_t size)
+{
+    key[0] = ignis__hash(key[0], data, size);
+    key[1] = ignis__hash(key[1] * 3, data, size);
+}
+
+static void ignis__key_add(uint64_t key[2], const char *text) { ignis__key_add_bytes(key, text, strlen(text) + 1); }
+
+/*  NVRTC reads included files from the folder of the source, of the including file and of each -I, and does not tell which it read. So every
+    file that an #include could mean is looked for, and its text becomes part of the key: one too many does no harm. */
+typedef struct ignis__included {
+    struct ignis__included *next;
+    char path[1024];
+} ignis__included;
+
+typedef struct ignis__include_search {
+    const ignis__program *program;
+    ignis__included *first, **last; /* each file once, in the order it was found */
+    int count;
+    bool complete; /* every #include was understood, and every file could be listed */
+} ignis__include_search;
+
+#define IGNIS__MAX_INCLUDED 10000 /* more are a cycle of links */
+
+static size_t ignis__folder_length(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 0 && path[length - 1] != '/' && path[length - 1] != '\\')
+        length--;
+    return length;
+}
+
+/*  Takes "folder/../" and "./" out of a path, so that headers that include each other do not get ever longer names. */
+static void ignis__path_tidy(char *path)
+{
+    char *at = path, *up, *folder;
+    while ((up = strstr(path, "/./")) != NULL)
+        memmove(up, up + 2, strlen(up + 2) + 1);
+    while ((up = strstr(at, "/../")) != NULL) {
+        for (folder = up; folder > path && folder[-1] != '/'; folder--)
+            ;
+        if (folder == up || strncmp(folder, "../", 3) == 0) {
+            at = up + 3;
+        } else {
+            memmove(folder, up + 4, strlen(up + 4) + 1);
+            at = path;
+        }
+    }
+}
+
+/*  Lists the file `name` of a folder, if there is one. */
+static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length, const char *name,
+                               size_t name_length)
+{
+    ignis__included *file;
+    char path[sizeof file->path];
+    bool slash = folder_length > 0 && folder[folder_length - 1] != '/' && folder[folder_length - 1] != '\\';
+    int64_t size, time;
+    int length = snprintf(path, sizeof path, "%.*s%s%.*s", (int)folder_length, folder, slash ? "/" : "", (int)name_length, name);
+    if (length >= (int)sizeof path) {
+        search->complete = false;
+        return;
+    }
+    ignis__path_tidy(path);
+    if (!ignis__file_info(path, &size, &time))
+        return;
+    for (file = search->first; file; file = file->next)
+        if (strcmp(file->path, path) == 0)
+            return;
+    file = search->count < IGNIS__MAX_INCLUDED ? (ignis__included *)ignis__alloc(sizeof *file) : NULL;
+    if (!file) {
+        search->complete = false;
+        return;
+    }
+    memcpy(file->path, path, sizeof path);
+    *search->last = file;
+    search->last = &file->next;
+    search->count++;
+}
+
+/*  What an option names: the folder of "-Ifolder", "-I=folder", "--include-path=folder", the file of "-include=file", or what follows such
+    an option as a string of its own. "" for macros. What names neither does no harm. */
+static const char *ignis__option_value(const char *option)
+{
+    if (option[0] != '-')
+        return option;
+    if (option[1] == 'D' || option[1] == 'U')
+        return "";
+    option += option[1] == 'I' ? 2 : strcspn(option, "= ");
+    return option + strspn(option, "= ");
+}
+
+static bool ignis__header_is_known(const ignis__program *program, const char *name, size_t length)
+{
+    int i;
+    for (i = 0; i < IGNIS__SOURCE_COUNT; i++)
+        if (ignis__source_is_header(i) && strlen(ignis__sources[i].name) == length && memcmp(ignis__sources[i].name, name, length) == 0)
+            return true;
+    for (i = 0; i < program->header_count; i++)
+        if (strlen(program->headers[i].name) == length && memcmp(program->headers[i].name, name, length) == 0)
+            return true;
+    return false;
+}
+
+/*  Lists what an #include of a name in a file could mean: no file when there is such a header in memory. */
+static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name, size_t length)
+{
+    const ignis__program *program = search->program;
+    int i;
+    if (length == 0 || ignis__header_is_known(program, name, length))
+        return;
+    ignis__include_add(search, "", 0, name, length);
+    ignis__include_add(search, includer, ignis__folder_length(includer), name, length);
+    ignis__include_add(search, program->name, ignis__folder_length(program->name), name, length);
+    for (i = 0; i < program->option_count; i++) {
+        const char *folder = ignis__option_value(program->options[i]);
+        if (*folder)
+            ignis__include_add(search, folder, strlen(folder), name, length);
+    }
+}
+
+/*  Finds each #include and __has_include of a text, also those that conditions or comments leave out. */
+static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
+{
+    const char *at = text, *before, *end;
+    while ((at = strstr(at, "include")) != NULL) {
+        for (before = at; before > text && (before[-1] == ' ' || before[-1] == '\t'); before--)
+            ;
+        at += strlen("include");
+        at += strncmp(at, "_next", 5) == 0 ? 5 : 0;
+        at += strspn(at, " \t(");
+        end = *at == '"' ? strchr(at + 1, '"') : *at == '<' ? strchr(at + 1, '>') : NULL;
+        if (end) {
+            ignis__include_find(search, includer, at + 1, (size_t)(end - at - 1));
+            at = end;
+        } else if (before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1])))) {
+            search->complete = false; /* its name is a macro, or behind a comment */
+        }
+    }
+}
+
+/*  Adds all files that a program may include to a key. False: it cannot be told which. */
+static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2])
+{
+    ignis__include_search search = IGNIS__ZERO;
+    ignis__included *file;
+    int i;
+    search.program = program;
+    search.last = &search.first;
+    search.complete = true;
+    ignis__include_scan(&search, program->name, program->source);
+    for (i = 0; i < program->header_count; i++)
+        ignis__include_scan(&search, program->headers[i].name, program->headers[i].text);
+    for (i = 0; i < program->option_count; i++) {
+        const char *name = ignis__option_value(program->options[i]);
+        ignis__include_find(&search, program->name, name, strlen(name));
+    }
+    for (file = search.first; file; file = file->next) {
+        size_t size;
+        char *text = (char *)ignis__file_read(file->path, &size);
+        if (text) {
+            ignis__key_add(key, file->path);
+            ignis__key_add_bytes(key, text, size);
+            ignis__include_scan(&search, file->path, text);
+        }
+        search.complete = search.complete && text;
+        ignis__free(text);
+    }
+    while ((file = search.first) != NULL) {
+        search.first = file->next;
+        ignis__free(file);
+    }
+    return search.complete;
+}
+
+/*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
+static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
+{
+    char facts[256];
+    int i;
+    key[0] = IGNIS__HASH_START;
+    key[1] = ~IGNIS__HASH_START;
+    snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d, %d options, %d headers",
+             (unsigned long long)ignis__libraries[IGNIS_LIBRARY_NVRTC].release, device->info.compute_major, device->info.compute_minor,
+             program->option_count, program->header_count);
+    ignis__key_add(key, facts);
+    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
+        if (!ignis__source_is_header(i))
+            continue;
+        snprintf(facts, sizeof facts, "%016llx", (unsigned long long)ignis__sources[i].hash);
+        ignis__key_add(key, facts);
+    }
+    ignis__key_add(key, program->source);
+    ignis__key_add(key, program->name);
+    ignis__key_add(key, program->entry ? program->entry : "");
+    for (i = 0; i < program->option_count; i++)
+        ignis__key_add(key, program->options[i]);
+    for (i = 0; i < program->header_count; i++) {
+        ignis__key_add(key, program->headers[i].name);
+        ignis__key_add(key, program->headers[i].text);
+    }
+    return ignis__key_add_included(program, key);
+}
+
 /* --- compiling ------------------------------------------------------------------------------------------------------ */
 
 static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
@@ -6971,36 +7402,6 @@ static bool ignis__arch_choose(const char *call, const ignis__device *device, ch
     return true;
 }
 
-static void ignis__key_add(uint64_t key[2], const char *text)
-{
-    size_t size = strlen(text) + 1;
-    key[0] = ignis__hash(key[0], text, size);
-    key[1] = ignis__hash(key[1] * 3, text, size);
-}
-
-/*  Everything that the image depends on. */
-static void ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
-{
-    char facts[256];
-    int i;
-    key[0] = IGNIS__HASH_START;
-    key[1] = ~IGNIS__HASH_START;
-    snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d", (unsigned long long)ignis__libraries[IGNIS_LIBRARY_NVRTC].release,
-             device->info.compute_major, device->info.compute_minor);
-    ignis__key_add(key, facts);
-    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
-        if (!ignis__source_is_header(i))
-            continue;
-        snprintf(facts, sizeof facts, "%016llx", (unsigned long long)ignis__sources[i].hash);
-        ignis__key_add(key, facts);
-    }
-    ignis__key_add(key, program->source);
-    ignis__key_add(key, program->name);
-    ignis__key_add(key, program->entry ? program->entry : "");
-    for (i = 0; i < program->option_count; i++)
-        ignis__key_add(key, program->options[i]);
-}
-
 /*  The options that Ignis adds, unless the program has its own, and the program's. Returns how many. */
 static int ignis__options_gather(const ignis__program *program, const char *arch, const char **options)
 {
@@ -7022,11 +7423,21 @@ static int ignis__options_gather(const ignis__program *program, const char *arch
     return count;
 }
 
+static bool ignis__has_include_path(const ignis__program *program)
+{
+    int i;
+    for (i = 0; i < program->option_count; i++)
+        if (strncmp(program->options[i], "-I", 2) == 0 || strncmp(program->options[i], "--include-path", 14) == 0)
+            return true;
+    return false;
+}
+
 /*  Reports what a compile had to say: remarks as a warning, errors as the failure. */
 static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle, int error)
 {
     size_t size = 0;
     char *log;
+    const char *missing;
     bool entry_missing;
     ignis_status status;
     if (error != 0 && error != IGNIS__NVRTC_COMPILATION && error != IGNIS__NVRTC_INVALID_OPTION)
@@ -7045,11 +7456,21 @@ static ignis_status ignis__compile_log(const char *call, const ignis__program *p
         return IGNIS_OK;
     }
     entry_missing = log && program->entry && strncmp(log, "__nv_name_map", 13) == 0;
+    missing = log ? strstr(log, "open source file \"") : NULL;
     if (entry_missing)
         status =
             ignis__fail_because(IGNIS_DIAG_ENTRY_MISSING, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
                                 "%s has no __global__ function (or not exactly one) that is called '%s'", program->name, program->entry);
-    else
+    else if (missing) {
+        missing = strchr(missing, '"') + 1;
+        status = ignis__fail_because(
+            IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
+            "%s includes \"%.*s\", which is not found. %s; desc.headers gives headers from memory; \"ignis.cuh\" "
+            "is always there, with int8_t to uint64_t, ignis_f16, ignis_bf16, 16-byte packs, warp and block reductions",
+            program->name, (int)strcspn(missing, "\""), missing,
+            ignis__has_include_path(program) ? "It is in no folder that desc.options name, nor beside desc.name"
+                                             : "There is no include path: desc.options may give one, as in \"-I/usr/local/cuda/include\"");
+    } else
         status = ignis__fail_because(IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
                                      "%s does not compile with %s", program->name, arch);
     ignis__free(log);
@@ -7086,35 +7507,62 @@ static bool ignis__image_fetch(const char *call, const ignis__program *program, 
     return error == 0;
 }
 
+/*  All headers in memory as NVRTC takes them: those of Ignis, then the program's. */
+typedef struct ignis__headers {
+    char *own[IGNIS__SOURCE_COUNT];
+    int own_count, count;
+    const char **names, **texts; /* in one block */
+} ignis__headers;
+
+static void ignis__headers_free(ignis__headers *headers)
+{
+    while (headers->own_count > 0)
+        ignis__free(headers->own[--headers->own_count]);
+    ignis__free((void *)headers->names);
+}
+
+static bool ignis__headers_gather(const char *call, const ignis__program *program, ignis__headers *headers)
+{
+    size_t most = (size_t)(IGNIS__SOURCE_COUNT + program->header_count);
+    bool ok;
+    int i;
+    memset(headers, 0, sizeof *headers);
+    headers->names = (const char **)ignis__alloc(2 * most * sizeof *headers->names);
+    headers->texts = headers->names + most;
+    ok = headers->names != NULL;
+    for (i = 0; ok && i < IGNIS__SOURCE_COUNT; i++) {
+        char *text;
+        if (!ignis__source_is_header(i))
+            continue;
+        text = ignis__source_join(&ignis__sources[i]);
+        ok = text != NULL;
+        headers->own[headers->own_count++] = text;
+        headers->names[headers->count] = ignis__sources[i].name;
+        headers->texts[headers->count++] = text;
+    }
+    for (i = 0; ok && i < program->header_count; i++) {
+        headers->names[headers->count] = program->headers[i].name;
+        headers->texts[headers->count++] = program->headers[i].text;
+    }
+    if (!ok) {
+        ignis__headers_free(headers);
+        ignis__fail_host_memory(call, 1);
+    }
+    return ok;
+}
+
 static bool ignis__image_compile(const char *call, const ignis__program *program, const ignis__device *device, ignis__image *image)
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
-    const char *names[IGNIS__SOURCE_COUNT];
-    char *headers[IGNIS__SOURCE_COUNT];
+    ignis__headers headers;
     char arch[32];
     void *handle = NULL;
-    int error, count, i, header_count = 0;
+    int error, count;
     bool is_ptx, ok;
-    if (!ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx))
+    if (!ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) || !ignis__headers_gather(call, program, &headers))
         return false;
-    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
-        if (!ignis__source_is_header(i))
-            continue;
-        names[header_count] = ignis__sources[i].name;
-        headers[header_count] = ignis__source_join(&ignis__sources[i]);
-        if (!headers[header_count++])
-            ignis__fail_host_memory(call, 1);
-    }
-    for (i = 0; i < header_count && headers[i]; i++)
-        ;
-    if (i < header_count) {
-        while (header_count > 0)
-            ignis__free(headers[--header_count]);
-        return false;
-    }
     count = ignis__options_gather(program, arch, options);
-    error = IGNIS__NVRTC(nvrtcCreateProgram,
-                         (&handle, program->source, program->name, header_count, (const char *const *)(void *)headers, names));
+    error = IGNIS__NVRTC(nvrtcCreateProgram, (&handle, program->source, program->name, headers.count, headers.texts, headers.names));
     ok = error == 0;
     if (!ok)
         ignis__nvrtc_fail(call, "nvrtcCreateProgram", error);
@@ -7129,8 +7577,7 @@ static bool ignis__image_compile(const char *call, const ignis__program *program
     }
     if (handle)
         (void)IGNIS__NVRTC(nvrtcDestroyProgram, (&handle));
-    while (header_count > 0)
-        ignis__free(headers[--header_count]);
+    ignis__headers_free(&headers);
     return ok;
 }
 
@@ -7195,12 +7642,14 @@ static void ignis__image_keep(ignis__image *image)
 }
 
 /*  The image of a program, held: from the memory cache, from disk, or compiled, which it is in any case when the caches are not trusted. Null on
-    failure. Whoever asks for one that is being compiled waits for it. */
+    failure. Whoever asks for one that is being compiled waits for it. What was compiled is cached when its key is what it was: a file that it
+    includes may have changed meanwhile. */
 static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program, const uint64_t key[2],
                                       bool trust, bool *from_cache)
 {
     ignis__mutex *compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
     ignis__image *image;
+    uint64_t key_now[2];
     ignis__mutex_lock(compiling);
     image = trust ? ignis__image_find(key) : NULL;
     *from_cache = image != NULL;
@@ -7213,16 +7662,15 @@ static ignis__image *ignis__image_get(const char *call, ignis__device *device, c
             memcpy(image->key, key, sizeof image->key);
             *from_cache = trust && ignis__image_from_disk(image);
         }
-        if (image && !*from_cache) {
-            if (ignis__image_compile(call, program, device, image)) {
-                ignis__image_to_disk(image);
-            } else {
-                ignis__image_drop(image);
-                image = NULL;
-            }
-        }
-        if (image)
+        if (image && *from_cache) {
             ignis__image_keep(image);
+        } else if (image && !ignis__image_compile(call, program, device, image)) {
+            ignis__image_drop(image);
+            image = NULL;
+        } else if (image && ignis__image_key(program, device, key_now) && memcmp(key, key_now, sizeof key_now) == 0) {
+            ignis__image_to_disk(image);
+            ignis__image_keep(image);
+        }
     }
     ignis__mutex_unlock(compiling);
     return image;
@@ -7255,7 +7703,7 @@ static void ignis__module_unload(ignis__module *unit)
 
 /*  Unloads a module whose launches may still be queued. It is unloaded also when the device cannot be entered; after a
     fault it ends with the process. */
-static void ignis__module_retire(const char *call, ignis__device *device, ignis__module *unit)
+static void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
 {
     ignis__binding binding;
     bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, device, &binding);
@@ -7273,11 +7721,11 @@ static void ignis__module_retire(const char *call, ignis__device *device, ignis_
 static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
-    bool trust = true, again;
+    bool trust, again;
     memset(unit, 0, sizeof *unit);
     if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC)) /* its version is part of the key */
         return false;
-    ignis__image_key(program, device, key);
+    trust = ignis__image_key(program, device, key);
     do {
         int error = 0;
         ignis__image *image = ignis__image_get(call, device, program, key, trust, &unit->from_cache);
@@ -7294,12 +7742,16 @@ static bool ignis__module_make(const char *call, ignis__device *device, const ig
     return false;
 }
 
-/*  A function of a module. A driver that loads lazily loads it now: at its first launch that might wait for what runs on the device. */
+/*  A function of a module, allowed all the shared memory that a block can have: an allowance that each launch asked for could be lowered by
+    another thread just before the launch. A driver that loads lazily loads the function now: at its first launch that might wait for what runs
+    on the device. */
 static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name, void **function)
 {
-    int registers;
+    int fixed; /* bytes that it declares */
     return !IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) &&
-           !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&registers, IGNIS__CU_FUNC_REGISTERS, *function));
+           !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&fixed, IGNIS__CU_FUNC_SHARED, *function)) &&
+           !IGNIS__CUDA_FAILED(call, device, cuFuncSetAttribute,
+                               (*function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, device->info.shared_per_block - fixed));
 }
 
 /* --- kernels of the caller ------------------------------------------------------------------------------------------ */
@@ -7313,12 +7765,11 @@ typedef struct ignis__kernel_code {
     int params; /* -1: the driver does not tell */
     size_t param_size[IGNIS__MAX_PARAMS];
     int max_threads, static_shared;
-    uint64_t dynamic_shared; /* allowed so far without asking the driver again */
 } ignis__kernel_code;
 
 typedef struct ignis__kernel {
     ignis__slot slot;
-    char *memory; /* of all strings of the program */
+    char *memory; /* of all that the program points to */
     ignis__program program;
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
 } ignis__kernel;
@@ -7336,10 +7787,9 @@ static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
     for (i = 0; i < ignis__device_total; i++) {
         ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(&kernel->code[i]);
         if (code)
-            ignis__module_retire(call, &ignis__devices[i], &code->module);
+            ignis__module_unload_when_idle(call, &ignis__devices[i], &code->module);
         ignis__free(code);
     }
-    ignis__free((void *)kernel->program.options);
     ignis__free(kernel->memory);
     ignis__pool_give(&ignis__kernels, kernel);
 }
@@ -7350,6 +7800,8 @@ static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
         ignis__kernel_destroy(call, kernel);
 }
 
+static void ignis__kernel_drop_held(const char *call, void *item) { ignis__kernel_drop(call, (ignis__kernel *)item); }
+
 static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
 {
     size_t offset;
@@ -7358,7 +7810,6 @@ static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__k
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->max_threads, IGNIS__CU_FUNC_MAX_THREADS, code->function)) ||
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->static_shared, IGNIS__CU_FUNC_SHARED, code->function)))
         return false;
-    code->dynamic_shared = (uint64_t)(code->static_shared < 48 * 1024 ? 48 * 1024 - code->static_shared : 0);
     code->params = -1;
     if (ignis__cuda.cuFuncGetParamInfo) {
         code->params = 0;
@@ -7398,6 +7849,35 @@ static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__devic
     return code;
 }
 
+static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
+{
+    ignis__program program;
+    program.source = desc->source;
+    program.name = desc->name ? desc->name : "kernel.cu";
+    program.entry = desc->entry;
+    program.options = desc->options;
+    program.option_count = desc->option_count;
+    program.headers = desc->headers;
+    program.header_count = desc->header_count;
+    return program;
+}
+
+/*  A header has a name and a text, and a name of its own: NVRTC refuses two of one name. */
+static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc *desc, int index)
+{
+    const ignis_kernel_header *header = &desc->headers[index];
+    ignis__program before = ignis__program_from(desc);
+    before.header_count = index;
+    if (!header->name || !header->text)
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.headers[%d].%s is null", index, header->name ? "text" : "name");
+    else if (ignis__header_is_known(&before, header->name, strlen(header->name)))
+        ignis__fail(IGNIS_DIAG_KERNEL_HEADER, call, "desc.headers[%d].name is \"%s\": a header before it, or one of Ignis, has that name",
+                    index, header->name);
+    else
+        return true;
+    return false;
+}
+
 static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
 {
     int i;
@@ -7411,26 +7891,20 @@ static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d", desc->option_count, IGNIS__MAX_OPTIONS);
     else if (desc->option_count > 0 && !desc->options)
         ignis__fail_null(call, "desc.options");
+    else if (desc->header_count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.header_count is %d, below 0", desc->header_count);
+    else if (desc->header_count > 0 && !desc->headers)
+        ignis__fail_null(call, "desc.headers");
     else {
         for (i = 0; i < desc->option_count && desc->options[i]; i++)
             ;
-        if (i == desc->option_count)
-            return true;
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.options[%d] is null", i);
+        if (i < desc->option_count)
+            return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.options[%d] is null", i) == IGNIS_OK;
+        for (i = 0; i < desc->header_count && ignis__kernel_header_check(call, desc, i); i++)
+            ;
+        return i == desc->header_count;
     }
     return false;
-}
-
-static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
-{
-    ignis__program program;
-    memset(&program, 0, sizeof program);
-    program.source = desc->source;
-    program.name = desc->name ? desc->name : "kernel.cu";
-    program.entry = desc->entry;
-    program.options = desc->options;
-    program.option_count = desc->option_count;
-    return program;
 }
 
 static char *ignis__program_keep(char *at, const char **text)
@@ -7441,23 +7915,28 @@ static char *ignis__program_keep(char *at, const char **text)
     return at + size;
 }
 
-/*  Copies every string of a program into memory of the kernel. */
+/*  Copies a program, with all its strings, into memory of the kernel. */
 static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
 {
-    size_t size = strlen(program.source) + strlen(program.name) + strlen(program.entry) + 3;
+    size_t option_bytes = (size_t)program.option_count * sizeof *program.options;
+    size_t header_bytes = (size_t)program.header_count * sizeof *program.headers;
+    size_t size = option_bytes + header_bytes + strlen(program.source) + strlen(program.name) + strlen(program.entry) + 3;
+    ignis_kernel_header *headers;
     const char **options;
     char *at;
     int i;
     for (i = 0; i < program.option_count; i++)
         size += strlen(program.options[i]) + 1;
+    for (i = 0; i < program.header_count; i++)
+        size += strlen(program.headers[i].name) + strlen(program.headers[i].text) + 2;
     kernel->memory = at = (char *)ignis__alloc(size);
-    options = (const char **)ignis__alloc(sizeof *options * (size_t)(program.option_count + 1));
-    if (!at || !options) {
-        ignis__free(at);
-        ignis__free((void *)options);
+    if (!at) {
         ignis__fail_host_memory(call, size);
         return false;
     }
+    options = (const char **)(void *)at;
+    headers = (ignis_kernel_header *)(void *)(at + option_bytes);
+    at += option_bytes + header_bytes;
     at = ignis__program_keep(at, &program.source);
     at = ignis__program_keep(at, &program.name);
     at = ignis__program_keep(at, &program.entry);
@@ -7465,7 +7944,13 @@ static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__p
         options[i] = program.options[i];
         at = ignis__program_keep(at, &options[i]);
     }
+    for (i = 0; i < program.header_count; i++) {
+        headers[i] = program.headers[i];
+        at = ignis__program_keep(at, &headers[i].name);
+        at = ignis__program_keep(at, &headers[i].text);
+    }
     program.options = options;
+    program.headers = headers;
     kernel->program = program;
     return true;
 }
@@ -7638,7 +8123,7 @@ static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *ker
     return true;
 }
 
-/*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed, and raises the kernel's shared memory. */
+/*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed. */
 static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, ignis__kernel_code *code, const ignis_launch *launch,
                                 unsigned grid[3], unsigned block[3])
 {
@@ -7674,18 +8159,17 @@ static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, 
                     (long long)launch->shared_bytes, (long long)shared_limit, info->device, code->static_shared);
         return false;
     }
-    if ((uint64_t)launch->shared_bytes > ignis__atomic_load(&code->dynamic_shared)) {
-        if (IGNIS__CUDA_FAILED(work->call, work->device, cuFuncSetAttribute,
-                               (code->function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, (int)shared_limit)))
-            return false;
-        ignis__atomic_store(&code->dynamic_shared, (uint64_t)shared_limit);
-    }
     return true;
 }
 
 static bool ignis__launch(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3], unsigned shared,
                           void **params)
 {
+    if ((int64_t)shared > work->device->info.shared_per_block) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %u bytes of shared memory in a block, device %d has %d", shared,
+                    work->device->info.device, work->device->info.shared_per_block);
+        return false;
+    }
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernel,
                                (function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, work->stream, params, NULL));
 }
@@ -7708,7 +8192,7 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
     if (ok) {
         ok = ignis__args_gather(&work, kernel, code, args, count, &gathered) &&
              ignis__launch_check(&work, kernel, code, launch, grid, block) &&
-             (!capture || ignis__capture_hold(call, capture, kernel, true, &kernel->slot.state)) &&
+             (!capture || ignis__capture_hold(call, capture, kernel, &kernel->slot.state, ignis__kernel_drop_held)) &&
              (grid[0] == 0 || ignis__launch(&work, code->function, grid, block, (unsigned)launch->shared_bytes, gathered.params));
         ignis__array_drop_all(call, gathered.array_count, gathered.arrays);
     }
@@ -7976,19 +8460,6 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
     ignis__variants.first[device - ignis__devices] = variant;
     ignis__mutex_unlock(&ignis__variants.lock);
     return variant->function;
-}
-
-/*  Lets a kernel have more than 48 KB of dynamic shared memory. */
-IGNIS__MAYBE_UNUSED static bool ignis__shared_allow(const ignis__work *work, void *function, size_t bytes)
-{
-    if (bytes <= 40 * 1024) /* with room for static shared memory beside it */
-        return true;
-    if (bytes > (size_t)work->device->info.shared_per_block) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %llu bytes of shared memory in a block, device %d has %d",
-                    (unsigned long long)bytes, work->device->info.device, work->device->info.shared_per_block);
-        return false;
-    }
-    return !IGNIS__CUDA_FAILED(work->call, work->device, cuFuncSetAttribute, (function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, (int)bytes));
 }
 
 /* --- warming up --------------------------------------------------------------------------------------------------------- */
@@ -8779,6 +9250,8 @@ typedef struct ignis__random {
     ignis_array launches; /* no handle: none */
 } ignis__random;
 
+static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
+
 /*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
 static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
 {
@@ -8808,7 +9281,11 @@ static bool ignis__capture_count(const ignis__work *work, ignis__capture *captur
     ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
     if (ok) {
         ignis__array_claim(array);
-        capture->launches = array;
+        ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
+        if (ok)
+            capture->launches = array;
+        else
+            ignis__array_unclaim(work->call, array);
     } else {
         ignis__array_discard(work->call, &made);
     }
@@ -10921,7 +11398,7 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
         return NULL;
     array = ignis__array_make(call, storage, shape, dtype, numel);
     if (!array) {
-        ignis__free(storage);
+        ignis__storage_destroy(storage);
         return NULL;
     }
     array->owned_by_refs = true; /* what the operation saves needs no view */
@@ -10994,8 +11471,7 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
     block[2] = 1;
     function = define ? ignis__builtin_get_variant(op->work.call, op->work.device, builtin, dtype, define)
                       : ignis__builtin_get(op->work.call, op->work.device, builtin, dtype);
-    op->ok = function && ignis__shared_allow(&op->work, function, shared_bytes) &&
-             ignis__launch(&op->work, function, grid, block, (unsigned)shared_bytes, params);
+    op->ok = function && ignis__launch(&op->work, function, grid, block, (unsigned)shared_bytes, params);
 }
 
 /*  A kernel of one row of threads in one row of blocks. */
@@ -13314,9 +13790,8 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     if (ignis__cross_entropy_is_few(entropy, plan))
         return;
     function = ignis__builtin_get(op->work.call, op->work.device, work->builtin, dtype);
-    op->ok = function && ignis__shared_allow(&op->work, function, plan->shared) &&
-             !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-                                 (&resident, function, (int)plan->threads, plan->shared));
+    op->ok = function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                                             (&resident, function, (int)plan->threads, plan->shared));
     if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
         resident = IGNIS__ROUND_BLOCKS;
     plan->blocks = ignis__clamp(plan->blocks, 1, (int64_t)op->work.device->info.multiprocessors * (resident ? resident : 1));
@@ -14076,7 +14551,7 @@ IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor 
     bool ok;
     if (!optimizer)
         return ignis__failed();
-    held = ignis__tensor_hold(call, tensor);
+    held = ignis__capture_refuses(call) ? NULL : ignis__tensor_hold(call, tensor);
     if (!held) {
         ignis__optimizer_drop(call, optimizer);
         return ignis__failed();
@@ -14449,55 +14924,47 @@ IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int paramete
 
 typedef struct ignis__graph {
     ignis__slot slot;
-    void *exec; /* CUgraphExec */
-    ignis__capture *capture;
+    void *exec;              /* CUgraphExec */
+    ignis__capture *capture; /* what it was made of */
 } ignis__graph;
 
 static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
 
-/*  Gives up what a capture holds: the arrays and kernels it used, and the memory that it took, which goes to Ignis' own stream. The device is idle. */
-static void ignis__capture_end(const char *call, ignis__capture *capture)
+/*  Takes apart what a capture has become; exec may be null. The device is idle, and what the capture took of its memory goes to Ignis' own stream. */
+static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
 {
+    if (exec)
+        (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
     ignis__memory_forget_stream(capture->device, capture);
-    if (capture->launches)
-        ignis__array_unclaim(call, capture->launches);
-    while (capture->held) {
-        ignis__held *held = capture->held;
-        capture->held = held->next;
-        if (held->is_kernel)
-            ignis__kernel_drop(call, (ignis__kernel *)held->item);
-        else
-            ignis__storage_drop(call, (ignis__storage *)held->item);
-        ignis__free(held);
-    }
-    ignis__free(capture);
+    ignis__capture_destroy(call, capture);
 }
 
-/*  Makes a stream for the capture alone, as other threads go on working on theirs, and begins. The device is entered. */
-static bool ignis__capture_begin(const char *call, ignis__capture *capture)
+static ignis__graph *ignis__graph_hold(const char *call, ignis_graph handle)
 {
-    ignis__device *device = capture->device;
-    ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    bool ok = ignis__device_wait(call, device); /* idle streams need no events between them during the capture */
-    if (ok)                                     /* what earlier graphs left behind can become memory of this one */
-        ok = ignis__cache_trim(call, device, cache) >= 0;
-    if (!ok || IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)))
-        return false;
-    /* Relaxed: the allocator may ask the driver for memory meanwhile. */
-    ignis__atomic_add(&device->captures, 1);
-    if (!IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED)))
-        return true;
-    ignis__atomic_add(&device->captures, (uint64_t)-1);
-    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
-    return false;
+    return (ignis__graph *)ignis__handle_hold(call, &ignis__graphs, handle.id);
 }
+
+static void ignis__graph_drop(const char *call, ignis__graph *graph)
+{
+    ignis__device *device = graph->capture->device;
+    ignis__binding binding;
+    if (!ignis__pool_drop(graph))
+        return;
+    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
+        (void)ignis__device_finish(device);
+        ignis__graph_destroy(call, graph->capture, graph->exec);
+        ignis__device_leave(&binding);
+    }
+    ignis__pool_give(&ignis__graphs, graph);
+}
+
+static void ignis__graph_drop_held(const char *call, void *item) { ignis__graph_drop(call, (ignis__graph *)item); }
 
 IGNIS_API ignis_status ignis_graph_begin(void)
 {
     static const char call[] = "ignis_graph_begin";
     ignis__binding binding;
     ignis__device *device;
-    ignis__capture *capture;
     bool ok;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -14506,36 +14973,12 @@ IGNIS_API ignis_status ignis_graph_begin(void)
     device = ignis__device_current_enter(call, &binding);
     if (!device)
         return ignis__failed();
-    capture = (ignis__capture *)ignis__alloc(sizeof *capture);
-    ok = capture != NULL;
-    if (!ok)
-        ignis__fail_host_memory(call, sizeof *capture);
-    if (ok) {
-        capture->device = device;
-        ok = ignis__capture_begin(call, capture);
-    }
-    if (ok)
-        ignis__this_thread.capture = capture;
-    else
-        ignis__free(capture);
+    ok = ignis__device_wait(call, device) &&
+         ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >=
+             0 && /* what earlier graphs left can become memory of this one */
+         ignis__capture_begin(call, device);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
-}
-
-/*  Ends the capture, and makes an executable graph of it. The capture's stream goes. Null on failure. */
-static void *ignis__capture_finish(const char *call, ignis__capture *capture)
-{
-    ignis__device *device = capture->device;
-    void *captured = NULL, *exec = NULL;
-    bool ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
-              !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
-    ignis__atomic_add(&device->captures, (uint64_t)-1);
-    if (captured)
-        (void)IGNIS__CUDA(cuGraphDestroy, (captured));
-    ignis__arrays_forget_stream(device, capture->stream);
-    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
-    capture->stream = NULL;
-    return ok ? exec : NULL;
 }
 
 IGNIS_API ignis_graph ignis_graph_end(void)
@@ -14554,9 +14997,8 @@ IGNIS_API ignis_graph ignis_graph_end(void)
         ignis__fail(IGNIS_DIAG_CAPTURE_STATE, call, "this thread captures nothing; call ignis_graph_begin first");
         return handle;
     }
-    ignis__this_thread.capture = NULL;
     entered = ignis__device_enter(call, capture->device, &binding);
-    exec = ignis__capture_finish(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
+    exec = ignis__capture_end(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
     if (exec && entered)
         graph = (ignis__graph *)ignis__pool_take(call, &ignis__graphs);
     if (graph) {
@@ -14564,50 +15006,32 @@ IGNIS_API ignis_graph ignis_graph_end(void)
         graph->capture = capture;
         handle.id = ignis__pool_publish(&ignis__graphs, graph);
     } else {
-        if (exec)
-            (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
-        ignis__capture_end(call, capture);
+        ignis__graph_destroy(call, capture, exec);
     }
     if (entered)
         ignis__device_leave(&binding);
     return handle;
 }
 
-static ignis__graph *ignis__graph_hold(const char *call, ignis_graph handle)
-{
-    return (ignis__graph *)ignis__handle_hold(call, &ignis__graphs, handle.id);
-}
-
-static void ignis__graph_drop(const char *call, ignis__graph *graph)
-{
-    ignis__device *device = graph->capture->device;
-    ignis__binding binding;
-    if (!ignis__pool_drop(graph))
-        return;
-    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
-        (void)ignis__device_finish(device);
-        (void)IGNIS__CUDA(cuGraphExecDestroy, (graph->exec));
-        ignis__capture_end(call, graph->capture);
-        ignis__device_leave(&binding);
-    }
-    ignis__pool_give(&ignis__graphs, graph);
-}
-
+/*  Inside another capture of the device the graph becomes a part of that one, whose graph keeps it. */
 IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_launch";
     ignis__graph *graph = ignis__graph_hold(call, handle);
+    ignis__capture *capture;
     ignis__work work;
     ignis__device *device;
     bool ok = false;
     if (!graph)
         return ignis__failed();
     device = graph->capture->device;
+    capture = ignis__capture_on(device);
     if (ignis__thread_now()->device != (int)(device - ignis__devices))
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current", (int)(device - ignis__devices),
                     ignis__thread_now()->device);
     else if (ignis__work_begin(call, device, &work)) {
-        ok = !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
+        ok = (!capture || ignis__capture_hold(call, capture, graph, &graph->slot.state, ignis__graph_drop_held)) &&
+             !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
         ignis__work_end(&work);
     }
     ignis__graph_drop(call, graph);
@@ -14632,11 +15056,14 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 static void ignis__graphs_close(const char *call)
 {
     ignis__graph *graph;
+    ignis__binding binding;
     uint64_t index = 0;
-    if (ignis__capturing()) { /* left open: end it, so that the stream can be used and the memory goes */
-        ignis_graph open = ignis_graph_end();
-        if (open.id)
-            ignis_graph_free(open);
+    while (ignis__captures.first) {
+        ignis__capture *open = ignis__captures.first;
+        bool entered = ignis__device_enter(call, open->device, &binding);
+        ignis__graph_destroy(call, open, ignis__capture_end(call, open));
+        if (entered)
+            ignis__device_leave(&binding);
     }
     while ((graph = (ignis__graph *)ignis__pool_next(&ignis__graphs, &index)) != NULL) {
         ignis__handle_kill(graph);
@@ -15913,7 +16340,7 @@ static void ignis__arrays_close(const char *call)
     ignis__leaks = 0;
 }
 
-static void ignis__kernels_close_handles(const char *call)
+static void ignis__kernels_close(const char *call)
 {
     ignis__kernel *kernel;
     uint64_t index = 0;
@@ -15954,7 +16381,7 @@ IGNIS_API ignis_status ignis_shutdown(void)
 #endif
     ignis__tracking_reset(call);
     ignis__arrays_close(call);
-    ignis__kernels_close_handles(call);
+    ignis__kernels_close(call);
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
         if (!ignis__atomic_load(&device->opened))

@@ -1139,23 +1139,24 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 } /* extern "C" */
 
 /*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
-inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
-inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
-inline ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset, const ignis_array_desc &desc)
+static inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
+static inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
+static inline ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset, const ignis_array_desc &desc)
 {
     return ignis_vmm_array_map(range, offset, &desc);
 }
-inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
-inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
-inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
-inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
-inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
-inline ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc &desc)
+static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
+static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
+static inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
+static inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
+static inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
+static inline ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc &desc)
 {
     return ignis_comm_init_all(comms, devices, count, &desc);
 }
 #ifndef IGNIS_NO_TENSORS
-inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc &desc)
+static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
+                                                   const ignis_parallel_desc &desc)
 {
     return ignis_parallel_create(comm, parameters, count, &desc);
 }
@@ -2419,7 +2420,7 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     storage->stream = desc->stream;
     array = ignis__array_make(call, storage, &desc->shape, dtype, numel);
     if (!array) {
-        ignis__free(storage);
+        ignis__storage_destroy(storage);
         return result;
     }
     storage->release_fn = release_fn;
@@ -6834,26 +6835,26 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
 {
     static const char call[] = "ignis_transport_measure";
     ignis__transport *transport = ignis__transport_hold_ready(call, handle);
-    int64_t large, small = -1;
+    int64_t large_ns, small_ns = -1;
     if (!transport)
         return ignis__failed();
     if (bytes < 0) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld, below 0", (long long)bytes);
-        large = -1;
+        large_ns = -1;
     } else {
         bytes = bytes ? bytes : (int64_t)64 << 20;
-        large = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
-        if (large >= 0)
-            small = ignis__measure_size(call, transport, 4, 20);
+        large_ns = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
+        if (large_ns >= 0)
+            small_ns = ignis__measure_size(call, transport, 4, 20);
     }
-    if (small >= 0) {
+    if (small_ns >= 0) {
         ignis__mutex_lock(&transport->slot.lock);
-        transport->bandwidth_gbs = (double)bytes / (double)(large ? large : 1);
-        transport->latency_us = (double)small * 1e-3;
+        transport->bandwidth_gbs = (double)bytes / (double)(large_ns ? large_ns : 1);
+        transport->latency_us = (double)small_ns * 1e-3;
         ignis__mutex_unlock(&transport->slot.lock);
     }
     ignis__transport_drop(transport);
-    return small >= 0 ? IGNIS_OK : ignis__failed();
+    return small_ns >= 0 ? IGNIS_OK : ignis__failed();
 }
 
 /* ===============================================================================================================
@@ -9283,7 +9284,7 @@ typedef struct ignis__comm_record {
     uint32_t reporter;
     uint32_t op;
     uint32_t block;
-    uint32_t mine, theirs;
+    uint64_t mine, theirs;
     uint64_t nccl;
 } ignis__comm_record;
 
@@ -9303,7 +9304,7 @@ typedef struct ignis__comm_call {
     ignis__address region[IGNIS_COMM_MAX_RANKS];
     ignis__address state, in, out;
     int64_t count, in_stride, out_stride, timeout_ns;
-    uint32_t fingerprint;
+    uint64_t fingerprint, fingerprint_in;
     int rank, chunk, steps;
     uint32_t push, take, push_two, take_two;
     int root, none, in_aligned, out_aligned, keep;
@@ -9330,24 +9331,29 @@ typedef struct ignis__comm_tune {
     X(nccl_min, -1)          \
     X(blocks, -1) X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
-/*  The communicators that ignis_comm_init_all makes together. Each one's kernels write to the others' regions, so these go together, with the
-    last of them. */
-typedef struct ignis__comm_group {
+/*  The regions of all ranks as this process sees them. Those of ignis_comm_init_all share one of these, and regions that all devices see at the same
+    address: each one's kernels write to the others' regions, so these go with the last of them. */
+typedef struct ignis__comm_regions {
+    uint64_t users;
+    int count;                                    /* of regions; 0: there is one rank, or NCCL alone */
+    ignis__address address[IGNIS_COMM_MAX_RANKS]; /* 0: not there */
+    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS]; /* device memory that is made or imported for that; */
+    void *host[IGNIS_COMM_MAX_RANKS];             /* or host memory, */
+    bool pinned[IGNIS_COMM_MAX_RANKS];            /* for this device: */
+    ignis__device *device;
+    int64_t bytes; /* of each in host memory */
+    bool late;     /* a copy to or from them has not ended: they stay for ever */
     ignis__mutex lock;
-    int live;
-    int count;
-    struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS]; /* null: ended */
-    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
-} ignis__comm_group;
+    struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS]; /* of ignis_comm_init_all: who shares them; null: ended */
+} ignis__comm_regions;
 
 /*  What kernels of a communicator use: it stays until no graph can run them any more. */
 typedef struct ignis__comm_memory {
     ignis__device *device;
     ignis__block *state;
     ignis__comm_record *record; /* pinned */
-    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS];
-    ignis__comm_group *group;
-    ignis__nccl_comm *nccl; /* at the end */
+    ignis__comm_regions *regions;
+    ignis__nccl_comm *nccl; /* null, or set before nccl_there; it stays until the end, also when it is of no use */
 } ignis__comm_memory;
 
 /*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first operation that NCCL does faster. */
@@ -9357,36 +9363,36 @@ typedef struct ignis__comm {
     ignis__slot slot; /* its lock: one operation at a time */
     int rank, size;
     ignis__device *device;
-    struct ignis__job *job;
-    int member[IGNIS_COMM_MAX_RANKS];             /* each rank's number in the job */
-    ignis__address region[IGNIS_COMM_MAX_RANKS];  /* where this process sees each rank's region */
-    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS]; /* what it has made or imported for that; goes to `memory` at the start */
-    bool staged;
     int64_t timeout_ns;
     char reason[256];
-    ignis__nccl_comm *nccl;                 /* set before nccl_there; it stays until the end, also when it is of no use */
-    uint64_t nccl_there;                    /* other threads may use nccl */
-    ignis__comm_nccl_state nccl_state;      /* of a communicator that has kernels of its own, too */
-    void (*tell)(struct ignis__comm *comm); /* tells the other ranks that it is broken */
-    bool (*nccl_join)(const char *call, struct ignis__comm *comm); /* sets nccl_state; false: the operation fails */
-    struct ignis__comm_tie *tie;                                   /* to ranks of other processes; null: of ignis_comm_init_all */
-    void (*ending)(struct ignis__comm *comm);                  /* null, or called when nobody holds it any more: no break comes after it */
-    void (*ended)(const char *call, struct ignis__comm *comm); /* null, or called after ignis__comm_stop */
-
     ignis__comm_tune tune;
     int most_blocks;                                                         /* of a kernel, so that all run at the same time */
     uint64_t broken;                                                         /* by the host: code, and rank << 8 */
     void *stream;                                                            /* that it was used on last, null: none that is known */
     struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT]; /* that it has used; [0][0] moves bytes */
-    ignis__comm_group *group;
-    ignis__storage *storage; /* over memory; graphs hold it */
+    ignis__storage *storage;                                                 /* over memory; graphs hold it */
     ignis__comm_memory *memory;
+
+    /* of ignis_comm_init, and of those that are made from them */
+    ignis__job *job;        /* null: of ignis_comm_init_all */
+    ignis__job_watch watch; /* with the key under which its ranks talk, and their ranks in the job */
+    int member[IGNIS__JOB_MAX_RANKS];
+    unsigned char gone[IGNIS__JOB_MAX_RANKS];
+    ignis__mutex joint; /* one thing that all ranks do together at a time */
+    uint32_t attempts;  /* at that */
+    ignis_comm_transport wanted, transport;
+    ignis__comm_nccl_state nccl_state; /* where there are own kernels, too */
+    uint64_t nccl_there;               /* other threads may use memory->nccl */
+    uint64_t nccl_seen;                /* by the watcher: the operation of NCCL that ran when it looked last, */
+    int64_t nccl_since;                /* and since when it does */
+    uint64_t nccl_told;                /* nccl_reason is there */
+    char nccl_reason[192];
 } ignis__comm;
 
 static ignis__pool ignis__comms = IGNIS__POOL(ignis__comm, IGNIS__KIND_COMM, "communicator", IGNIS_DIAG_COMM_FREED);
 
-/*  Whether it has kernels of its own, and not only NCCL; NCCL may have more ranks than there are regions. */
-static bool ignis__comm_has_region(const ignis__comm *comm) { return comm->size <= IGNIS_COMM_MAX_RANKS && comm->region[comm->rank]; }
+/*  Whether it has kernels of its own, and not only NCCL. */
+static bool ignis__comm_has_region(const ignis__comm *comm) { return comm->memory->regions->address[0] != 0; }
 
 /*  Bytes of the region of each rank. */
 static int64_t ignis__comm_region_bytes(int size)
@@ -9503,9 +9509,10 @@ static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__dev
 static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
 {
     ignis__comm_program **known = &comm->programs[op < 0 ? 0 : dtype][op < 0 ? 0 : op];
+    const ignis__comm_regions *regions = comm->memory->regions;
     int i;
-    for (i = 0; !*known && comm->group && i < comm->group->count; i++) {
-        ignis__device *device = comm->group->block[i].device;
+    for (i = 0; !*known && !comm->job && i < regions->count; i++) {
+        ignis__device *device = regions->block[i].device;
         ignis__binding binding;
         bool ok;
         if (device == comm->device)
@@ -9559,32 +9566,49 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
     return true;
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. Null: no memory. */
-static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size)
+/*  Gives the regions back, so that others can be made. */
+static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *regions)
 {
-    ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
-    if (!comm)
-        return NULL;
-    memset((char *)comm + sizeof comm->slot, 0, sizeof *comm - sizeof comm->slot);
-    comm->rank = rank;
-    comm->size = size;
-    comm->device = device;
-    comm->timeout_ns = (int64_t)30 * 1000000000;
-    return comm;
+    ignis__binding binding;
+    int i;
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* better lose them than fault */
+        if (regions->block[i].handle)
+            ignis__vmm_drop(call, &regions->block[i]);
+        if (regions->pinned[i] && !ignis__devices_lost() && ignis__device_enter(call, regions->device, &binding)) {
+            (void)IGNIS__CUDA_FAILED(call, regions->device, cuMemHostUnregister, (regions->host[i]));
+            ignis__device_leave(&binding);
+        }
+        if (regions->host[i])
+            ignis__shared_unmap(regions->host[i], (size_t)regions->bytes);
+    }
+    memset(regions->block, 0, sizeof regions->block);
+    memset(regions->host, 0, sizeof regions->host);
+    memset(regions->pinned, 0, sizeof regions->pinned);
+    memset(regions->address, 0, sizeof regions->address);
+    regions->late = false;
 }
 
-static void ignis__comm_group_leave(const char *call, ignis__comm_group *group)
+static ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__device *device, int count)
 {
-    int i, live;
-    ignis__mutex_lock(&group->lock);
-    live = --group->live;
-    ignis__mutex_unlock(&group->lock);
-    if (live > 0)
+    ignis__comm_regions *regions = (ignis__comm_regions *)ignis__alloc(sizeof *regions);
+    if (!regions) {
+        ignis__fail_host_memory(call, sizeof *regions);
+        return NULL;
+    }
+    memset(regions, 0, sizeof *regions);
+    ignis__mutex_init(&regions->lock);
+    regions->users = 1;
+    regions->count = count;
+    regions->device = device;
+    return regions;
+}
+
+static void ignis__comm_regions_drop(const char *call, ignis__comm_regions *regions)
+{
+    if (!regions || ignis__atomic_add(&regions->users, (uint64_t)-1) != 0)
         return;
-    for (i = 0; i < group->count; i++)
-        if (group->block[i].handle)
-            ignis__vmm_drop(call, &group->block[i]);
-    ignis__free(group);
+    ignis__comm_regions_clear(call, regions);
+    ignis__free(regions);
 }
 
 /*  Nobody can run kernels on it any more. */
@@ -9593,7 +9617,6 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     static const char call[] = "ignis_comm_destroy";
     ignis__comm_memory *memory = (ignis__comm_memory *)data;
     ignis__binding binding;
-    int i;
     (void)ptr;
     ignis__nccl_leave(call, memory->nccl);
     if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, memory->device, &binding)) {
@@ -9602,12 +9625,119 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     }
     if (memory->record)
         ignis__pinned_give(call, memory->device, memory->record, (int64_t)sizeof *memory->record);
-    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
-        if (memory->block[i].handle)
-            ignis__vmm_drop(call, &memory->block[i]);
-    if (memory->group)
-        ignis__comm_group_leave(call, memory->group);
+    ignis__comm_regions_drop(call, memory->regions);
     ignis__free(memory);
+}
+
+/*  Ends a communicator that nobody holds any more, or that has no handle yet, after its work is done. What graphs still use stays, and makes their
+    kernels leave at once. */
+static void ignis__comm_end(const char *call, ignis__comm *comm)
+{
+    ignis__binding binding;
+    ignis__comm_memory *memory = comm->memory;
+    int i;
+    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
+        (void)ignis__device_wait(call, comm->device); /* everything has a deadline, so this ends */
+        ignis__device_leave(&binding);
+    }
+    if (comm->job) /* nobody tells it anything from here on */
+        ignis__job_watch_end(comm->job, &comm->watch);
+    ignis__mutex_lock(&memory->regions->lock);
+    for (i = 0; i < memory->regions->count; i++)
+        if (memory->regions->comms[i] == comm)
+            memory->regions->comms[i] = NULL;
+    ignis__mutex_unlock(&memory->regions->lock);
+    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
+        (void)ignis__device_finish(comm->device);
+        if (ignis__atomic_load(&comm->storage->users) > 1) {
+            (void)IGNIS__CUDA_FAILED(
+                call, comm->device, cuMemsetD8Async,
+                (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
+            if (memory->nccl)
+                ignis__nccl_abort(memory->nccl);
+        }
+        ignis__device_leave(&binding);
+    }
+    ignis__storage_drop(call, comm->storage);
+    ignis__job_drop(comm->job);
+    ignis__pool_give(&ignis__comms, comm);
+}
+
+/*  The communicator of a handle, held; null, and reported, when there is none. */
+static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
+{
+    return (ignis__comm *)ignis__handle_hold(call, &ignis__comms, handle.id);
+}
+
+static void ignis__comm_drop(const char *call, ignis__comm *comm)
+{
+    if (ignis__pool_drop(comm))
+        ignis__comm_end(call, comm);
+}
+
+static void ignis__comms_close(const char *call)
+{
+    ignis__comm *comm;
+    uint64_t index = 0;
+    int i;
+    while ((comm = (ignis__comm *)ignis__pool_next(&ignis__comms, &index)) != NULL) {
+        ignis__handle_kill(comm);
+        ignis__comm_drop(call, comm);
+    }
+    for (i = 0; i < ignis__device_total; i++) {
+        ignis__device *device = &ignis__devices[i];
+        ignis__binding binding;
+        bool entered = ignis__comm_programs.first[i] && !ignis__devices_lost() && ignis__device_enter(call, device, &binding);
+        while (ignis__comm_programs.first[i]) {
+            ignis__comm_program *program = ignis__comm_programs.first[i];
+            ignis__comm_programs.first[i] = program->next;
+            if (entered)
+                ignis__module_unload(&program->module);
+            ignis__free(program);
+        }
+        if (entered)
+            ignis__device_leave(&binding);
+    }
+}
+
+/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on failure. */
+static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, int64_t timeout_ns,
+                                    ignis__comm_regions *shared)
+{
+    ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
+    ignis__comm_regions *regions = !comm || shared ? shared : ignis__comm_regions_new(call, device, 0);
+    ignis__comm_memory *memory = comm && regions ? (ignis__comm_memory *)ignis__alloc(sizeof *memory) : NULL;
+    ignis__storage *storage = memory ? ignis__storage_make(call, device, 0) : NULL;
+    if (!comm)
+        return NULL;
+    if (!storage) {
+        if (regions && !memory)
+            ignis__fail_host_memory(call, sizeof *memory);
+        if (!shared)
+            ignis__comm_regions_drop(call, regions);
+        ignis__free(memory);
+        ignis__pool_give(&ignis__comms, comm);
+        return NULL;
+    }
+    if (shared)
+        ignis__atomic_add(&shared->users, 1);
+    memset((char *)comm + sizeof comm->slot, 0, sizeof *comm - sizeof comm->slot);
+    memset(memory, 0, sizeof *memory);
+    memory->device = device;
+    memory->regions = regions;
+    storage->users = 1;
+    storage->wrapped = true;
+    storage->release_fn = ignis__comm_memory_release;
+    storage->release_data = memory;
+    comm->rank = rank;
+    comm->size = size;
+    comm->device = device;
+    comm->timeout_ns = timeout_ns;
+    comm->storage = storage;
+    comm->memory = memory;
+    ignis__mutex_init(&comm->joint);
+    ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
+    return comm;
 }
 
 /*  Fills the communicator's own memory, and clears its region; the device is entered. */
@@ -9631,12 +9761,12 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     state->rank = (uint32_t)comm->rank;
     state->size = (uint32_t)comm->size;
     state->record = (ignis__address)(uintptr_t)memory->record;
-    memcpy(state->region, comm->region, sizeof state->region);
+    memcpy(state->region, memory->regions->address, sizeof state->region);
     ok = !IGNIS__CUDA_FAILED(call, comm->device, cuMemcpyHtoDAsync_v2,
                              (memory->state->address, state, sizeof *state, comm->device->stream)) &&
-         (comm->staged || !ignis__comm_has_region(comm) ||
+         (memory->regions->host[0] || !ignis__comm_has_region(comm) ||
           !IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
-                              (comm->region[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
+                              (memory->regions->address[comm->rank], 0, (size_t)IGNIS__COMM_DATA, comm->device->stream))) &&
          !IGNIS__CUDA_FAILED(call, comm->device, cuStreamSynchronize, (comm->device->stream));
     ignis__free(state);
     return ok;
@@ -9668,169 +9798,62 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
     return true;
 }
 
-/*  Makes a communicator ready whose region, block, staged and timeout_ns are set. The blocks are its memory's from here on, also on failure. Afterwards
-    all ranks have to meet, before one of them launches. A communicator of NCCL alone has no region, one of one rank nothing at all. */
+/*  Makes a communicator ready whose regions are there. Afterwards all ranks have to meet, before one of them launches. One of NCCL alone has no
+    regions, one of one rank nothing at all. */
 static bool ignis__comm_start(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
     bool ok;
     if (!ignis__comm_tune_read(call, &comm->tune) || !ignis__device_enter(call, comm->device, &binding))
         return false;
-    comm->memory = (ignis__comm_memory *)ignis__alloc(sizeof *comm->memory);
-    comm->storage = comm->memory ? ignis__storage_make(call, comm->device, 0) : NULL;
-    if (!comm->memory)
-        ignis__fail_host_memory(call, sizeof *comm->memory);
-    ok = comm->storage != NULL;
-    if (!ok)
-        ignis__free(comm->memory);
-    if (ok) {
-        comm->memory->device = comm->device;
-        memcpy(comm->memory->block, comm->block, sizeof comm->block);
-        memset(comm->block, 0, sizeof comm->block);
-        comm->memory->group = comm->group;
-        comm->storage->users = 1;
-        comm->storage->wrapped = true;
-        comm->storage->release_fn = ignis__comm_memory_release;
-        comm->storage->release_data = comm->memory;
-        ok = comm->size == 1 || ignis__comm_memory_begin(call, comm);
-        if (ok && comm->size > 1 && ignis__comm_has_region(comm))
-            ok = ignis__comm_count_blocks(call, comm);
-        else if (ok && comm->size > 1) /* of a program for any number of ranks, it marks what NCCL does */
-            ok = (comm->programs[0][0] = ignis__comm_program_get(call, comm->device, 2, -1, -1, false)) != NULL;
-    } else {
-        comm->memory = NULL;
-    }
+    ok = comm->size == 1 || ignis__comm_memory_begin(call, comm);
+    if (ok && comm->size > 1 && ignis__comm_has_region(comm))
+        ok = ignis__comm_count_blocks(call, comm);
+    else if (ok && comm->size > 1) /* of a program for any number of ranks, it marks what NCCL does */
+        ok = (comm->programs[0][0] = ignis__comm_program_get(call, comm->device, 2, -1, -1, false)) != NULL;
     ignis__device_leave(&binding);
     return ok;
 }
 
-/*  Lets go of all that a communicator has, after its work is done; also of one that did not start. What graphs still use stays, and makes their
-    kernels leave at once. */
-static void ignis__comm_stop(const char *call, ignis__comm *comm)
+static void ignis__comm_break_one(ignis__comm *comm, uint64_t value)
 {
-    ignis__binding binding;
-    ignis__comm_memory *memory = comm->memory;
-    ignis__comm_group *group = comm->group;
-    int i;
-    if (group) {
-        ignis__mutex_lock(&group->lock);
-        for (i = 0; i < group->count; i++)
-            if (group->comms[i] == comm)
-                group->comms[i] = NULL;
-        ignis__mutex_unlock(&group->lock);
-    }
-    if (memory && memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
-        (void)ignis__device_finish(comm->device);
-        if (ignis__atomic_load(&comm->storage->users) > 1) {
-            (void)IGNIS__CUDA_FAILED(
-                call, comm->device, cuMemsetD8Async,
-                (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1, comm->device->stream));
-            if (comm->nccl)
-                ignis__nccl_abort(comm->nccl);
-        }
-        ignis__device_leave(&binding);
-    }
-    if (memory)
-        memory->nccl = comm->nccl;
-    else
-        ignis__nccl_leave(call, comm->nccl);
-    comm->nccl = NULL;
-    if (comm->storage)
-        ignis__storage_drop(call, comm->storage);
-    else if (group)
-        ignis__comm_group_leave(call, group);
-    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
-        if (comm->block[i].handle)
-            ignis__vmm_drop(call, &comm->block[i]);
-    comm->storage = NULL;
-    comm->memory = NULL;
-    comm->group = NULL;
+    uint64_t none = 0;
+    ignis__atomic_swap_if(&comm->broken, &none, value);
+    if (comm->memory->record)
+        ignis__atomic_store(&comm->memory->record->abort, value);
 }
 
-/*  Lets go of a communicator that has no handle yet. */
-static void ignis__comm_unmake(const char *call, ignis__comm *comm)
-{
-    ignis__comm_stop(call, comm);
-    ignis__pool_give(&ignis__comms, comm);
-}
-
-/*  The communicator of a handle, held; null, and reported, when there is none. */
-static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
-{
-    return (ignis__comm *)ignis__handle_hold(call, &ignis__comms, handle.id);
-}
-
-static void ignis__comm_drop(const char *call, ignis__comm *comm)
-{
-    if (!ignis__pool_drop(comm))
-        return;
-    if (comm->ending)
-        comm->ending(comm);
-    ignis__comm_stop(call, comm);
-    if (comm->ended)
-        comm->ended(call, comm);
-    ignis__pool_give(&ignis__comms, comm);
-}
-
-static void ignis__comms_close(const char *call)
-{
-    ignis__comm *comm;
-    uint64_t index = 0;
-    int i;
-    while ((comm = (ignis__comm *)ignis__pool_next(&ignis__comms, &index)) != NULL) {
-        ignis__handle_kill(comm);
-        ignis__comm_drop(call, comm);
-    }
-    for (i = 0; i < ignis__device_total; i++) {
-        ignis__device *device = &ignis__devices[i];
-        ignis__binding binding;
-        bool entered = ignis__comm_programs.first[i] && !ignis__devices_lost() && ignis__device_enter(call, device, &binding);
-        while (ignis__comm_programs.first[i]) {
-            ignis__comm_program *program = ignis__comm_programs.first[i];
-            ignis__comm_programs.first[i] = program->next;
-            if (entered)
-                ignis__module_unload(&program->module);
-            ignis__free(program);
-        }
-        if (entered)
-            ignis__device_leave(&binding);
-    }
-}
-
-/*  Breaks a communicator from the host, and those of its group: kernels that wait leave soon. code: IGNIS__COMM_PEER, or another; peer: whom it is
-    about, -1: nobody. Kernels see what of it fits into 8 bits, as they have fewer ranks. */
+/*  Breaks a communicator from the host, and those that share its regions: kernels that wait leave soon, and so does NCCL. code: IGNIS__COMM_PEER, or
+    another; peer: whom it is about, -1: nobody. Kernels see what of it fits into 8 bits, as they have fewer ranks. Any thread may call it. */
 static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 {
-    uint64_t none = 0, value = (uint64_t)code | (uint64_t)((uint32_t)peer & 0xFFFFFF) << 8;
+    ignis__comm_regions *regions = comm->memory->regions;
+    uint64_t value = (uint64_t)code | (uint64_t)((uint32_t)peer & 0xFFFFFF) << 8;
     int i;
-    ignis__atomic_swap_if(&comm->broken, &none, value);
-    if (comm->memory && comm->memory->record)
-        ignis__atomic_store(&comm->memory->record->abort, value);
-    if (!comm->group)
-        return;
-    ignis__mutex_lock(&comm->group->lock);
-    for (i = 0; i < comm->group->count; i++) {
-        ignis__comm *sibling = comm->group->comms[i];
-        none = 0;
-        if (!sibling || sibling == comm || !sibling->memory || !sibling->memory->record)
-            continue;
-        ignis__atomic_swap_if(&sibling->broken, &none, value);
-        ignis__atomic_store(&sibling->memory->record->abort, value);
-    }
-    ignis__mutex_unlock(&comm->group->lock);
+    ignis__comm_break_one(comm, value);
+    ignis__mutex_lock(&regions->lock);
+    for (i = 0; i < regions->count; i++)
+        if (regions->comms[i])
+            ignis__comm_break_one(regions->comms[i], value);
+    ignis__mutex_unlock(&regions->lock);
+    if (ignis__atomic_load(&comm->nccl_there))
+        ignis__nccl_abort(comm->memory->nccl);
+}
+
+/*  The same, and tells the ranks of other processes. */
+static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
+{
+    ignis__comm_break(comm, code, peer);
+    if (comm->job)
+        ignis__job_tell(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
 }
 
 /*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait for. Any thread may call it. */
 static void ignis__comm_nccl_check(ignis__comm *comm)
 {
-    ignis__nccl_comm *nccl = ignis__atomic_load(&comm->nccl_there) ? comm->nccl : NULL;
-    int error = nccl ? ignis__nccl_error(nccl) : 0;
-    if (!error)
-        return;
-    ignis__comm_break(comm, IGNIS__COMM_NCCL_FAILED, error);
-    ignis__nccl_abort(nccl);
-    if (comm->tell)
-        comm->tell(comm);
+    int error = ignis__atomic_load(&comm->nccl_there) ? ignis__nccl_error(comm->memory->nccl) : 0;
+    if (error)
+        ignis__comm_break_all(comm, IGNIS__COMM_NCCL_FAILED, error);
 }
 
 /*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
@@ -9838,13 +9861,554 @@ static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
     static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,      IGNIS_DIAG_COMM_TIMEOUT,  IGNIS_DIAG_COMM_MISMATCH,
                                                    IGNIS_DIAG_COMM_PEER, IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_NCCL_CALL};
-    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    const ignis__comm_record *record = comm->memory->record;
     uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
     *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFFFFFF) : -1;
     if (*peer >= comm->size || (broken & 0xFF) == IGNIS__COMM_NCCL_FAILED)
         *peer = -1;
     code = code ? code : (uint32_t)(broken & 0xFF);
     return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
+}
+
+/* --- making one: in steps, after each of which all ranks say how it went ----------------------------------------------- */
+
+/*  What a rank says after each step of making a communicator. */
+typedef struct ignis__vote {
+    int32_t failed; /* a diagnostic; 0: it went well */
+    int32_t driver_error;
+    int64_t bytes;       /* of its region */
+    int32_t most_blocks; /* of its kernels */
+    int32_t release;     /* of NCCL */
+    uint64_t tune;       /* hash of IGNIS_COMM_TUNE */
+    char why[256];
+    ignis__nccl_id nccl;
+} ignis__vote;
+
+/*  A communicator that is being made. */
+typedef struct ignis__making {
+    const char *call;
+    ignis__comm *comm;
+    ignis__joint joint;
+    ignis__record before; /* what this thread had reported */
+    ignis__vote mine, *all;
+    bool lost; /* a rank died, or did not come: `joint` tells */
+} ignis__making;
+
+enum { IGNIS__PROBE_BYTES = 64 };
+
+/*  Begins what all ranks of a communicator do together: only one thing at a time. */
+static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
+{
+    ignis__mutex_lock(&comm->joint);
+    memset(joint, 0, sizeof *joint);
+    joint->job = comm->job;
+    joint->watch = &comm->watch;
+    joint->member = comm->member;
+    joint->count = comm->size;
+    joint->me = comm->rank;
+    joint->key = comm->watch.key;
+    joint->attempt = ++comm->attempts;
+    joint->print = IGNIS__JOINT_PRINT(kind, hash);
+    joint->deadline = ignis__monotonic_ns() + comm->timeout_ns;
+}
+
+/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
+static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
+{
+    ignis__joint_head head;
+    int i;
+    head.attempt = joint->attempt;
+    head.print = IGNIS__JOINT_GIVEN_UP;
+    for (i = 0; joint->failed && i < joint->count; i++) {
+        bool at_it = ignis__bit(joint->came, i) && !(joint->without && ignis__bit(joint->without, i));
+        if (i != joint->me && !(joint->failure.reason == IGNIS__JOINT_DIFFERS && at_it))
+            (void)ignis__job_send(joint->job, joint->member[i], IGNIS__JOB_RECORD, joint->key, &head, sizeof head);
+    }
+    comm->attempts = joint->attempt;
+    ignis__mutex_unlock(&comm->joint);
+}
+
+/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died meanwhile. */
+static bool ignis__joint_again(const ignis__joint *joint)
+{
+    return joint->failed && (joint->overtaken || (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
+}
+
+static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
+
+/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the
+    first of those who failed says. */
+static bool ignis__step_end(ignis__making *making, int fd, int *fds)
+{
+    ignis__comm *comm = making->comm;
+    ignis__record failure;
+    int i;
+    ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
+    making->mine.failed = (int32_t)failure.diagnostic;
+    making->mine.driver_error = (int32_t)failure.driver_error;
+    making->lost = !ignis__joint_step(&making->joint, &making->mine, sizeof making->mine, making->all, fd, fds);
+    if (making->lost)
+        return false;
+    for (i = 0; i < comm->size; i++) {
+        ignis__vote *vote = &making->all[i];
+        if (!vote->failed)
+            continue;
+        vote->why[sizeof vote->why - 1] = 0;
+        making->mine.failed = vote->failed > 0 && vote->failed < IGNIS_DIAG_COUNT ? vote->failed : IGNIS_DIAG_COMM_PEER;
+        making->mine.driver_error = vote->driver_error;
+        if (i == comm->rank)
+            snprintf(making->mine.why, sizeof making->mine.why, "%s", vote->why);
+        else
+            snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
+        for (i = 0; fds && i < comm->size; i++)
+            ignis__fd_drop(&fds[i]);
+        return false;
+    }
+    return true;
+}
+
+/*  Reports why a communicator could not be made. */
+static void ignis__making_report(ignis__making *making)
+{
+    int error = making->mine.driver_error;
+    if (making->lost)
+        (void)ignis__joint_failed(making->call, &making->joint);
+    else
+        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error, error ? ignis__cuda_name(error) : NULL, NULL, "%s",
+                            making->mine.why);
+}
+
+/*  Maps a region of host memory, and pins it for the device. */
+static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, int i, int fd)
+{
+    ignis_vmm_handle handle;
+    memset(&handle, 0, sizeof handle);
+    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
+    handle.fd = fd;
+    regions->host[i] = ignis__host_map(call, &handle, regions->bytes);
+    if (!regions->host[i])
+        return false;
+    if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
+                           (regions->host[i], (size_t)regions->bytes,
+                            (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
+        return false;
+    regions->pinned[i] = true;
+    return !IGNIS__CUDA_FAILED(call, regions->device, cuMemHostGetDevicePointer_v2, (&regions->address[i], regions->host[i], 0));
+}
+
+/*  This rank's region, and a descriptor of it for the others. */
+static bool ignis__region_make(const char *call, ignis__comm *comm, bool staged, int *fd)
+{
+    ignis__comm_regions *regions = comm->memory->regions;
+    ignis__vmm_block *mine = &regions->block[comm->rank];
+    ignis_vmm_handle handle;
+    regions->bytes = ignis__comm_region_bytes(comm->size);
+    if (staged) {
+        if (!ignis__host_share(call, regions->bytes, &handle))
+            return false;
+        *fd = handle.fd;
+        return ignis__staged_map(call, regions, comm->rank, *fd);
+    }
+    if (!ignis__vmm_make(call, comm->device, regions->bytes, NULL, 0, true, mine))
+        return false;
+    regions->bytes = mine->size;
+    regions->address[comm->rank] = mine->address;
+    return ignis__vmm_fd(call, mine, fd);
+}
+
+/*  The regions of the others. */
+static bool ignis__regions_adopt(ignis__making *making, bool staged, const int *fds)
+{
+    ignis__comm *comm = making->comm;
+    ignis__comm_regions *regions = comm->memory->regions;
+    int i;
+    for (i = 0; i < comm->size; i++) {
+        if (i == comm->rank)
+            continue;
+        if (fds[i] < 0 || making->all[i].bytes != regions->bytes) {
+            ignis__fail(IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
+                        (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
+            return false;
+        }
+        if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
+                   : !ignis__vmm_adopt(making->call, comm->device, fds[i], regions->bytes, NULL, 0, &regions->block[i]))
+            return false;
+        if (!staged)
+            regions->address[i] = regions->block[i].address;
+    }
+    return true;
+}
+
+/*  Waits for a stream until the deadline. Nothing of it is under way afterwards, unless it is late. */
+static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline, bool *late)
+{
+    int error;
+    while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) == IGNIS__CU_NOT_READY) {
+        if (ignis__monotonic_ns() >= deadline) {
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "a copy to or from another rank's memory did not end before the deadline");
+            *late = true;
+            return false;
+        }
+        ignis__sleep_us(20);
+    }
+    if (error == 0)
+        return !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+    (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
+    return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
+}
+
+/*  What rank `from` writes into the region of rank `to`. */
+static void ignis__probe_fill(const ignis__comm *comm, int from, int to, unsigned char *out)
+{
+    uint64_t hash = ignis__hash(comm->watch.key, &from, sizeof from);
+    int i;
+    hash = ignis__hash(hash, &to, sizeof to);
+    for (i = 0; i < IGNIS__PROBE_BYTES; i++)
+        out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
+}
+
+/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at +
+    offset. */
+static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
+{
+    ignis__comm *comm = making->comm;
+    const ignis__address *address = comm->memory->regions->address;
+    ignis__binding binding;
+    void *stream = NULL;
+    bool ok;
+    int i;
+    if (!ignis__device_enter(making->call, comm->device, &binding))
+        return false;
+    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    for (i = 0; ok && i < comm->size; i++)
+        ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
+                                         (address[i] + offset, data + (size_t)i * piece, piece, stream))
+                   : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
+                                         (data + (size_t)i * piece, address[i] + offset, piece, stream));
+    if (ok)
+        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline, &comm->memory->regions->late);
+    else if (stream) /* the copies before the one that failed use memory that is given back now */
+        (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
+    if (stream)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Writes into every region. */
+static bool ignis__probe_write(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
+    int i;
+    for (i = 0; i < comm->size; i++)
+        ignis__probe_fill(comm, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
+    return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
+}
+
+/*  Reads what all have written into every region. */
+static bool ignis__probe_read(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
+    size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
+    int from, to;
+    memset(data, 0, sizeof data);
+    if (!ignis__probe_copy(making, data, piece, 0, false))
+        return false;
+    for (to = 0; to < comm->size; to++)
+        for (from = 0; from < comm->size; from++) {
+            ignis__probe_fill(comm, from, to, expected);
+            if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) == 0)
+                continue;
+            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
+                        "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to, comm->rank);
+            return false;
+        }
+    return true;
+}
+
+/*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between each two. */
+static bool ignis__regions_make(ignis__making *making, bool staged)
+{
+    ignis__comm *comm = making->comm;
+    int fd = -1, fds[IGNIS_COMM_MAX_RANKS], i;
+    ignis__binding binding;
+    bool ok;
+    ignis__step_begin(making);
+    if (ignis__device_enter(making->call, comm->device, &binding)) {
+        (void)ignis__region_make(making->call, comm, staged, &fd);
+        ignis__device_leave(&binding);
+    }
+    making->mine.bytes = comm->memory->regions->bytes;
+    ok = ignis__step_end(making, fd, fds);
+    ignis__fd_drop(&fd);
+    if (ok) {
+        ignis__step_begin(making);
+        (void)ignis__regions_adopt(making, staged, fds);
+        for (i = 0; i < comm->size; i++)
+            ignis__fd_drop(&fds[i]);
+        ok = ignis__step_end(making, -1, NULL);
+    }
+    if (ok) {
+        ignis__step_begin(making);
+        (void)ignis__probe_write(making);
+        ok = ignis__step_end(making, -1, NULL);
+    }
+    if (ok) {
+        ignis__step_begin(making);
+        (void)ignis__probe_read(making);
+        ok = ignis__step_end(making, -1, NULL);
+    }
+    if (!ok)
+        ignis__comm_regions_clear(making->call, comm->memory->regions);
+    return ok;
+}
+
+/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has failed. On the watcher's thread. */
+static void ignis__comm_look_after(ignis__comm *comm)
+{
+    const ignis__comm_record *record = comm->memory->record;
+    uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
+    int64_t now = ignis__monotonic_ns();
+    int peer;
+    if (running != comm->nccl_seen || !running) {
+        comm->nccl_seen = running;
+        comm->nccl_since = now;
+    } else if (now - comm->nccl_since > comm->timeout_ns) {
+        ignis__comm_break(comm, IGNIS__COMM_TIMEOUT, -1);
+    } else {
+        ignis__comm_nccl_check(comm);
+    }
+    if (ignis__atomic_load(&comm->nccl_there) && ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
+        ignis__nccl_abort(comm->memory->nccl);
+}
+
+/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still
+    in it. */
+static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
+{
+    if (event == IGNIS__JOB_TICK)
+        ignis__comm_look_after((ignis__comm *)owner);
+    else if (event != IGNIS__JOB_LEFT)
+        ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
+}
+
+/*  A communicator of members (ranks of the job) with nothing in it yet. */
+static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
+                                        uint64_t key, int64_t timeout_ns)
+{
+    ignis__comm *comm = ignis__comm_new(call, device, me, count, timeout_ns, NULL);
+    if (!comm)
+        return NULL;
+    memcpy(comm->member, member, sizeof *member * (size_t)count);
+    comm->watch.key = key;
+    comm->watch.member = comm->member;
+    comm->watch.count = count;
+    comm->watch.gone = comm->gone;
+    comm->watch.notify = ignis__comm_notify;
+    comm->watch.owner = comm;
+    comm->job = job;
+    ignis__job_hold(job);
+    return comm;
+}
+
+static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size)
+{
+    const ignis__job_watch *watch = &comm->watch;
+    const ignis__job_rank *ranks = comm->job->ranks;
+    int i, k, hosts = 0;
+    *local_rank = *local_size = 0;
+    for (i = 0; i < watch->count; i++) {
+        bool here = ranks[watch->member[i]].host == ranks[comm->job->rank].host;
+        *local_size += here;
+        *local_rank += here && i < comm->rank;
+        for (k = 0; k < i && ranks[watch->member[k]].host != ranks[watch->member[i]].host; k++)
+            ;
+        hosts += k == i;
+    }
+    return hosts;
+}
+
+/*  Rank 0 makes an id, all open NCCL, and then all join. False: one of them could not, or is lost. */
+static bool ignis__comm_join(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    ignis__nccl_comm *nccl;
+    ignis__nccl_id id;
+    int i, local_rank, local_size;
+    ignis__step_begin(making);
+    if (comm->rank == 0)
+        (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
+    else
+        (void)ignis__nccl_open(making->call);
+    making->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
+    if (!ignis__step_end(making, -1, NULL))
+        return false;
+    for (i = 0; i < comm->size; i++)
+        if (making->all[i].release != making->all[0].release) {
+            making->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
+            snprintf(making->mine.why, sizeof making->mine.why, "NCCL is version %d on rank 0 and version %d on rank %d",
+                     (int)making->all[0].release, (int)making->all[i].release, i);
+            return false;
+        }
+    id = making->all[0].nccl;
+    ignis__step_begin(making);
+    nccl = comm->memory->nccl =
+        ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->joint.deadline - ignis__monotonic_ns());
+    if (nccl) {
+        ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
+        (void)ignis__nccl_joined(making->call, nccl);
+        nccl->patience_ns = comm->timeout_ns;
+        nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
+    }
+    making->joint.deadline += comm->timeout_ns; /* one that has waited in vain comes later */
+    return ignis__step_end(making, -1, NULL);
+}
+
+/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all stay with own kernels for good. False: one
+    has died, or did not come. */
+static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
+{
+    ignis__making making;
+    int peer;
+    bool ok;
+    memset(&making, 0, sizeof making);
+    making.call = call;
+    making.comm = comm;
+    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
+    if (!making.all) { /* the others wait in vain, and are told why */
+        ignis__fail_host_memory(call, sizeof *making.all * (size_t)comm->size);
+        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+        return false;
+    }
+    ignis__job_watch_tick(comm->job, &comm->watch);
+    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_NCCL, 0);
+    do
+        ok = ignis__comm_join(&making);
+    while (!ok && making.joint.overtaken && !comm->memory->nccl);
+    ignis__joint_end(&making.joint, comm);
+    ignis__free(making.all);
+    if (!ok && comm->memory->nccl)
+        ignis__nccl_abort(comm->memory->nccl);
+    if (making.lost) {
+        for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != making.joint.failure.rank; peer--)
+            ;
+        ignis__comm_break_all(comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
+        return ignis__joint_failed(call, &making.joint);
+    }
+    comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
+    snprintf(comm->nccl_reason, sizeof comm->nccl_reason, ok ? "NCCL does large operations" : "NCCL does not help: %.160s",
+             making.mine.why);
+    comm->nccl_reason[strcspn(comm->nccl_reason, "\n")] = 0; /* the first line is enough */
+    ignis__atomic_store(&comm->nccl_told, 1);
+    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size, comm->nccl_reason);
+    return true;
+}
+
+/*  Chooses the transport, as all ranks do from the same facts, and sets it up. */
+static bool ignis__comm_make_transport(ignis__making *making)
+{
+    ignis__comm *comm = making->comm;
+    int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
+    char apart[96] = "";
+    if (hosts > 1)
+        snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
+    else if (comm->size > IGNIS_COMM_MAX_RANKS)
+        snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
+    if (*apart && (comm->wanted == IGNIS_COMM_PEER || comm->wanted == IGNIS_COMM_STAGED)) {
+        making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
+        snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
+                 comm->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
+        return false;
+    }
+    if (*apart || comm->wanted == IGNIS_COMM_NCCL) {
+        comm->transport = IGNIS_COMM_NCCL;
+        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
+        return ignis__comm_join(making);
+    }
+    comm->transport = IGNIS_COMM_PEER;
+    if (comm->size == 1) {
+        snprintf(comm->reason, sizeof comm->reason, "there is one rank");
+        return true;
+    }
+    if (comm->wanted != IGNIS_COMM_STAGED) {
+        snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
+        if (ignis__regions_make(making, false))
+            return true;
+        if (making->lost || comm->wanted == IGNIS_COMM_PEER)
+            return false;
+        snprintf(comm->reason, sizeof comm->reason, "through host memory, as the ranks cannot share device memory: %.170s",
+                 making->mine.why);
+    } else {
+        snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was asked for");
+    }
+    comm->transport = IGNIS_COMM_STAGED;
+    return ignis__regions_make(making, true);
+}
+
+/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
+    failure the communicator is gone, which is not reported where ignis__joint_again. */
+static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_comm_transport wanted, ignis__joint *joint)
+{
+    const ignis__comm_regions *regions = comm->memory->regions;
+    ignis_comm handle = {0};
+    ignis__making making;
+    ignis__record dropped;
+    bool ok = false;
+    int i;
+    memset(&making, 0, sizeof making);
+    making.call = call;
+    making.comm = comm;
+    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_INIT, 0);
+    making.joint.attempt = joint ? joint->attempt : 0;
+    making.joint.print = joint ? joint->print : 0;
+    making.joint.key = joint ? joint->key : comm->watch.key;
+    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
+    comm->wanted = wanted;
+    if (!making.all) {
+        making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
+        snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
+    } else if (ignis__comm_make_transport(&making)) {
+        ignis__step_begin(&making);
+        if (regions->host[comm->rank]) /* those of device memory are cleared by what follows */
+            memset(regions->host[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
+        (void)ignis__comm_start(call, comm);
+        making.mine.most_blocks = (int32_t)comm->most_blocks;
+        making.mine.tune = ignis__hash(IGNIS__HASH_START, &comm->tune, sizeof comm->tune);
+        ignis__job_watch_begin(comm->job, &comm->watch);
+        if (comm->memory->nccl)
+            ignis__job_watch_tick(comm->job, &comm->watch);
+        ok = ignis__step_end(&making, -1, NULL);
+        for (i = 0; ok && i < comm->size; i++) { /* all launch as many as the smallest GPU runs */
+            comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
+            if (making.all[i].tune == making.all[0].tune)
+                continue;
+            making.mine.failed = IGNIS_DIAG_COMM_ENVIRONMENT;
+            snprintf(making.mine.why, sizeof making.mine.why, "IGNIS_COMM_TUNE is not the same on rank 0 and rank %d", i);
+            ok = false;
+        }
+    }
+    ignis__mutex_unlock(&comm->joint);
+    if (joint) {
+        joint->attempt = making.joint.attempt;
+        joint->failed = making.joint.failed;
+        joint->overtaken = making.joint.overtaken;
+        joint->failure = making.joint.failure;
+    }
+    if (!ok && !(joint && ignis__joint_again(joint)))
+        ignis__making_report(&making);
+    ignis__free(making.all);
+    if (ok) {
+        handle.id = ignis__pool_publish(&ignis__comms, comm);
+        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
+                    (int)(comm->device - ignis__devices), comm->reason);
+        return handle;
+    }
+    making.before = ignis__quiet_begin(); /* the first failure is the one reported */
+    ignis__comm_end(call, comm);
+    ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
+    return handle;
 }
 
 /* --- operations ------------------------------------------------------------------------------------------------------- */
@@ -10025,32 +10589,32 @@ static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__co
     return plan;
 }
 
-/*  kind (4 bits) | op (3) | dtype (3) | root (4) | what is left of the size and of how it is cut up (18). */
-static uint32_t ignis__comm_fingerprint(const ignis__comm_task *task, const ignis__comm_plan *plan, const ignis__comm_call *to)
+/*  What ranks have to agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root (3) | elements of a part (40) | 8 bits for kernels. How the
+    operation is cut up follows from it, and from what ranks have agreed on when the communicator was made. */
+static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
 {
-    uint64_t hash = (uint64_t)task->count * 0x9E3779B97F4A7C15u;
-    hash = (hash ^ hash >> 29 ^ (uint64_t)plan->kernel << 40 ^ (uint64_t)plan->blocks << 20 ^ (uint64_t)to->chunk) * 0xBF58476D1CE4E5B9u;
-    return (uint32_t)task->kind << 28 | (uint32_t)task->op << 25 | (uint32_t)task->dtype << 22 | (uint32_t)task->root << 18 |
-           (uint32_t)(hash >> 46);
+    return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 | (uint64_t)by_nccl << 51 |
+           (uint64_t)(task->root & 7) << 48 | (uint64_t)(task->count & (((int64_t)1 << 40) - 1)) << 8;
 }
 
-static void ignis__comm_fingerprint_write(ignis__text *text, uint32_t print)
+static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
 {
-    uint32_t kind = print >> 28, op = print >> 25 & 7, dtype = print >> 22 & 7;
+    uint64_t kind = print >> 60, op = print >> 56 & 15, dtype = print >> 52 & 15;
     ignis__text_add(text, "%s", kind < IGNIS__COMM_KIND_COUNT ? ignis__comm_kinds[kind] : "something else");
     if (kind == IGNIS__COMM_ALL_REDUCE || kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_REDUCE_SCATTER)
         ignis__text_add(text, " %s", op < IGNIS_OP_COUNT ? ignis__comm_ops[op] : "?");
     if (kind != IGNIS__COMM_BARRIER && dtype < IGNIS_DTYPE_COUNT)
-        ignis__text_add(text, " of %s", ignis__dtypes[dtype].name);
+        ignis__text_add(text, " of %llu %s", (unsigned long long)(print >> 8 & (((uint64_t)1 << 40) - 1)), ignis__dtypes[dtype].name);
     if (kind == IGNIS__COMM_REDUCE || kind == IGNIS__COMM_BROADCAST)
-        ignis__text_add(text, ", root %u,", print >> 18 & 15);
-    ignis__text_add(text, " (size hash %05x)", print & 0x3FFFF);
+        ignis__text_add(text, " (root %u)", (unsigned)(print >> 48 & 7));
+    if (print >> 51 & 1)
+        ignis__text_add(text, " by NCCL");
 }
 
 /*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
 static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
 {
-    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
+    const ignis__comm_record *record = comm->memory->record;
     uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
     char sentence[640];
     ignis__text text;
@@ -10111,7 +10675,7 @@ static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
 {
     ignis__capture *capture = ignis__capturing();
     if (capture && capture->device == work->device) /* the device was idle when it began */
-        return ignis__capture_hold(work->call, capture, comm->storage, false, &comm->storage->users);
+        return ignis__capture_hold_storage(work->call, capture, comm->storage);
     if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
         !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
         return false;
@@ -10127,7 +10691,7 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
     params[0] = to;
     grid[0] = plan->blocks;
     block[0] = plan->threads;
-    memcpy(to->region, comm->region, sizeof to->region);
+    memcpy(to->region, comm->memory->regions->address, sizeof to->region);
     to->state = comm->memory->state->address;
     to->timeout_ns = comm->timeout_ns;
     to->rank = comm->rank;
@@ -10165,17 +10729,6 @@ static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool be
     return program && ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  NCCL breaks for good with an operation that it refuses, and the others wait for that. */
-static bool ignis__comm_nccl_ended(ignis__comm *comm, bool ok)
-{
-    if (!ok) {
-        ignis__comm_break(comm, IGNIS__COMM_PEER, comm->rank);
-        if (comm->tell)
-            comm->tell(comm);
-    }
-    return ok;
-}
-
 /*  One or two operations through NCCL; a barrier is a sum of one byte. */
 static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *const *tasks, int count)
 {
@@ -10196,8 +10749,10 @@ static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, co
     }
     if (!ignis__comm_mark(work, comm, true))
         return false;
-    ok = ignis__nccl_run(work->call, comm->nccl, to, count, comm->size, work->stream);
-    return ignis__comm_nccl_ended(comm, ok) && ignis__comm_mark(work, comm, false);
+    ok = ignis__nccl_run(work->call, comm->memory->nccl, to, count, comm->size, work->stream);
+    if (!ok) /* NCCL breaks for good with an operation that it refuses, and the others wait for that */
+        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    return ok && ignis__comm_mark(work, comm, false);
 }
 
 /*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with something
@@ -10206,11 +10761,10 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
 {
     if (ignis__comm_has_region(comm)) {
         ignis__comm_program *program = ignis__comm_program_for(work->call, comm, -1, -1);
-        ignis__comm_plan plan = {IGNIS__COMM_KERNEL_MARK, 1, 64}; /* the fingerprint says that NCCL does it */
+        ignis__comm_plan plan = {IGNIS__COMM_KERNEL_PACKETS, 1, 64};
         ignis__comm_call to;
         memset(&to, 0, sizeof to);
-        to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
-        plan.kernel = IGNIS__COMM_KERNEL_PACKETS;
+        to.fingerprint = ignis__comm_fingerprint(task, true);
         if (!program || !ignis__comm_launch(work, comm, program, &plan, &to))
             return false;
     }
@@ -10229,8 +10783,9 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
-    if (comm->nccl_join && ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
-        if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() && !comm->nccl_join(work->call, comm))
+    if (comm->job && comm->wanted == IGNIS_COMM_TRANSPORT_DEFAULT &&
+        ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
+        if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() && !ignis__comm_join_late(work->call, comm))
             return false;
         if (comm->nccl_state == IGNIS__COMM_NCCL_JOINED)
             return ignis__comm_run_nccl(work, comm, task);
@@ -10274,7 +10829,7 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     default: break;
     }
     plan = ignis__comm_cut(comm, &way, part, &to);
-    to.fingerprint = ignis__comm_fingerprint(task, &plan, &to);
+    to.fingerprint = ignis__comm_fingerprint(task, false);
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
@@ -10287,7 +10842,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     ignis__comm_call to;
     int64_t bytes[2] = {0, 0}, most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
     int i, lanes[2] = {0, 0};
-    uint32_t prints[2] = {0, 0};
+    uint64_t prints[2] = {0, 0};
     task[0] = send;
     task[1] = receive;
     if (!ignis__comm_has_region(comm))
@@ -10306,8 +10861,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
         same.root = 0;
         bytes[i] = task[i]->count * ignis__dtypes[task[i]->dtype].size;
         lanes[i] = (int)ignis__clamp(ignis__ceil_div(bytes[i], IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
-        plan.blocks = (unsigned)lanes[i];
-        prints[i] = ignis__comm_fingerprint(&same, &plan, &to);
+        prints[i] = ignis__comm_fingerprint(&same, false);
     }
     plan.kernel = IGNIS__COMM_KERNEL_PAIR;
     plan.blocks = (unsigned)(lanes[0] + lanes[1]);
@@ -10323,7 +10877,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     to.chunk = lanes[0];
     to.steps = lanes[1];
     to.fingerprint = prints[0];
-    to.root = (int)prints[1];
+    to.fingerprint_in = prints[1];
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
@@ -10679,61 +11233,33 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
     return true;
 }
 
-/*  One region for each rank, which all devices see at the same address. */
-static ignis__comm_group *ignis__comm_group_make(const char *call, const int *devices, int count)
+/*  Makes the communicators of several devices, which nobody sees yet, with regions that all devices see at the same address; none on failure. */
+static bool ignis__comm_all_make(const char *call, const int *devices, int count, int64_t timeout_ns, ignis__comm **comms)
 {
-    ignis__comm_group *group = (ignis__comm_group *)ignis__alloc(sizeof *group);
-    bool ok = true;
-    int i;
-    if (!group) {
-        ignis__fail_host_memory(call, sizeof *group);
-        return NULL;
+    ignis__comm_regions *regions = ignis__comm_regions_new(call, NULL, count);
+    int i, made = 0, most = IGNIS__COMM_BLOCKS;
+    bool ok = regions != NULL;
+    for (i = 0; ok && count > 1 && i < count; i++) {
+        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false, &regions->block[i]);
+        regions->address[i] = regions->block[i].address;
     }
-    ignis__mutex_init(&group->lock);
-    group->count = count;
-    group->live = 1; /* the maker, for now */
-    for (i = 0; i < count; i++)
-        group->block[i].device = &ignis__devices[devices[i]];
-    for (i = 0; i < count && ok && count > 1; i++)
-        ok = ignis__vmm_make(call, &ignis__devices[devices[i]], ignis__comm_region_bytes(count), devices, count, false, &group->block[i]);
-    if (ok)
-        return group;
-    ignis__comm_group_leave(call, group);
-    return NULL;
-}
-
-/*  Makes the communicators of a group, which nobody sees yet; none on failure. */
-static bool ignis__comm_group_start(const char *call, const int *devices, int count, int64_t timeout_ns, ignis__comm **comms)
-{
-    ignis__comm_group *group = ignis__comm_group_make(call, devices, count);
-    int i, k, made = 0, most = IGNIS__COMM_BLOCKS;
-    bool ok = group != NULL;
-    for (i = 0; i < count && ok; i++) {
-        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count);
+    for (i = 0; ok && i < count; i++) {
+        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count, timeout_ns, regions);
         ok = comm != NULL;
         if (!ok)
             break;
-        comms[made++] = comm;
-        for (k = 0; k < count; k++) {
-            comm->region[k] = group->block[k].address;
-            comm->member[k] = k;
-        }
-        comm->timeout_ns = timeout_ns;
-        comm->group = group;
-        group->live++;
-        group->comms[i] = comm;
+        comms[made++] = regions->comms[i] = comm;
         snprintf(comm->reason, sizeof comm->reason, "all devices of one process");
         ok = ignis__comm_start(call, comm);
-        if (ok && comm->size > 1 && comm->most_blocks < most)
+        if (ok && count > 1 && comm->most_blocks < most)
             most = comm->most_blocks;
     }
     for (i = 0; i < made; i++) {
         comms[i]->most_blocks = most;
         if (!ok)
-            ignis__comm_unmake(call, comms[i]);
+            ignis__comm_end(call, comms[i]);
     }
-    if (group)
-        ignis__comm_group_leave(call, group);
+    ignis__comm_regions_drop(call, regions);
     return ok;
 }
 
@@ -10754,8 +11280,7 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
         memset(handles, 0, sizeof *handles * (size_t)count);
     if (ignis__capture_refuses(call) || !ignis__comm_devices_check(call, devices, count))
         return ignis__failed();
-    ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
-    if (!ignis__comm_group_start(call, devices, count, (int64_t)(timeout * 1e9), comms))
+    if (!ignis__comm_all_make(call, devices, count, (int64_t)(timeout * 1e9), comms))
         return ignis__failed();
     for (i = 0; i < count; i++)
         handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
@@ -10809,14 +11334,14 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
             break;
         first = first ? first : comm;
         siblings->size = first->size;
-        if (!comm->group) {
+        if (comm->job) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "comms[%d] is of ignis_comm_init; each of its ranks calls %.*s for itself", i,
                         (int)strlen(call) - 4, call);
             break;
         }
-        if (comm->group != first->group || siblings->rank[comm->rank]) {
+        if (comm->memory->regions != first->memory->regions || siblings->rank[comm->rank]) {
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "comms[%d] is rank %d of %s; each has to be another rank of one group", i, comm->rank,
-                        comm->group == first->group ? "them a second time" : "another group");
+                        comm->memory->regions == first->memory->regions ? "them a second time" : "another group");
             break;
         }
         siblings->rank[comm->rank] = comm;
@@ -10859,7 +11384,7 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
         }
         for (k = 0; k < members; k++)
             devices[k] = (int)(siblings.comm[order[k]]->device - ignis__devices);
-        ok = ignis__comm_group_start(call, devices, members, siblings.comm[i]->timeout_ns, part);
+        ok = ignis__comm_all_make(call, devices, members, siblings.comm[i]->timeout_ns, part);
         for (k = 0; k < members && ok; k++)
             made[order[k]] = part[k];
     }
@@ -10867,7 +11392,7 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
         if (made[i] && ok)
             out[i].id = ignis__pool_publish(&ignis__comms, made[i]);
         else if (made[i])
-            ignis__comm_unmake(call, made[i]);
+            ignis__comm_end(call, made[i]);
     ignis__comm_siblings_drop(call, &siblings);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -10889,7 +11414,7 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
         devices[members] = (int)(siblings.rank[r]->device - ignis__devices);
         order[members++] = siblings.place[r];
     }
-    ok = ignis__comm_group_start(call, devices, members, timeout_ns, made);
+    ok = ignis__comm_all_make(call, devices, members, timeout_ns, made);
     for (k = 0; k < members && ok; k++)
         out[order[k]].id = ignis__pool_publish(&ignis__comms, made[k]);
     ignis__comm_siblings_drop(call, &siblings);
@@ -10897,656 +11422,6 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
 }
 
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
-
-/* --- regions: made, shown to the others, tried out -------------------------------------------------------------------- */
-
-typedef struct ignis__comm_tie {
-    ignis__job_watch watch; /* with the key under which its ranks exchange records, and their ranks in the job */
-    int me;
-    ignis__mutex joint; /* one thing that all ranks do together at a time */
-    uint32_t attempts;  /* at that */
-    ignis_comm_transport wanted, transport;
-    void *staged[IGNIS_COMM_MAX_RANKS]; /* host memory of each region */
-    bool registered[IGNIS_COMM_MAX_RANKS];
-    bool late; /* a copy to or from the regions, which stay for that */
-    int64_t staged_bytes;
-    uint64_t nccl_seen; /* by the watcher: the operation of NCCL that ran when it looked last, */
-    int64_t nccl_since; /* and since when it does */
-    uint64_t nccl_told; /* nccl_reason is there */
-    char nccl_reason[192];
-} ignis__comm_tie;
-
-/*  What a rank says after each step of making a communicator. */
-typedef struct ignis__vote {
-    int32_t failed; /* a diagnostic; 0: it went well */
-    int32_t driver_error;
-    int64_t bytes;       /* of its region */
-    int32_t most_blocks; /* of its kernels */
-    int32_t release;     /* of NCCL */
-    char why[256];
-    ignis__nccl_id nccl;
-} ignis__vote;
-
-/*  A communicator that is being made. */
-typedef struct ignis__making {
-    const char *call;
-    ignis__comm *comm;
-    ignis__joint joint;
-    ignis__record before; /* what this thread had reported */
-    ignis__vote mine, *all;
-    bool lost; /* a rank died, or did not come: `joint` tells */
-} ignis__making;
-
-enum { IGNIS__PROBE_BYTES = 64 };
-
-/*  Begins what all ranks of a communicator do together: only one thing at a time. */
-static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
-{
-    ignis__comm_tie *tie = comm->tie;
-    ignis__mutex_lock(&tie->joint);
-    memset(joint, 0, sizeof *joint);
-    joint->job = comm->job;
-    joint->watch = &tie->watch;
-    joint->member = tie->watch.member;
-    joint->count = tie->watch.count;
-    joint->me = tie->me;
-    joint->key = tie->watch.key;
-    joint->attempt = ++tie->attempts;
-    joint->print = IGNIS__JOINT_PRINT(kind, hash);
-    joint->deadline = ignis__monotonic_ns() + comm->timeout_ns;
-}
-
-/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
-static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
-{
-    ignis__joint_head head;
-    int i;
-    head.attempt = joint->attempt;
-    head.print = IGNIS__JOINT_GIVEN_UP;
-    for (i = 0; joint->failed && i < joint->count; i++) {
-        bool at_it = ignis__bit(joint->came, i) && !(joint->without && ignis__bit(joint->without, i));
-        if (i != joint->me && !(joint->failure.reason == IGNIS__JOINT_DIFFERS && at_it))
-            (void)ignis__job_send(joint->job, joint->member[i], IGNIS__JOB_RECORD, joint->key, &head, sizeof head);
-    }
-    comm->tie->attempts = joint->attempt;
-    ignis__mutex_unlock(&comm->tie->joint);
-}
-
-/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died meanwhile. */
-static bool ignis__joint_again(const ignis__joint *joint)
-{
-    return joint->failed && (joint->overtaken || (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
-}
-
-static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
-
-/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else making->mine is what the
-    first of those who failed says. */
-static bool ignis__step_end(ignis__making *making, int fd, int *fds)
-{
-    ignis__comm *comm = making->comm;
-    ignis__comm_tie *tie = comm->tie;
-    ignis__record failure;
-    int i;
-    ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
-    making->mine.failed = (int32_t)failure.diagnostic;
-    making->mine.driver_error = (int32_t)failure.driver_error;
-    making->lost = !ignis__joint_step(&making->joint, &making->mine, sizeof making->mine, making->all, fd, fds);
-    if (making->lost)
-        return false;
-    for (i = 0; i < tie->watch.count; i++) {
-        ignis__vote *vote = &making->all[i];
-        if (!vote->failed)
-            continue;
-        vote->why[sizeof vote->why - 1] = 0;
-        making->mine.failed = vote->failed > 0 && vote->failed < IGNIS_DIAG_COUNT ? vote->failed : IGNIS_DIAG_COMM_PEER;
-        making->mine.driver_error = vote->driver_error;
-        if (i == tie->me || tie->watch.count == 1)
-            snprintf(making->mine.why, sizeof making->mine.why, "%s", vote->why);
-        else
-            snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
-        for (i = 0; fds && i < tie->watch.count; i++)
-            ignis__fd_drop(&fds[i]);
-        return false;
-    }
-    return true;
-}
-
-/*  Reports why a communicator could not be made. */
-static void ignis__making_report(ignis__making *making)
-{
-    int error = making->mine.driver_error;
-    if (making->lost)
-        (void)ignis__joint_failed(making->call, &making->joint);
-    else
-        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error, error ? ignis__cuda_name(error) : NULL, NULL, "%s",
-                            making->mine.why);
-}
-
-/*  Takes the regions of host memory, and pins them for the device. */
-static bool ignis__staged_map(const char *call, ignis__comm *comm, int i, int fd)
-{
-    ignis__comm_tie *tie = comm->tie;
-    ignis_vmm_handle handle;
-    memset(&handle, 0, sizeof handle);
-    handle.type = IGNIS_VMM_HANDLE_POSIX_FD;
-    handle.fd = fd;
-    tie->staged[i] = ignis__host_map(call, &handle, tie->staged_bytes);
-    if (!tie->staged[i])
-        return false;
-    if (IGNIS__CUDA_FAILED(call, comm->device, cuMemHostRegister_v2,
-                           (tie->staged[i], (size_t)tie->staged_bytes,
-                            (unsigned)IGNIS__CU_HOST_REGISTER_PORTABLE | (unsigned)IGNIS__CU_HOST_REGISTER_MAPPED)))
-        return false;
-    tie->registered[i] = true;
-    return !IGNIS__CUDA_FAILED(call, comm->device, cuMemHostGetDevicePointer_v2, (&comm->region[i], tie->staged[i], 0));
-}
-
-/*  This rank's region, and a descriptor of it for the others. */
-static bool ignis__region_make(const char *call, ignis__comm *comm, int64_t bytes, int *fd)
-{
-    ignis__comm_tie *tie = comm->tie;
-    ignis_vmm_handle handle;
-    int me = comm->rank;
-    if (comm->staged) {
-        tie->staged_bytes = bytes;
-        if (!ignis__host_share(call, bytes, &handle))
-            return false;
-        *fd = handle.fd;
-        return ignis__staged_map(call, comm, me, *fd);
-    }
-    if (!ignis__vmm_make(call, comm->device, bytes, NULL, 0, true, &comm->block[me]))
-        return false;
-    comm->region[me] = comm->block[me].address;
-    return ignis__vmm_fd(call, &comm->block[me], fd);
-}
-
-/*  The regions of the others. */
-static bool ignis__regions_adopt(ignis__making *making, const int *fds)
-{
-    ignis__comm *comm = making->comm;
-    int i;
-    for (i = 0; i < comm->size; i++) {
-        if (i == comm->rank)
-            continue;
-        if (fds[i] < 0 || making->all[i].bytes != making->all[comm->rank].bytes) {
-            ignis__fail(IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
-                        (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "",
-                        (long long)making->all[comm->rank].bytes);
-            return false;
-        }
-        if (comm->staged ? !ignis__staged_map(making->call, comm, i, fds[i])
-                         : !ignis__vmm_adopt(making->call, comm->device, fds[i], making->all[i].bytes, NULL, 0, &comm->block[i]))
-            return false;
-        if (!comm->staged)
-            comm->region[i] = comm->block[i].address;
-    }
-    return true;
-}
-
-/*  Gives the regions back, this rank's own and the mappings of the others'. */
-static void ignis__regions_drop(const char *call, ignis__comm *comm)
-{
-    ignis__comm_tie *tie = comm->tie;
-    bool lost = ignis__devices_lost(), entered;
-    ignis__binding binding;
-    int i, count = comm->size < IGNIS_COMM_MAX_RANKS ? comm->size : IGNIS_COMM_MAX_RANKS;
-    if (tie->late) { /* better lose them than fault */
-        memset(comm->block, 0, sizeof comm->block);
-        memset(comm->region, 0, sizeof comm->region);
-        memset(tie->registered, 0, sizeof tie->registered);
-        memset(tie->staged, 0, sizeof tie->staged);
-        tie->late = false;
-    }
-    for (i = 0; i < count; i++) {
-        if (comm->block[i].device)
-            ignis__vmm_drop(call, &comm->block[i]);
-        if (tie->registered[i]) {
-            entered = !lost && ignis__device_enter(call, comm->device, &binding);
-            if (entered)
-                (void)IGNIS__CUDA_FAILED(call, comm->device, cuMemHostUnregister, (tie->staged[i]));
-            if (entered)
-                ignis__device_leave(&binding);
-            tie->registered[i] = false;
-        }
-        if (tie->staged[i])
-            ignis__shared_unmap(tie->staged[i], (size_t)tie->staged_bytes);
-        tie->staged[i] = NULL;
-        comm->region[i] = 0;
-    }
-}
-
-/*  Waits for a stream until the deadline. Nothing of it is under way afterwards, unless it is late. */
-static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline, bool *late)
-{
-    int error;
-    while ((error = IGNIS__CUDA(cuStreamQuery, (stream))) == IGNIS__CU_NOT_READY) {
-        if (ignis__monotonic_ns() >= deadline) {
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "a copy to or from another rank's memory did not end before the deadline");
-            *late = true;
-            return false;
-        }
-        ignis__sleep_us(20);
-    }
-    if (error == 0)
-        return !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
-    (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
-    return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
-}
-
-/*  What rank `from` writes into the region of rank `to`. */
-static void ignis__probe_fill(const ignis__comm_tie *tie, int from, int to, unsigned char *out)
-{
-    uint64_t hash = ignis__hash(tie->watch.key, &from, sizeof from);
-    int i;
-    hash = ignis__hash(hash, &to, sizeof to);
-    for (i = 0; i < IGNIS__PROBE_BYTES; i++)
-        out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
-}
-
-/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is data + i * piece, at +
-    offset. */
-static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
-{
-    ignis__comm *comm = making->comm;
-    ignis__binding binding;
-    void *stream = NULL;
-    bool ok;
-    int i;
-    if (!ignis__device_enter(making->call, comm->device, &binding))
-        return false;
-    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
-    for (i = 0; ok && i < comm->size; i++)
-        ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
-                                         (comm->region[i] + offset, data + (size_t)i * piece, piece, stream))
-                   : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
-                                         (data + (size_t)i * piece, comm->region[i] + offset, piece, stream));
-    if (ok)
-        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline, &comm->tie->late);
-    else if (stream) /* the copies before the one that failed use memory that is given back now */
-        (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
-    if (stream)
-        (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
-    ignis__device_leave(&binding);
-    return ok;
-}
-
-/*  Writes into every region. */
-static bool ignis__probe_write(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
-    int i;
-    for (i = 0; i < comm->size; i++)
-        ignis__probe_fill(comm->tie, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
-    return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
-}
-
-/*  Reads what all have written into every region. */
-static bool ignis__probe_read(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
-    size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
-    int from, to;
-    memset(data, 0, sizeof data);
-    if (!ignis__probe_copy(making, data, piece, 0, false))
-        return false;
-    for (to = 0; to < comm->size; to++)
-        for (from = 0; from < comm->size; from++) {
-            ignis__probe_fill(comm->tie, from, to, expected);
-            if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) == 0)
-                continue;
-            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
-                        "what rank %d wrote into the region of rank %d is not what rank %d reads", from, to, comm->rank);
-            return false;
-        }
-    return true;
-}
-
-/*  Regions that all ranks see, of device memory or of host memory (comm->staged), tried out by writing and reading between each two. */
-static bool ignis__regions_make(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    int fd = -1, fds[IGNIS_COMM_MAX_RANKS], i;
-    ignis__binding binding;
-    bool ok;
-    ignis__step_begin(making);
-    making->mine.bytes = ignis__comm_region_bytes(comm->size);
-    if (ignis__device_enter(making->call, comm->device, &binding)) {
-        ok = ignis__region_make(making->call, comm, making->mine.bytes, &fd);
-        if (ok && !comm->staged)
-            making->mine.bytes = comm->block[comm->rank].size;
-        ignis__device_leave(&binding);
-    }
-    ok = ignis__step_end(making, fd, fds);
-    ignis__fd_drop(&fd);
-    if (ok) {
-        ignis__step_begin(making);
-        (void)ignis__regions_adopt(making, fds);
-        for (i = 0; i < comm->size; i++)
-            ignis__fd_drop(&fds[i]);
-        ok = ignis__step_end(making, -1, NULL);
-        if (ok) {
-            ignis__step_begin(making);
-            (void)ignis__probe_write(making);
-            ok = ignis__step_end(making, -1, NULL);
-        }
-        if (ok) {
-            ignis__step_begin(making);
-            (void)ignis__probe_read(making);
-            ok = ignis__step_end(making, -1, NULL);
-        }
-    }
-    if (!ok)
-        ignis__regions_drop(making->call, comm);
-    return ok;
-}
-
-/* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
-
-/*  Nobody tells the communicator anything from here on, and its work is done. */
-static void ignis__comm_ending(ignis__comm *comm)
-{
-    ignis__binding binding;
-    if (comm->memory && !ignis__devices_lost() && ignis__device_enter("ignis_comm_destroy", comm->device, &binding)) {
-        (void)ignis__device_wait("ignis_comm_destroy", comm->device); /* everything has a deadline, so this ends */
-        ignis__device_leave(&binding);
-    }
-    ignis__job_watch_end(comm->job, &comm->tie->watch);
-}
-
-/*  Gives back what ignis__comm_stop does not know of. */
-static void ignis__comm_ended(const char *call, ignis__comm *comm)
-{
-    ignis__comm_tie *tie = comm->tie;
-    ignis__regions_drop(call, comm);
-    ignis__job_drop(comm->job);
-    ignis__free((void *)(uintptr_t)tie->watch.member);
-    ignis__free(tie->watch.gone);
-    ignis__free(tie);
-    comm->tie = NULL;
-}
-
-/*  Ends what NCCL does, if it is there. Any thread may call it. */
-static void ignis__comm_nccl_abort(ignis__comm *comm)
-{
-    if (ignis__atomic_load(&comm->nccl_there))
-        ignis__nccl_abort(comm->nccl);
-}
-
-/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has failed. On the watcher's thread. */
-static void ignis__comm_look_after(ignis__comm *comm)
-{
-    ignis__comm_tie *tie = comm->tie;
-    const ignis__comm_record *record = comm->memory ? comm->memory->record : NULL;
-    uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
-    int64_t now = ignis__monotonic_ns();
-    int peer;
-    if (running != tie->nccl_seen || !running) {
-        tie->nccl_seen = running;
-        tie->nccl_since = now;
-    } else if (now - tie->nccl_since > comm->timeout_ns) {
-        ignis__comm_break(comm, IGNIS__COMM_TIMEOUT, -1);
-    } else {
-        ignis__comm_nccl_check(comm);
-    }
-    if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
-        ignis__comm_nccl_abort(comm);
-}
-
-/*  What the job says of a member, on its watcher's thread. One that leaves may do so after the last operation, while this rank is still
-    in it. */
-static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
-{
-    ignis__comm *comm = (ignis__comm *)owner;
-    if (event == IGNIS__JOB_LEFT)
-        return;
-    if (event == IGNIS__JOB_TICK) {
-        ignis__comm_look_after(comm);
-        return;
-    }
-    ignis__comm_break(comm, IGNIS__COMM_PEER, member);
-    ignis__comm_nccl_abort(comm);
-}
-
-static void ignis__comm_tell(ignis__comm *comm)
-{
-    ignis__job_tell(comm->job, comm->tie->watch.member, comm->tie->watch.count, IGNIS__JOB_ABORT, comm->tie->watch.key);
-}
-
-/*  A communicator of members (ranks of the job) with nothing in it yet. */
-static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
-                                        uint64_t key, int64_t timeout_ns)
-{
-    ignis__comm *comm = ignis__comm_new(call, device, me, count);
-    ignis__comm_tie *tie = comm ? (ignis__comm_tie *)ignis__alloc(sizeof *tie) : NULL;
-    int *members = tie ? (int *)ignis__alloc(sizeof *members * (size_t)count) : NULL;
-    unsigned char *gone = members ? (unsigned char *)ignis__alloc((size_t)count) : NULL;
-    int i;
-    if (!gone) {
-        if (comm) {
-            ignis__fail_host_memory(call, sizeof *tie);
-            ignis__pool_give(&ignis__comms, comm);
-        }
-        ignis__free(members);
-        ignis__free(tie);
-        return NULL;
-    }
-    memcpy(members, member, sizeof *members * (size_t)count);
-    for (i = 0; i < count && i < IGNIS_COMM_MAX_RANKS; i++)
-        comm->member[i] = member[i];
-    ignis__mutex_init(&tie->joint);
-    tie->me = me;
-    tie->watch.key = key;
-    tie->watch.member = members;
-    tie->watch.count = count;
-    tie->watch.gone = gone;
-    tie->watch.notify = ignis__comm_notify;
-    tie->watch.owner = comm;
-    comm->tie = tie;
-    comm->ending = ignis__comm_ending;
-    comm->ended = ignis__comm_ended;
-    comm->tell = ignis__comm_tell;
-    comm->job = job;
-    comm->timeout_ns = timeout_ns;
-    ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
-    ignis__job_hold(job);
-    return comm;
-}
-
-static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size)
-{
-    const ignis__job_watch *watch = &comm->tie->watch;
-    const ignis__job_rank *ranks = comm->job->ranks;
-    int i, k, hosts = 0;
-    *local_rank = *local_size = 0;
-    for (i = 0; i < watch->count; i++) {
-        bool here = ranks[watch->member[i]].host == ranks[comm->job->rank].host;
-        *local_size += here;
-        *local_rank += here && i < comm->rank;
-        for (k = 0; k < i && ranks[watch->member[k]].host != ranks[watch->member[i]].host; k++)
-            ;
-        hosts += k == i;
-    }
-    return hosts;
-}
-
-/*  Rank 0 makes an id, all open NCCL, and then all join. False: one of them could not, or is lost. */
-static bool ignis__comm_join(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    ignis__nccl_id id;
-    int i, local_rank, local_size;
-    ignis__step_begin(making);
-    if (comm->rank == 0)
-        (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
-    else
-        (void)ignis__nccl_open(making->call);
-    making->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
-    if (!ignis__step_end(making, -1, NULL))
-        return false;
-    for (i = 0; i < comm->size; i++)
-        if (making->all[i].release != making->all[0].release) {
-            making->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
-            snprintf(making->mine.why, sizeof making->mine.why, "NCCL is version %d on rank 0 and version %d on rank %d",
-                     (int)making->all[0].release, (int)making->all[i].release, i);
-            return false;
-        }
-    id = making->all[0].nccl;
-    ignis__step_begin(making);
-    comm->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size, making->joint.deadline - ignis__monotonic_ns());
-    if (comm->nccl) {
-        ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
-        (void)ignis__nccl_joined(making->call, comm->nccl);
-        comm->nccl->patience_ns = comm->timeout_ns;
-        comm->nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
-    }
-    making->joint.deadline += comm->timeout_ns; /* one that has waited in vain comes later */
-    return ignis__step_end(making, -1, NULL);
-}
-
-/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all stay with own kernels for good. False: one
-    has died, or did not come. */
-static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
-{
-    ignis__comm_tie *tie = comm->tie;
-    ignis__making making;
-    int peer;
-    bool ok;
-    memset(&making, 0, sizeof making);
-    making.call = call;
-    making.comm = comm;
-    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
-    if (!making.all) { /* the others wait in vain, and are told why */
-        ignis__fail_host_memory(call, sizeof *making.all * (size_t)comm->size);
-        return ignis__comm_nccl_ended(comm, false);
-    }
-    ignis__job_watch_tick(comm->job, &tie->watch);
-    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_NCCL, 0);
-    ok = ignis__comm_join(&making);
-    ignis__joint_end(&making.joint, comm);
-    ignis__free(making.all);
-    if (!ok)
-        ignis__comm_nccl_abort(comm);
-    if (making.lost) {
-        for (peer = comm->size - 1; peer >= 0 && tie->watch.member[peer] != making.joint.failure.rank; peer--)
-            ;
-        ignis__comm_break(comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
-        ignis__comm_tell(comm);
-        return ignis__joint_failed(call, &making.joint);
-    }
-    comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
-    snprintf(tie->nccl_reason, sizeof tie->nccl_reason, ok ? "NCCL does large operations" : "NCCL does not help: %.160s", making.mine.why);
-    tie->nccl_reason[strcspn(tie->nccl_reason, "\n")] = 0; /* the first line is enough */
-    ignis__atomic_store(&tie->nccl_told, 1);
-    ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size, tie->nccl_reason);
-    return true;
-}
-
-/*  Chooses the transport, as all ranks do from the same facts, and sets it up. */
-static bool ignis__comm_make_transport(ignis__making *making)
-{
-    ignis__comm *comm = making->comm;
-    ignis__comm_tie *tie = comm->tie;
-    int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
-    char apart[96] = "";
-    if (hosts > 1)
-        snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
-    else if (comm->size > IGNIS_COMM_MAX_RANKS)
-        snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
-    if (*apart && (tie->wanted == IGNIS_COMM_PEER || tie->wanted == IGNIS_COMM_STAGED)) {
-        making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
-        snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
-                 tie->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
-        return false;
-    }
-    if (*apart || tie->wanted == IGNIS_COMM_NCCL) {
-        tie->transport = IGNIS_COMM_NCCL;
-        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
-        return ignis__comm_join(making);
-    }
-    tie->transport = IGNIS_COMM_PEER;
-    if (comm->size == 1) {
-        snprintf(comm->reason, sizeof comm->reason, "there is one rank");
-        return true;
-    }
-    if (tie->wanted == IGNIS_COMM_TRANSPORT_DEFAULT)
-        comm->nccl_join = ignis__comm_join_late;
-    if (tie->wanted != IGNIS_COMM_STAGED) {
-        snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
-        if (ignis__regions_make(making))
-            return true;
-        if (making->lost || tie->wanted == IGNIS_COMM_PEER)
-            return false;
-        snprintf(comm->reason, sizeof comm->reason, "through host memory, as the ranks cannot share device memory: %.170s",
-                 making->mine.why);
-    } else {
-        snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was asked for");
-    }
-    tie->transport = IGNIS_COMM_STAGED;
-    comm->staged = true;
-    return ignis__regions_make(making);
-}
-
-/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
-    failure the communicator is gone, which is not reported where ignis__joint_again. */
-static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_comm_transport wanted, ignis__joint *joint)
-{
-    ignis_comm handle = {0};
-    ignis__making making;
-    ignis__record dropped;
-    bool ok = false;
-    int i;
-    memset(&making, 0, sizeof making);
-    making.call = call;
-    making.comm = comm;
-    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_INIT, 0);
-    making.joint.attempt = joint ? joint->attempt : 0;
-    making.joint.print = joint ? joint->print : 0;
-    making.joint.key = joint ? joint->key : comm->tie->watch.key;
-    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
-    comm->tie->wanted = wanted;
-    if (!making.all) {
-        making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
-        snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
-    } else if (ignis__comm_make_transport(&making)) {
-        ignis__step_begin(&making);
-        if (comm->staged) /* regions of device memory are cleared by what follows */
-            memset(comm->tie->staged[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
-        (void)ignis__comm_start(call, comm);
-        making.mine.most_blocks = (int32_t)comm->most_blocks;
-        ignis__job_watch_begin(comm->job, &comm->tie->watch);
-        if (comm->nccl)
-            ignis__job_watch_tick(comm->job, &comm->tie->watch);
-        ok = ignis__step_end(&making, -1, NULL);
-        for (i = 0; ok && i < comm->size; i++) /* all launch as many as the smallest GPU runs */
-            comm->most_blocks = making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
-    }
-    ignis__mutex_unlock(&comm->tie->joint);
-    if (joint) {
-        joint->attempt = making.joint.attempt;
-        joint->failed = making.joint.failed;
-        joint->overtaken = making.joint.overtaken;
-        joint->failure = making.joint.failure;
-    }
-    if (!ok && !(joint && ignis__joint_again(joint)))
-        ignis__making_report(&making);
-    ignis__free(making.all);
-    if (ok) {
-        handle.id = ignis__pool_publish(&ignis__comms, comm);
-        ignis__note(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
-                    (int)(comm->device - ignis__devices), comm->reason);
-        return handle;
-    }
-    making.before = ignis__quiet_begin(); /* the first failure is the one reported */
-    ignis__comm_ending(comm);
-    ignis__comm_stop(call, comm);
-    ignis__comm_ended(call, comm);
-    ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
-    ignis__pool_give(&ignis__comms, comm);
-    return handle;
-}
 
 /*  The transport that is asked for. False: nonsense. */
 static bool ignis__comm_wanted(const char *call, const ignis_comm_desc *desc, ignis_comm_transport *wanted)
@@ -11691,7 +11566,7 @@ static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, igni
             me = i;
     }
     comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, parent->timeout_ns);
-    return comm ? ignis__comm_make(call, comm, parent->tie->wanted, joint) : none;
+    return comm ? ignis__comm_make(call, comm, parent->wanted, joint) : none;
 }
 
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
@@ -11821,10 +11696,7 @@ IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
     comm = ignis__comm_hold(call, handle);
     if (!comm)
         return ignis__failed();
-    ignis__comm_break(comm, IGNIS__COMM_PEER, comm->rank);
-    ignis__comm_nccl_abort(comm);
-    if (comm->tell)
-        comm->tell(comm);
+    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
     ignis__comm_drop(call, comm);
     return IGNIS_OK;
 }
@@ -11846,7 +11718,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         return ignis__fail(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile");
     }
     if (comm->job)
-        ignis__job_tell(comm->job, comm->tie->watch.member, comm->tie->watch.count, IGNIS__JOB_LEAVE, comm->tie->watch.key);
+        ignis__job_tell(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
     before = ignis__this_thread.record;
     memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
     ignis__comm_drop(call, comm);
@@ -11877,10 +11749,10 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
     info->transport = IGNIS_COMM_PEER;
     if (comm->job) {
         info->hosts = ignis__comm_hosts(comm, &info->local_rank, &info->local_size);
-        info->transport = comm->tie->transport;
+        info->transport = comm->transport;
     }
-    if (comm->tie && ignis__atomic_load(&comm->tie->nccl_told))
-        snprintf(info->reason, sizeof info->reason, "%.60s; %.190s", comm->reason, comm->tie->nccl_reason);
+    if (ignis__atomic_load(&comm->nccl_told))
+        snprintf(info->reason, sizeof info->reason, "%.60s; %.190s", comm->reason, comm->nccl_reason);
     else
         snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
     info->status = ignis__diagnostics[ignis__comm_failure(comm, &info->failed_rank)].status;

@@ -545,7 +545,7 @@ __device__ inline uint4 *pair_slot(char *region, int from, int lane, uint32_t nu
 
 /*  A launch for both directions has the blocks of the sending lanes first. in_stride is the count of bytes to send, out_stride that to
     receive; push is whom to send to and take from whom to receive, as masks; chunk the lanes to send with, steps those to receive with;
-    root the fingerprint of what is received. */
+    fingerprint_in of what is received. */
 extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(const ignis_comm_call call)
 {
     constexpr int packs_a_slot = IGNIS_COMM_PAIR_SLOT / 16;
@@ -553,7 +553,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
     const bool sends = blockIdx.x < sending;
     const int lane = sends ? blockIdx.x : blockIdx.x - sending, lanes = sends ? call.chunk : call.steps;
     const int peer = __ffs(sends ? call.push : call.take) - 1, rank = call.rank;
-    const uint32_t print = sends ? call.fingerprint : (uint32_t)call.root;
+    const unsigned long long print = sends ? call.fingerprint : call.fingerprint_in;
     const long long bytes = sends ? call.in_stride : call.out_stride, all = (bytes + 15) / 16;
     const int steps = (int)max((all + (long long)lanes * packs_a_slot - 1) / ((long long)lanes * packs_a_slot), 1LL);
     ignis_comm_state *const state = call.state;
@@ -572,12 +572,12 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
                         return (int32_t)((uint32_t)ignis_ptx_ld_acquire_u64(pair_taken(call.region[rank], peer, lane)) + IGNIS_COMM_PAIR_SLOTS -
                                          number) >= 0;
                     const unsigned long long word = ignis_ptx_ld_acquire_u64(pair_flag(call.region[rank], peer, lane, number));
-                    if (word >> 32 == number && (uint32_t)word != print) {
-                        ignis_comm_report(state, IGNIS_COMM_MISMATCH, peer, rank, number, print, (uint32_t)word);
+                    const bool came = ignis_comm_is_of(word, number);
+                    if (came && word != ignis_comm_numbered(print, number)) {
+                        ignis_comm_report(state, IGNIS_COMM_MISMATCH, peer, rank, number, print, word);
                         turn.over = true;
-                        return true;
                     }
-                    return word >> 32 == number;
+                    return came;
                 },
                 [&] { return peer; });
         }
@@ -596,7 +596,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
         turn.delay();
         __syncthreads();
         if (threadIdx.x == 0 && sends)
-            ignis_ptx_st_release_u64(pair_flag(call.region[peer], rank, lane, number), (unsigned long long)number << 32 | print);
+            ignis_ptx_st_release_u64(pair_flag(call.region[peer], rank, lane, number), ignis_comm_numbered(print, number));
         else if (threadIdx.x == 0)
             ignis_ptx_st_release_u64(pair_taken(call.region[peer], rank, lane), number);
     }

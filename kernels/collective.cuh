@@ -3,8 +3,8 @@
     Every rank has a region, memory of one layout that all ranks write. A rank pushes data into the regions of others, and waits for
     theirs in its own, so nobody ever reads over a link.
 
-        control     poison: another rank has given up, and says why
-                    headers: which operation each rank is at, and its fingerprint
+        control     poison: another rank has given up, and says why; in the next word, what it saw another one ask for
+                    headers: what each rank is about to do: its fingerprint, and the lowest 8 bits of the operation's number
         flags       for the flags protocol: how far each block of each rank has come with its data
         packets     for the LL protocol: each 8-byte word is 4 bytes of data and the operation's number, so data say themselves that they are here
         data        for the flags protocol
@@ -16,6 +16,9 @@
     When may memory of a region be written again? Everything but pairs exists twice, for odd and even operations. Every rank waits in
     every operation for the header of every other. So a rank that is at operation k has seen all others begin k - 1, when they had ended k - 2, which
     last used what k uses. Inside an operation, steps have slots of their own; see the kernels.
+
+    A fingerprint is all that has to be the same on all ranks, in 56 bits; the lowest 8 are for the number. That is enough to know a header of
+    this operation from what its place held before: the one of two operations ago, or nothing.
 
     Numbers come back after 2^32 operations. So every 2^31 operations packets and flags of both sets are wiped, each set by the operation
     after the one that used it, before the header that lets others go on.
@@ -110,7 +113,7 @@ struct ignis_comm_record {
     uint32_t reporter;
     uint32_t op;
     uint32_t block;
-    uint32_t mine, theirs; /* fingerprints */
+    unsigned long long mine, theirs; /* fingerprints */
     unsigned long long nccl; /* the number of NCCL's operation that runs; 0: none */
 };
 
@@ -135,7 +138,8 @@ struct ignis_comm_call {
     long long count;                 /* elements of a part; of all slices together in operations of two phases */
     long long in_stride, out_stride; /* bytes from part to part */
     long long timeout_ns;
-    uint32_t fingerprint;
+    unsigned long long fingerprint;
+    unsigned long long fingerprint_in; /* of pairs: of what is received */
     int rank;
     int chunk; /* packs of 16 bytes that a block moves of each part at a step; packets of a slice for LL in two phases */
     int steps;
@@ -166,13 +170,17 @@ __device__ inline char *ignis_comm_data_at(char *region, uint32_t set, int phase
 template <bool condition, typename A, typename B> struct ignis_comm_choose { typedef A type; };
 template <typename A, typename B> struct ignis_comm_choose<false, A, B> { typedef B type; };
 
+/*  A fingerprint with a number, and whether that is of this number. */
+__device__ inline unsigned long long ignis_comm_numbered(unsigned long long print, uint32_t number) { return print | (number & 0xFF); }
+__device__ inline bool ignis_comm_is_of(unsigned long long word, uint32_t number) { return word > 0xFF && (word & 0xFF) == (number & 0xFF); }
+
 __device__ inline uint32_t ignis_comm_next(uint32_t op) { return op == 0xFFFFFFFF ? 2 : op + 1; }
 
 /* >>deadlines --------------------------------------------------------------------------------------------------- */
 
 /*  Writes the record and tells the others, once. */
-__device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code, uint32_t peer, uint32_t reporter, uint32_t op, uint32_t mine,
-                                         uint32_t theirs)
+__device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code, uint32_t peer, uint32_t reporter, uint32_t op,
+                                         unsigned long long mine, unsigned long long theirs)
 {
     ignis_comm_record *record = state->record;
     if (atomicCAS(&state->broken, 0, code) != 0)
@@ -187,22 +195,25 @@ __device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code,
     for (uint32_t r = 0; r < state->size; r++) {
         const bool differs = code == IGNIS_COMM_MISMATCH && r == peer; /* for whom it is this rank that differs */
         const unsigned long long about = differs ? state->rank : peer, print = differs ? mine : theirs;
-        if (r != state->rank)
-            ignis_ptx_st_relaxed_u64(state->region[r], print << 32 | (unsigned long long)reporter << 16 | about << 8 | code);
+        if (r == state->rank)
+            continue;
+        ignis_ptx_st_relaxed_u64(state->region[r] + 8, print);
+        ignis_ptx_st_release_u64(state->region[r], (unsigned long long)reporter << 16 | about << 8 | code);
     }
     ignis_ptx_fence_acq_rel_sys();
 }
 
 /*  Called by a thread that has waited for a while: whether to give up. begun is 0 at first, and then when the wait began. */
 __device__ inline bool ignis_comm_give_up(ignis_comm_state *state, unsigned long long *begun, long long timeout_ns, uint32_t op, int peer,
-                                                uint32_t mine)
+                                          unsigned long long mine)
 {
     const unsigned long long now = ignis_ptx_globaltimer(), poison = ignis_ptx_ld_acquire_u64(state->region[state->rank]);
     const uint32_t abort = (uint32_t)ignis_ptx_ld_acquire_u64(&state->record->abort);
     if (*begun == 0)
         *begun = now;
     if (poison)
-        ignis_comm_report(state, poison & 0xFF, poison >> 8 & 0xFF, poison >> 16 & 0xFF, op, mine, (uint32_t)(poison >> 32));
+        ignis_comm_report(state, poison & 0xFF, poison >> 8 & 0xFF, poison >> 16 & 0xFF, op, mine,
+                           ignis_ptx_ld_acquire_u64(state->region[state->rank] + 8));
     else if (abort)
         ignis_comm_report(state, abort & 0xFF, abort >> 8 & 0xFF, state->rank, op, mine, 0);
     else if ((long long)(now - *begun) > timeout_ns)
@@ -270,7 +281,7 @@ struct ignis_comm_turn {
             wipe(lane);
         delay();
         if (lane < N && lane != call.rank && !over)
-            ignis_ptx_st_release_u64(ignis_comm_header_at(call.region[lane], set, call.rank), (unsigned long long)op << 32 | call.fingerprint);
+            ignis_ptx_st_release_u64(ignis_comm_header_at(call.region[lane], set, call.rank), ignis_comm_numbered(call.fingerprint, op));
     }
 
     __device__ void meet(int lane)
@@ -282,11 +293,11 @@ struct ignis_comm_turn {
         const bool came = wait(
             [&] {
                 header = ignis_ptx_ld_acquire_u64(theirs);
-                return header >> 32 == op;
+                return ignis_comm_is_of(header, op);
             },
             [&] { return lane; });
-        if (came && (uint32_t)header != call.fingerprint) {
-            ignis_comm_report(call.state, IGNIS_COMM_MISMATCH, lane, call.rank, op, call.fingerprint, (uint32_t)header);
+        if (came && header != ignis_comm_numbered(call.fingerprint, op)) {
+            ignis_comm_report(call.state, IGNIS_COMM_MISMATCH, lane, call.rank, op, call.fingerprint, header);
             over = true;
         }
     }

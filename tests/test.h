@@ -310,6 +310,19 @@ static inline ignis_array test_array(int64_t rows, int64_t columns)
     return array;
 }
 
+/*  Are the array's values first, first + step, first + 2 * step, ...? */
+static inline void test_check_series(ignis_array a, int64_t count, float first, float step)
+{
+    float *data = (float *)malloc(sizeof(float) * (size_t)count);
+    int64_t i, wrong = 0;
+    REQUIRE(data);
+    CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, count));
+    for (i = 0; i < count; i++)
+        wrong += data[i] != first + step * (float)i;
+    CHECK_INT(wrong, 0);
+    free(data);
+}
+
 static inline void test__run(int index)
 {
     test__state.running = index;

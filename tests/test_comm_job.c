@@ -640,6 +640,24 @@ TEST(ranks_that_ask_for_different_transports_are_told)
     folder_end();
 }
 
+TEST(ranks_that_are_tuned_in_different_ways_are_told)
+{
+    process ranks[2];
+    int i;
+    NEEDS(2);
+    for (i = 0; i < 2; i++)
+        ranks[i] = puppet_take(rank_in_folder(i, 2, i, i ? "IGNIS_COMM_TUNE=blocks=4" : "IGNIS_COMM_TUNE=blocks=8"));
+    all_well(ranks, 2);
+    tell_all(ranks, 2, INIT, 0, 0, 0, 0);
+    for (i = 0; i < 2; i++) {
+        outcome result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_ENVIRONMENT);
+        CHECK_HAS(result.message, "IGNIS_COMM_TUNE is not the same on rank 0 and rank 1");
+    }
+    finish(ranks, 2);
+    folder_end();
+}
+
 /* --- split, shrink, abort, death -------------------------------------------------------------------------------------- */
 
 TEST(split_orders_by_key_and_color)
@@ -1320,6 +1338,37 @@ typedef struct member {
     char message[512];
 } member;
 
+/*  Captures an operation, and launches it when the communicator is gone: it ends at once. */
+static void *member_outlives(void *pointer)
+{
+    member *m = (member *)pointer;
+    ignis_comm comm = ignis_comm_init(&m->desc);
+    ignis_comm_info info = {0};
+    ignis_graph graph;
+    ignis_array x;
+    int i;
+    CHECK_OK(ignis_comm_query(comm, &info));
+    CHECK_OK(ignis_device_use(info.device));
+    x = make(IGNIS_SHAPE(100000), IGNIS_F32);
+    CHECK_OK(ignis_array_fill(x, 1));
+    for (i = 0; i < 2; i++) {
+        if (i)
+            CHECK_OK(ignis_graph_begin());
+        CHECK_OK(ignis_comm_all_reduce(comm, x, x, IGNIS_OP_SUM));
+        CHECK_OK(ignis_comm_barrier(comm));
+        if (!i)
+            CHECK_OK(ignis_comm_synchronize(comm));
+    }
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_comm_destroy(comm));
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_array_free(x));
+    m->status = ignis_status_last();
+    return NULL;
+}
+
 static void *member_run(void *pointer)
 {
     member *m = (member *)pointer;
@@ -1358,6 +1407,21 @@ static void members_run_as(void *(*run)(void *), member *members, int count, int
 static void members_run(member *members, int count, int rounds, ignis_comm_transport transport, double timeout_s)
 {
     members_run_as(member_run, members, count, rounds, transport, timeout_s);
+}
+
+TEST(graphs_outlive_communicators_of_every_transport)
+{
+    static const ignis_comm_transport transports[] = {IGNIS_COMM_PEER, IGNIS_COMM_STAGED, IGNIS_COMM_NCCL};
+    member members[2];
+    int i, r;
+    NEEDS(2);
+    SETUP(NULL);
+    for (i = 0; i < 3; i++) {
+        members_run_as(member_outlives, members, 2, 1, transports[i], 5);
+        for (r = 0; r < 2; r++)
+            CHECK_INT(members[r].status, IGNIS_OK);
+    }
+    folder_end();
 }
 
 /*  T14. On the simulator a cycle of IGNIS_COMM_PEER takes 50 ms, as clearing 16 MiB of each region is as many page faults there. */

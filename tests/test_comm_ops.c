@@ -634,6 +634,28 @@ static ignis_status wrong_count(int rank, const arrays *a)
     ignis_array_free(part);
     return status;
 }
+/*  Two sizes that a short hash would not tell apart. */
+static ignis_status wrong_count_of_one_hash(int rank, const arrays *a)
+{
+    ignis_array part = ignis_array_slice(a->at[rank], 0, 0, rank ? 42 : 530);
+    ignis_status status = ignis_comm_all_reduce(comms[rank], part, part, IGNIS_OP_SUM);
+    ignis_array_free(part);
+    return status;
+}
+static ignis_status wrong_dtype(int rank, const arrays *a)
+{
+    ignis_array_desc desc = {0};
+    ignis_status status;
+    ignis_array same;
+    desc.shape = IGNIS_SHAPE(1000);
+    desc.dtype = rank ? IGNIS_I32 : IGNIS_F32; /* as many bytes */
+    desc.device = rank ? rank : IGNIS_DEVICE_0;
+    desc.ptr = ignis_array_device_ptr(a->at[rank]);
+    same = ignis_array_create(&desc);
+    status = ignis_comm_all_reduce(comms[rank], same, same, IGNIS_OP_SUM);
+    ignis_array_free(same);
+    return status;
+}
 static ignis_status wrong_op(int rank, const arrays *a)
 {
     return ignis_comm_all_reduce(comms[rank], a->at[rank], a->at[rank], rank ? IGNIS_OP_SUM : IGNIS_OP_MAX);
@@ -646,22 +668,26 @@ static ignis_status wrong_kind(int rank, const arrays *a)
 
 TEST(ranks_that_disagree_all_hear_of_it)
 {
-    static const wrong_fn wrongs[] = {wrong_count, wrong_op, wrong_root, wrong_kind};
+    static const wrong_fn wrongs[] = {wrong_count, wrong_op, wrong_root, wrong_kind, wrong_dtype, wrong_count_of_one_hash};
+    static const char *const says[] = {"all_reduce sum of 99 f32",       "all_reduce max of 1000 f32",
+                                       "broadcast of 1000 f32 (root 1)", "barrier",
+                                       "all_reduce sum of 1000 i32",     "all_reduce sum of 530 f32"};
     int way, w, r;
     RANKS_SETUP(2);
     for (way = 0; way < WAYS; way++)
-        for (w = 0; w < 4; w++) {
+        for (w = 0; w < (int)(sizeof wrongs / sizeof wrongs[0]); w++) {
             arrays a;
             if (way && w != way) /* each way with one, and one with each */
                 continue;
-            REQUIRE(begin_for(2, ways[way], 20));
+            REQUIRE(begin_for(2, w == 5 ? "" : ways[way], 20));
             a = make_all(IGNIS_F32, 1000, 0);
+            CHECK(all_reduce_is_right(IGNIS_I32, IGNIS_OP_SUM, 10, 0, 0, "loaded now, as loading may wait for the device"));
             for (r = 0; r < 2; r++)
                 CHECK_OK(wrongs[w](r, &a));
             for (r = 0; r < 2; r++) {
                 ignis_comm_info info;
                 CHECK_STATUS(ignis_comm_synchronize(comms[r]), IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
-                CHECK_MESSAGE_HAS("asks for");
+                CHECK_MESSAGE_HAS(says[w]);
                 CHECK_STATUS(ignis_comm_status(comms[r]), IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
                 CHECK_STATUS(ignis_comm_barrier(comms[r]), IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
                 CHECK_OK(ignis_comm_query(comms[r], &info));

@@ -397,6 +397,55 @@ TEST(a_kernel_is_freed_while_others_launch_it)
     CHECK_OK(ignis_synchronize());
 }
 
+/*  Just before the kernel of long rows is launched, another thread launches it for shorter ones, which need less shared memory. */
+typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static launch_function *real_launch;
+
+static void softmax_of(int64_t columns)
+{
+    ignis_tensor x = ignis_tensor_ones(IGNIS_SHAPE(1, columns), NULL), y = ignis_softmax(x);
+    float *values = (float *)malloc(sizeof(float) * (size_t)columns);
+    CHECK_OK(ignis_tensor_to_host(y, values, IGNIS_F32, columns));
+    CHECK(values[columns - 1] * (float)columns > 0.99F && values[columns - 1] * (float)columns < 1.01F);
+    free(values);
+    CHECK_OK(ignis_tensor_release(x));
+    CHECK_OK(ignis_tensor_release(y));
+}
+
+static void *softmax_of_short_rows(void *arg)
+{
+    (void)arg;
+    softmax_of(20000);
+    return NULL;
+}
+
+static int launch_behind_another(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y, unsigned z,
+                                 unsigned shared_bytes, void *stream, void **params, void **extra)
+{
+    pthread_t thread;
+    if (shared_bytes > 90 * 1024) {
+        ignis__cuda.cuLaunchKernel = real_launch;
+        CHECK(pthread_create(&thread, NULL, softmax_of_short_rows, NULL) == 0);
+        pthread_join(thread, NULL);
+    }
+    return real_launch(function, grid_x, grid_y, grid_z, x, y, z, shared_bytes, stream, params, extra);
+}
+
+TEST(threads_launch_one_kernel_with_different_shared_memory)
+{
+    ignis_device_info device;
+    SETUP(NULL);
+    CHECK_OK(ignis_device_query(0, &device));
+    if (device.shared_per_block < 200 * 1024)
+        SKIP("long rows are kept in less shared memory than 90 KB");
+    CHECK_OK(ignis_device_use(0));
+    real_launch = ignis__cuda.cuLaunchKernel;
+    ignis__cuda.cuLaunchKernel = launch_behind_another;
+    softmax_of(30000);
+    CHECK(ignis__cuda.cuLaunchKernel == real_launch); /* it was interrupted */
+    ignis__cuda.cuLaunchKernel = real_launch;
+}
+
 static void warm_up(int index)
 {
     (void)index;
