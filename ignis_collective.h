@@ -2,6 +2,17 @@
 
     Part of Ignis; MIT licence, at the end of ignis.h.
 
+    CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
+
+        >>vmm           physical memory, addresses, mappings, access    ON VIRTUAL MEMORY
+        >>channel       messages and descriptors between processes      ON CHANNELS
+        >>transport     copies between devices and processes, by VMM, legacy IPC, peer copy or host memory
+        >>share         arrays that two processes use                   ON SHARING
+        >>comm          communicators and collective operations         ON COMMUNICATORS
+        >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
+
+        In the implementation alone: >>nccl >>job.
+
     HOW TO USE
 
         Copy ignis.h, ignis_kernels.h and ignis_collective.h into your project. In ONE C or C++ file:
@@ -1175,14 +1186,29 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 #ifdef __cplusplus
 } /* extern "C" */
 
-static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
-static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 /*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
 static inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
 static inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
+static inline ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset, const ignis_array_desc &desc)
+{
+    return ignis_vmm_array_map(range, offset, &desc);
+}
+static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
+static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 static inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
 static inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
 static inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
+static inline ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc &desc)
+{
+    return ignis_comm_init_all(comms, devices, count, &desc);
+}
+#ifndef IGNIS_NO_TENSORS
+static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
+                                                   const ignis_parallel_desc &desc)
+{
+    return ignis_parallel_create(comm, parameters, count, &desc);
+}
+#endif
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -12074,11 +12100,11 @@ typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
     ignis__array *memory; /* claimed */
-    bool ready;           /* in the backward that goes on */
+    bool ready;           /* in the backward that has the state's walk */
 } ignis__bucket;
 
 typedef struct ignis__parallel_state {
-    ignis__slot slot; /* first; its lock guards no_sync */
+    ignis__slot slot; /* first; its lock guards no_sync and walk */
     ignis_comm comm;
     ignis__device *device;
     void *stream; /* of the all-reduces, so that backward goes on beside them */
@@ -12090,7 +12116,7 @@ typedef struct ignis__parallel_state {
     int64_t bytes;
     int no_sync;
     bool is_installed; /* the parameters know their buckets */
-    bool is_active;    /* a backward has met it */
+    const void *walk;  /* the backward that averages its gradients now, and alone changes what follows; null: none does */
     int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
 } ignis__parallel_state;
 
@@ -12191,24 +12217,35 @@ static bool ignis__parallel_advance(const char *call, ignis__parallel_state *par
     return true;
 }
 
+/*  A backward has come to a bucket. In a section without averages its leaves are like all others. One backward averages at a time: the ranks could
+    not agree on an order of two. */
+static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const void *walk, bool *joins)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    bool busy;
+    ignis__mutex_lock(&parallel->slot.lock);
+    busy = parallel->walk && parallel->walk != walk;
+    *joins = parallel->walk == walk || !parallel->no_sync;
+    if (!busy && *joins)
+        parallel->walk = walk;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    if (busy)
+        ignis__fail(IGNIS_DIAG_PARALLEL_BUSY, call,
+                    "a backward of another thread is averaging the gradients of these parameters over the ranks");
+    return !busy;
+}
+
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
 {
     ignis__bucket *bucket = (ignis__bucket *)group;
-    ignis__parallel_state *parallel = bucket->parallel;
-    if (parallel->no_sync)
-        return true;
-    parallel->is_active = bucket->ready = true;
-    return ignis__parallel_advance(call, parallel);
+    bucket->ready = true;
+    return ignis__parallel_advance(call, bucket->parallel);
 }
 
-/*  The backward is over: what it did not lead to goes too, and the thread's stream waits for all. Called for each bucket that was met, of
-    which the first does it. */
-static bool ignis__bucket_end(ignis__grad_group *group, const char *call, bool ok)
+/*  The backward that averages is over: what it did not lead to goes too, and the thread's stream waits for all. */
+static bool ignis__parallel_finish(const char *call, ignis__parallel_state *parallel, bool ok)
 {
-    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
     int i;
-    if (!parallel->is_active)
-        return ok;
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = true;
     ok = ok && ignis__parallel_advance(call, parallel);
@@ -12218,20 +12255,40 @@ static bool ignis__bucket_end(ignis__grad_group *group, const char *call, bool o
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = false;
     parallel->launched = 0;
-    parallel->is_active = false;
+    ignis__mutex_lock(&parallel->slot.lock);
+    parallel->walk = NULL;
+    ignis__mutex_unlock(&parallel->slot.lock);
     return ok;
+}
+
+/*  A backward that has met the bucket is over. Called for each such bucket, of which the first finishes what is averaged. */
+static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const void *walk, bool ok)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    bool averages;
+    ignis__mutex_lock(&parallel->slot.lock);
+    averages = parallel->walk == walk;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    if (averages)
+        ok = ignis__parallel_finish(call, parallel, ok);
+    return ignis__parallel_drop(call, parallel) && ok;
 }
 
 /* --- making one -------------------------------------------------------------------------------------------------------- */
 
-static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, const ignis__tensor *tensor)
+static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
+    ignis__standing standing = ignis__tensor_standing(tensor);
+    bool taken;
     int i;
-    if (!tensor->leaf || !tensor->requires_grad || tensor->group) {
+    ignis__mutex_lock(&tensor->slot.lock);
+    taken = tensor->group != NULL;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    if (!standing.leaf || !standing.requires_grad || taken) {
         ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count, ignis__shape_write(&tensor->shape).text,
-                    tensor->group  ? "is trained data-parallel already"
-                    : tensor->leaf ? "requires no gradient"
-                                   : "is the result of an operation");
+                    taken           ? "is trained data-parallel already"
+                    : standing.leaf ? "requires no gradient"
+                                    : "is the result of an operation");
         return false;
     }
     if (tensor->device != parallel->device) {
@@ -12290,6 +12347,8 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     }
     bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
+    bucket->group.owner = &parallel->slot;
+    bucket->group.meet_fn = ignis__bucket_meet;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
@@ -12300,10 +12359,11 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
         at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
         parallel->grads[i] = ignis__array_adopt(call, made);
-        if (!parallel->grads[i])
-            return false;
-        if (parameter->grad && numel > 0)
+        ok = parallel->grads[i] != NULL;
+        ignis__leaf_enter(parameter);
+        if (ok && parameter->grad && numel > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
+        ignis__leaf_leave(parameter);
     }
     return ok;
 }
@@ -12338,11 +12398,13 @@ static void ignis__parallel_install(const char *call, ignis__parallel_state *par
         ignis__array *before;
         while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
             b++;
+        ignis__leaf_enter(parameter);
         ignis__mutex_lock(&parameter->slot.lock);
         before = parameter->grad;
         parameter->grad = parallel->grads[i];
         parameter->group = &parallel->buckets[b].group;
         ignis__mutex_unlock(&parameter->slot.lock);
+        ignis__leaf_leave(parameter);
         if (before)
             ignis__array_unclaim(call, before);
     }
