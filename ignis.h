@@ -126,6 +126,10 @@
         free segments back, ignis_desc.memory_limit bounds what is reserved. With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has
         an allocation of its own, as compute-sanitizer needs it to see accesses beyond the end; it is slow.
 
+        What Ignis writes to memory is counted in a version, which all views of it share (ignis_array_info.version). Reading what nobody has
+        written is an error. Of your own kernels, and of code that has the address, Ignis cannot know what it writes: its array counts as written,
+        and where it changes one in place, ignis_array_mark_written says so. Arrays that wrap the same pointer count apart.
+
     ON OWNERSHIP (>>contract)
 
         Every array has an owner: IGNIS_OWNER_IGNIS, or a layer that works on it for a while and acquires it first
@@ -137,7 +141,10 @@
             - views (slice, reshape) are arrays of their own: freeing the parent leaves them valid, and their memory alive
             - wrapped memory (ignis_array_desc.ptr) is never freed by Ignis
 
-        ignis_contract_audit lists tracked arrays by age; what is alive at ignis_shutdown is reported.
+        While ignis_save, ignis_load or a collective operation runs, its layer owns the arrays it works on; views and copies that are made
+        meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. What is alive at ignis_shutdown is reported: arrays, and
+        kernels, graphs, optimizers and channels too. A stale handle is named as it was (array #7 'weights', freed), so that its message can be
+        matched with others.
 
     ON KERNELS (>>kernel)
 
@@ -163,7 +170,9 @@
         thread has its own tape. An entry goes with the tensor that it made, so what leads nowhere costs nothing; what backward needs
         stays alive after its tensor was released, and goes as the walk passes. ignis_tape_record is the one door: your own operation is
         a kernel, a result, and a rule for its gradient (examples/custom_op.c), and ignis_gradcheck tells whether the rule is right.
-        ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing.
+        ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing. What an operation saved has to stay as it is until the
+        backward: one that finds a saved array written to since (its version has changed) fails, and no gradient changes. Operations of a capture
+        are exempt, as each launch writes anew what they save.
 
     ON GRAPHS (>>graph)
 
@@ -171,7 +180,7 @@
         Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
         mask at each launch.
 
-    ON FILES (>>storage)
+    ON FILES (>>file)
 
         ignis_save and ignis_load keep named tensors in the safetensors format that other tools read too. Files are written whole or not at
         all, and a damaged or hostile one is an error, never more.
@@ -396,6 +405,8 @@ typedef enum ignis_status {
     X(TRANSPORT_HANDLE, ARGUMENT, "a receive through IPC has the sender's handle")                                   \
     X(TRANSPORT_UNAVAILABLE, UNSUPPORTED, "the two devices can reach each other that way")                           \
     X(TRANSPORT_RECORD, FORMAT, "a handle that is imported is whole, and of this job")                               \
+    X(TRANSPORT_PEER, PEER, "a handle comes from the process that it names")                                         \
+    X(TRANSPORT_MISMATCH, MISMATCH, "a handle says what its memory is")                                              \
     X(COMM_FREED, FREED, "a communicator is used only while its handle is live")                                     \
     X(COMM_ENVIRONMENT, ARGUMENT, "the environment names rank and size, and does not contradict itself")             \
     X(COMM_RENDEZVOUS, PEER, "all ranks meet")                                                                       \
@@ -406,7 +417,10 @@ typedef enum ignis_status {
     X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
     X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
     X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")                         \
-    X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")
+    X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")                                      \
+    X(HANDLE_LEAKED, CONTRACT, "kernels, graphs, optimizers and channels are freed before shutdown")                 \
+    X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
+    X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -541,7 +555,7 @@ typedef struct ignis_library_info {
     Threads: one thread, before the others use Ignis. */
 IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
 
-/*  ignis_shutdown - free everything that Ignis holds, after reporting each array that is still alive
+/*  ignis_shutdown - free everything that Ignis holds, after reporting what is still alive: arrays, kernels, graphs, optimizers, channels
     Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
     Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
     Errors: CUDA.
@@ -736,13 +750,14 @@ typedef struct ignis_array_info {
     ignis_owner owner;
     int ref_count;
     void *stream;          /* null until memory is allocated, unless the desc named one */
-    void *ptr;             /* device memory; null until it is allocated */
+    void *ptr;             /* device memory; null until it is allocated. The caller may write there, so the array counts as written */
     void *pinned_host_ptr; /* null unless ignis_array_pin was called */
     int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC */
     bool owns_memory;      /* false for views and wrapped memory */
     bool on_device;        /* device memory is allocated */
     uint64_t parent;       /* info.id of the array it is a view of; 0: none */
     char tag[32];
+    uint64_t version; /* of its memory: how often it was written to, as far as Ignis knows (see ignis_array_mark_written) */
 } ignis_array_info;
 
 /*  ignis_dtype_name - "f32" for IGNIS_F32; ignis_owner_name - "nvccl" for IGNIS_OWNER_NVCCL
@@ -763,9 +778,9 @@ IGNIS_API int ignis_dtype_size(ignis_dtype dtype);
 
 /*  ignis_array_create - a new array, or one that wraps memory of the caller
     Shape: 1 to 8 dimensions, each 0 or more; numel and bytes must fit 63 bits. No device memory is taken until the
-    array is first used; its content is undefined until it is written.
+    array is first used; reading it is an error until it is written. Wrapped memory counts as written.
     Returns: the array, or no handle.
-    Errors: ARGUMENT, SHAPE, DEVICE, MEMORY.
+    Errors: ARGUMENT (also for a desc.ptr that is not device memory, or in an allocation that ends before the array), SHAPE, DEVICE, MEMORY.
     Ownership: the caller frees it with ignis_array_free. Wrapped memory stays the caller's and must outlive the array.
     Threads: any. */
 IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc);
@@ -773,7 +788,7 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc);
 /*  ignis_array_free - free an array as IGNIS_OWNER_IGNIS; ignis_array_free_as - free it as the owner named
     The memory goes back in stream order once its last view is freed too; pinned host memory goes at once.
     Returns: IGNIS_OK, or why the array was left as it is.
-    Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0).
+    Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0; the message says who holds references).
     Ownership: the handle is stale afterwards; views of the array stay valid.
     Threads: any. Streams: work that is queued on the array still finishes first. */
 IGNIS_API ignis_status ignis_array_free(ignis_array array);
@@ -802,7 +817,7 @@ IGNIS_API int64_t ignis_array_numel(ignis_array array);
 IGNIS_API int64_t ignis_array_size_bytes(ignis_array array);
 
 /*  ignis_array_to_string - "array #7 [2, 3] f32 on device 0, owner ignis, ref_count 0, 'weights'"
-    A stale handle gives "array handle 0x... (freed)".
+    A stale handle gives "array #7 'weights', freed", or "array handle 0x... (freed)" once its slot has been used and freed again.
     Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is 0.
     Errors: ARGUMENT.
     Ownership: the text is written to out, cut to capacity - 1 bytes and always ended.
@@ -823,6 +838,15 @@ IGNIS_API ignis_status ignis_array_to_device(ignis_array array);
     on another stream than the array's has to be finished, or ordered before the array's stream, when the array is freed.
     Threads: any. */
 IGNIS_API void *ignis_array_device_ptr(ignis_array array);
+
+/*  ignis_array_mark_written - say that the caller's code has written, or is about to write, to an array
+    Counts as a write in the array's version, so that a backward that needs the old content fails instead of giving a wrong gradient. For
+    what Ignis cannot see: kernels of the caller that change an array in place, and code that has its address.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API ignis_status ignis_array_mark_written(ignis_array array);
 
 /*  ignis_array_zero - set every byte to zero
     Returns: IGNIS_OK, or the reason.
@@ -887,7 +911,8 @@ IGNIS_API ignis_array ignis_array_reshape(ignis_array array, ignis_shape shape);
 /*  ignis_array_write_rows - copy all of src into dst from row start_row on
     Shapes: dst [rows, ...], src [r, ...] of the same dtype; src must be whole rows: its bytes divide by those of a row of dst.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, DTYPE, SHAPE (not whole rows, or beyond the last row), DEVICE (different devices), ARGUMENT (src was never written to), CUDA.
+    Errors: FREED, DTYPE, SHAPE (not whole rows, or beyond the last row), DEVICE (different devices), ARGUMENT (src was never written to, or
+    overlaps those rows in part), CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, int64_t start_row);
@@ -933,9 +958,9 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array array, ignis_o
 IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value);
 
 /*  ignis_array_copy - copy all elements of src into dst, converting by the rules of ignis_array_from_host
-    Shapes: equal numel. dst and src may be on different devices when their dtypes are equal. They must not overlap in part.
+    Shapes: equal numel. dst and src may be on different devices when their dtypes are equal. They must be the same memory or apart.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DEVICE, ARGUMENT (src was never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DEVICE, ARGUMENT (src was never written to, or overlaps dst in part), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of dst's device, after the work queued on that of src's. */
 IGNIS_API ignis_status ignis_array_copy(ignis_array dst, ignis_array src);
@@ -948,9 +973,10 @@ IGNIS_API ignis_status ignis_array_copy(ignis_array dst, ignis_array src);
 IGNIS_API ignis_array ignis_array_cast(ignis_array array, ignis_dtype dtype);
 
 /*  ignis_array_add - dst = a + b; ignis_array_mul - dst = a * b, element by element
-    Shapes: equal numel; one dtype. f16 and bf16 are computed in f32 and rounded once; integers wrap around. dst may be a or b.
+    Shapes: equal numel; one dtype. f16 and bf16 are computed in f32 and rounded once; integers wrap around. dst may be a or b, but
+    not overlap them in part.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (a or b was never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (a or b was never written to, or overlaps dst in part), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_add(ignis_array dst, ignis_array a, ignis_array b);
@@ -958,9 +984,9 @@ IGNIS_API ignis_status ignis_array_mul(ignis_array dst, ignis_array a, ignis_arr
 
 /*  ignis_array_scale - dst = src * factor, element by element
     Shapes: equal numel; one dtype. f16, bf16 and f32 are computed in f32 with the factor rounded to f32; integers are computed in f64
-    and converted by the rules of ignis_array_from_host. dst may be src.
+    and converted by the rules of ignis_array_from_host. dst may be src, but not overlap it in part.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (src was never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (src was never written to, or overlaps dst in part), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, double factor);
@@ -1102,7 +1128,9 @@ typedef struct ignis_kernel_info {
 IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc);
 
 /*  ignis_kernel_launch - run a kernel on the current device
-    args are the kernel's parameters in order; array arguments are checked, allocated if need be, and become pointers.
+    args are the kernel's parameters in order; array arguments are checked, allocated if need be, and become pointers. Of parameters the driver
+    tells sizes alone: an f64 array for a `float *`, or an i32 for a `float`, cannot be seen. Nor can whether a parameter is const, so a launch
+    does not count as writing to an array that was written before: where it does, call ignis_array_mark_written.
     Returns: IGNIS_OK, or the reason. A fault inside the kernel shows at a later call.
     Errors: FREED, ARGUMENT (count, sizes, limits of the launch), DEVICE (an array of another device), MEMORY, CUDA.
     Ownership: unchanged; args may be reused when the call returns.
@@ -1329,7 +1357,8 @@ typedef struct ignis_gradcheck_desc {
     is an error. After a failure the walk's part of the tape is released, and no leaf has changed.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output, was walked already, or was
-    recorded by another thread; a backward function of the caller failed without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what
+    recorded by another thread; an operation on the way saved an array that was written to since; a backward function of the caller failed
+    without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what
     backward functions fail with.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
@@ -1839,7 +1868,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph graph);
     Threads: any. Waits for the device. */
 IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 
-/* >>storage ----------------------------------------------------------------------------------------------------- */
+/* >>file -------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_storage_entry {
     char name[256];    /* cut, at a whole character, to 255 bytes */
@@ -3433,6 +3462,12 @@ typedef struct ignis__slot {
     uint32_t index;
 } ignis__slot;
 
+/*  What an item was that is freed by now, so that messages about its stale handle can name it. It stays until the slot's next item is freed. */
+typedef struct ignis__former {
+    uint64_t handle, id;
+    char name[32];
+} ignis__former;
+
 #define IGNIS__POOL_FIRST_PAGE 64u
 #define IGNIS__POOL_PAGES 22 /* page k holds 64 << k items: 2^28 in all */
 
@@ -3441,15 +3476,17 @@ typedef struct ignis__pool {
     ignis__kind kind;
     const char *what;       /* an item is, in messages */
     ignis_diagnostic freed; /* of a stale handle */
+    size_t former;          /* where an item keeps its ignis__former; 0: it has none */
     ignis__mutex lock;
     uint64_t count; /* slots ever made */
     char *pages[IGNIS__POOL_PAGES];
     ignis__slot *free;
 } ignis__pool;
 
-#define IGNIS__POOL(item, kind, what, freed)                             \
-    {                                                                    \
-        sizeof(item), kind, what, freed, IGNIS__MUTEX_INIT, 0, {0}, NULL \
+#define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
+#define IGNIS__POOL_NAMED(item, kind, what, freed, former)                       \
+    {                                                                            \
+        sizeof(item), kind, what, freed, former, IGNIS__MUTEX_INIT, 0, {0}, NULL \
     }
 
 static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
@@ -3560,14 +3597,66 @@ static bool ignis__pool_live(const void *item) { return ignis__atomic_load(&((co
 /*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
 static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
 
-static void ignis__fail_stale(const char *call, const ignis__pool *pool, uint64_t handle)
+/*  "array #7 'weights'": what messages call an item; 0 for no id, "" for no name. */
+typedef struct ignis__label {
+    char text[80];
+} ignis__label;
+
+static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
+{
+    ignis__label out;
+    ignis__text text;
+    ignis__text_begin(&text, out.text, sizeof out.text);
+    ignis__text_add(&text, "%s", what);
+    if (id)
+        ignis__text_add(&text, " #%llu", (unsigned long long)id);
+    if (*name)
+        ignis__text_add(&text, " '%s'", name);
+    return out;
+}
+
+/*  Writes down what an item is that is about to die; it is locked. */
+static void ignis__former_write(ignis__former *former, const ignis__slot *slot, uint64_t id, const char *name)
+{
+    size_t length = strlen(name);
+    former->handle = slot->handle;
+    former->id = id;
+    length = length < sizeof former->name ? length : sizeof former->name - 1;
+    memcpy(former->name, name, length);
+    former->name[length] = 0;
+}
+
+/*  "array #7 'weights', freed" for a stale handle, or what can be said where that is forgotten. */
+static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
+{
+    uint64_t index = handle & 0xFFFFFFFu;
+    ignis__former former = IGNIS__ZERO;
+    ignis__label out;
+    ignis__text text;
+    ignis__slot *slot;
+    if (handle && pool->former && (handle >> 28 & 15) == (uint64_t)pool->kind && index < ignis__atomic_load(&pool->count)) {
+        slot = ignis__pool_slot(pool, index);
+        ignis__mutex_lock(&slot->lock);
+        memcpy(&former, (const char *)slot + pool->former, sizeof former);
+        ignis__mutex_unlock(&slot->lock);
+    }
+    ignis__text_begin(&text, out.text, sizeof out.text);
+    if (handle && former.handle == handle)
+        ignis__text_add(&text, "%s, freed", ignis__label_write(pool->what, former.id, former.name).text);
+    else
+        ignis__text_add(&text, "%s handle 0x%llx (freed)", pool->what, (unsigned long long)handle);
+    return out;
+}
+
+static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
 {
     uint64_t kind = handle >> 28 & 15;
     if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
         ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
                     (unsigned long long)handle);
     else if (handle)
-        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
+        ignis__fail(pool->freed, call, "%s: handle 0x%llx is stale, or never existed", ignis__label_stale(pool, handle).text,
+                    (unsigned long long)handle);
     /* 0 is what a failed call returned: the first error says why */
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);
@@ -3599,6 +3688,23 @@ static bool ignis__handle_kill(void *item)
     return live;
 }
 
+/*  What is alive at ignis_shutdown is reported, a line each, and counted beyond this many. */
+#define IGNIS__LEAKS_SHOWN 20
+static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
+
+IGNIS__PRINTF(3, 4)
+static void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    if (ignis__leaks++ >= IGNIS__LEAKS_SHOWN)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    ignis__note(IGNIS_LOG_WARNING, diagnostic, "%s: still alive: %s", call, line);
+}
+
 /* ===============================================================================================================
    >>device - contexts, device facts, what a thread uses.
    =============================================================================================================== */
@@ -3624,6 +3730,8 @@ enum {
     IGNIS__CU_EVENT_DISABLE_TIMING = 2,
     IGNIS__CU_POINTER_MEMORY_TYPE = 2,
     IGNIS__CU_POINTER_ORDINAL = 9,
+    IGNIS__CU_POINTER_RANGE_START = 11,
+    IGNIS__CU_POINTER_RANGE_SIZE = 12,
     IGNIS__CU_MEMORY_HOST = 1,
     IGNIS__CU_CAPTURE_RELAXED = 2,
     IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
@@ -3637,7 +3745,10 @@ enum {
 /*  A stream that the caller brought. */
 typedef struct ignis__foreign_stream {
     void *stream;
-    uint64_t serial; /* tells this stream from a later one at the same address */
+    uint64_t serial;   /* tells this stream from a later one at the same address */
+    int holds;         /* its place in the list, and threads that are about to wait for it */
+    ignis__mutex lock; /* held while a thread waits for it */
+    bool forgotten;    /* by its owner, who may have destroyed it */
     struct ignis__foreign_stream *next;
 } ignis__foreign_stream;
 
@@ -3966,6 +4077,7 @@ static ignis__device *ignis__device_current_enter(const char *call, ignis__bindi
 typedef struct ignis__held {
     void *item;
     void (*drop)(const char *call, void *item);
+    bool written; /* a storage, by the graph */
     struct ignis__held *next;
 } ignis__held;
 
@@ -3973,7 +4085,7 @@ typedef struct ignis__held {
         ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
         ignis__capture_hold       keeps what the work uses and what was there before: storages, kernels of the caller, graphs
         ignis__capture_pause      begins work that is to be done once, before any launch, and not by the graph
-        ignis__capture_refuses    makes a call that would have to wait, or to read host memory, or that begins something, fail */
+        ignis__capture_refuses    makes a call fail that would have to wait or to read host memory, or that is to happen once */
 typedef struct ignis__capture {
     ignis__device *device;
     uint64_t number;             /* from 1, in the process */
@@ -4072,6 +4184,16 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
     ignis__free(capture);
 }
 
+/*  Notes that a launch of the graph writes to a storage. */
+static void ignis__capture_writes(ignis__capture *capture, const void *storage)
+{
+    ignis__held *held = capture->held;
+    while (held && held->item != storage)
+        held = held->next;
+    if (held) /* else it is memory of the capture's own */
+        held->written = true;
+}
+
 /*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
@@ -4155,7 +4277,9 @@ static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, voi
     if (!foreign) {
         foreign = (ignis__foreign_stream *)ignis__alloc(sizeof *foreign);
         if (foreign) {
+            ignis__mutex_init(&foreign->lock);
             foreign->stream = stream;
+            foreign->holds = 1;
             foreign->serial = ignis__atomic_add(&ignis__stream_serials, 1);
             foreign->next = device->foreign;
             device->foreign = foreign;
@@ -4226,19 +4350,49 @@ static bool ignis__stream_order(const char *call, ignis__device *earlier_device,
     return ok;
 }
 
-/*  The stream of the caller that comes next after `serial`, null: there is none. */
-static void *ignis__stream_after(ignis__device *device, uint64_t *serial)
+/*  The stream of the caller that comes next after `serial`, held; null: there is none. */
+static ignis__foreign_stream *ignis__foreign_next(ignis__device *device, uint64_t serial)
 {
     ignis__foreign_stream *foreign, *next = NULL;
-    void *stream;
     ignis__mutex_lock(&device->lock);
     for (foreign = device->foreign; foreign; foreign = foreign->next)
-        if (foreign->serial > *serial && (!next || foreign->serial < next->serial))
+        if (foreign->serial > serial && (!next || foreign->serial < next->serial))
             next = foreign;
-    stream = next ? next->stream : NULL;
-    *serial = next ? next->serial : *serial;
+    if (next)
+        next->holds++;
     ignis__mutex_unlock(&device->lock);
-    return stream;
+    return next;
+}
+
+static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *foreign)
+{
+    bool last;
+    ignis__mutex_lock(&device->lock);
+    last = --foreign->holds == 0;
+    ignis__mutex_unlock(&device->lock);
+    if (last)
+        ignis__free(foreign);
+}
+
+/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A thread that
+    waits for the stream is waited for, as its wait would spoil the capture. */
+IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
+{
+    ignis__foreign_stream *foreign = ignis__foreign_next(device, serial - 1);
+    bool ok;
+    IGNIS_ASSERT(foreign && foreign->serial == serial);
+    ignis__mutex_lock(&foreign->lock);
+    ok = ignis__stream_order(call, device, from, device, foreign->stream);
+    ignis__mutex_unlock(&foreign->lock);
+    ignis__foreign_drop(device, foreign);
+    return ok;
+}
+
+/*  Waits for a stream, unless a capture has drawn it in. Returns the driver's error. */
+static int ignis__stream_finish(void *stream)
+{
+    int captures = 0, error = IGNIS__CUDA(cuStreamIsCapturing, (stream, &captures));
+    return error == 0 && !captures ? IGNIS__CUDA(cuStreamSynchronize, (stream)) : error;
 }
 
 /*  Waits for the work of a device that is entered. A context cannot be waited for while a thread captures on it, which would spoil that: then, and
@@ -4246,9 +4400,9 @@ static void *ignis__stream_after(ignis__device *device, uint64_t *serial)
     work is through also then, unless the devices are lost. */
 static int ignis__device_finish(ignis__device *device)
 {
+    ignis__foreign_stream *foreign;
     uint64_t serial = 0;
-    void *stream = device->stream;
-    int first = IGNIS__CU_CAPTURE_UNSUPPORTED;
+    int first = IGNIS__CU_CAPTURE_UNSUPPORTED, error;
     ignis__rwlock_read(&device->waiting);
     if (!ignis__atomic_load(&device->captures))
         first = IGNIS__CUDA(cuCtxSynchronize, ());
@@ -4257,11 +4411,15 @@ static int ignis__device_finish(ignis__device *device)
         return first;
     if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* others may capture, too */
         first = 0;
-    for (; stream; stream = ignis__stream_after(device, &serial)) {
-        int captures = 0, error = IGNIS__CUDA(cuStreamIsCapturing, (stream, &captures));
-        if (error == 0 && !captures)
-            error = IGNIS__CUDA(cuStreamSynchronize, (stream));
+    error = ignis__stream_finish(device->stream);
+    first = first ? first : error;
+    while ((foreign = ignis__foreign_next(device, serial)) != NULL) {
+        ignis__mutex_lock(&foreign->lock);
+        error = foreign->forgotten ? 0 : ignis__stream_finish(foreign->stream);
+        ignis__mutex_unlock(&foreign->lock);
         first = first ? first : error;
+        serial = foreign->serial;
+        ignis__foreign_drop(device, foreign);
     }
     return first;
 }
@@ -4530,14 +4688,14 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
 static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted, int *error)
 {
     void *stream = (*part)->stream;
-    bool captured = (*part)->captured, small = (*part)->small;
+    bool captured = (*part)->captured, is_small = (*part)->is_small;
     ignis__address address = 0;
     ignis__block *block = NULL;
     int64_t room;
     ignis__mutex_unlock(&cache->lock);
     ignis__mutex_lock(&cache->asking);
     ignis__mutex_lock(&cache->lock);
-    *part = ignis__cache_part_of(cache, stream, captured, small);
+    *part = ignis__cache_part_of(cache, stream, captured, is_small);
     if (*part && !ignis__memory_bypass)
         block = ignis__bin_best(*part, size);
     room = cache->info.limit - cache->info.reserved_bytes;
@@ -4547,7 +4705,7 @@ static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part 
         ignis__mutex_unlock(&cache->lock);
         *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
         ignis__mutex_lock(&cache->lock);
-        *part = ignis__cache_part_of(cache, stream, captured, small);
+        *part = ignis__cache_part_of(cache, stream, captured, is_small);
         block = *part && *error == 0 ? ignis__block_take(cache, *part, address, wanted) : NULL;
         if (block) {
             block->next_segment = cache->segments;
@@ -4912,6 +5070,18 @@ static bool ignis__address_query(const char *call, ignis__device *device, const 
     *type = *ordinal = 0;
     values[0] = type;
     values[1] = ordinal;
+    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
+}
+
+/*  The allocation, or the reserved range of addresses, that an address lies in; a size of 0 where the driver does not tell. */
+static bool ignis__address_range(const char *call, ignis__device *device, const void *ptr, ignis__address *start, size_t *size)
+{
+    int attributes[2] = {IGNIS__CU_POINTER_RANGE_START, IGNIS__CU_POINTER_RANGE_SIZE};
+    void *values[2];
+    *start = 0;
+    *size = 0;
+    values[0] = start;
+    values[1] = size;
     return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
 }
 
@@ -5296,8 +5466,26 @@ typedef struct ignis__storage {
     uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
     ignis__used_on used_on[4];
     int used_on_count;
+    uint64_t version;                     /* counts what is written to it, as far as Ignis knows */
+    uint64_t lent;                        /* 1: the caller's code was given the address, and may have written there */
     struct ignis__storage *next, *before; /* in the list of all */
 } ignis__storage;
+
+/*  Work that writes to the memory is about to be queued. */
+static void ignis__storage_written(ignis__storage *storage)
+{
+    ignis__capture *capture = ignis__capturing();
+    ignis__atomic_add(&storage->version, 1);
+    if (capture)
+        ignis__capture_writes(capture, storage);
+}
+
+/*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
+static bool ignis__storage_readable(const ignis__storage *storage)
+{
+    return storage->wrapped || ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) ||
+           (ignis__capturing() && ignis__atomic_load(&storage->address));
+}
 
 /*  All of them, whoever uses them: arrays, graphs, communicators. Its lock is taken before a storage's. */
 static struct {
@@ -5456,20 +5644,34 @@ typedef struct ignis__array {
     uint64_t parent;
     int64_t created_at_ns;
     int64_t tracked_at_ns; /* monotonic; 0: not tracked */
+    uint64_t audit;        /* the last one that has listed it */
     int exports;           /* of the references, those that ignis_collective.h holds for other processes */
+    const void *borrower;  /* the call that has made its layer the owner until it ends; null: none */
     void *pinned;
     char tag[32];
+    ignis__former former; /* the slot's array before this one */
 } ignis__array;
 
-static ignis__pool ignis__arrays = IGNIS__POOL(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED);
+static ignis__pool ignis__arrays =
+    IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, former));
 static uint64_t ignis__array_ids; /* given out so far, in this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
+
+static ignis__label ignis__array_label(const ignis__array *array) { return ignis__label_write("array", array->id, array->tag); }
 
 /*  The array of a handle, held; null, and reported, when there is none. */
 static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 {
     return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
+}
+
+/*  The version of what an array holds; none of what nobody has written yet, or of what each launch of a graph writes. */
+#define IGNIS__UNWRITTEN UINT64_MAX
+IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
+{
+    bool written = !ignis__capturing() && ignis__storage_readable(array->storage);
+    return written ? ignis__atomic_load(&array->storage->version) : IGNIS__UNWRITTEN;
 }
 
 /*  Takes a dead array apart. */
@@ -5489,6 +5691,14 @@ static void ignis__array_drop(const char *call, ignis__array *array)
         ignis__array_destroy(call, array);
 }
 
+/*  Ends a call on an array that it holds, or could not hold: null. */
+static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
+{
+    if (array)
+        ignis__array_drop(call, array);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 /*  Locks a held array for a change of its own fields; false, and reported, when another thread has freed it meanwhile. */
 static bool ignis__array_lock(const char *call, ignis__array *array)
 {
@@ -5496,7 +5706,7 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
     if (ignis__pool_live(array))
         return true;
     ignis__mutex_unlock(&array->slot.lock);
-    ignis__fail(IGNIS_DIAG_ARRAY_FREED, call, "array #%llu was freed", (unsigned long long)array->id);
+    ignis__fail(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile", ignis__array_label(array).text);
     return false;
 }
 
@@ -5505,6 +5715,7 @@ static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&arra
 /*  Arrays that were freed while ignis_contract_track watched them: the audit shows them until they are untracked. */
 typedef struct ignis__tracked_freed {
     uint64_t handle;
+    uint64_t audit; /* the last one that has listed it when it was alive */
     int64_t tracked_at_ns;
     ignis_contract_entry entry;
     struct ignis__tracked_freed *next;
@@ -5541,6 +5752,7 @@ static void ignis__track_freed(const ignis__array *array)
         ignis__track_entry(array, &freed->entry);
         freed->entry.freed = true;
         freed->handle = array->slot.handle;
+        freed->audit = array->audit;
         freed->tracked_at_ns = array->tracked_at_ns;
         freed->next = ignis__tracking.freed;
         ignis__tracking.freed = freed;
@@ -5559,11 +5771,23 @@ IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
     ignis__mutex_unlock(&array->slot.lock);
 }
 
+/*  Claims an array that was just made, which lives as long as its claims from then on; null for no handle. */
+IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
+{
+    ignis__array *array = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
+    if (!array)
+        return NULL;
+    ignis__array_claim(array);
+    ignis__array_drop(call, array);
+    return array;
+}
+
 /*  Makes the handle of a live, held and locked array stale. */
 static void ignis__array_kill(ignis__array *array)
 {
     if (array->tracked_at_ns)
         ignis__track_freed(array);
+    ignis__former_write(&array->former, &array->slot, array->id, array->tag);
     ignis__pool_kill(array);
     ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
 }
@@ -5606,7 +5830,9 @@ static ignis__array *ignis__array_make(const char *call, ignis__storage *storage
     array->parent = 0;
     array->created_at_ns = ignis__wall_ns();
     array->tracked_at_ns = 0;
+    array->audit = 0;
     array->exports = 0;
+    array->borrower = NULL;
     array->pinned = NULL;
     memset(array->tag, 0, sizeof array->tag);
     return array;
@@ -5619,11 +5845,13 @@ static ignis_array ignis__array_publish(ignis__array *array)
     return handle;
 }
 
-/*  What a wrapped pointer must be: memory that the device can use, and of that device. */
-static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr)
+/*  What wrapped memory must be: memory that the device can use, of that device, and as large as the array. */
+static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr, int64_t size)
 {
     int type, ordinal, wanted = (int)(device - ignis__devices);
-    if (!ignis__address_query(call, device, ptr, &type, &ordinal))
+    ignis__address start, at = (ignis__address)(uintptr_t)ptr;
+    size_t range;
+    if (!ignis__address_query(call, device, ptr, &type, &ordinal) || !ignis__address_range(call, device, ptr, &start, &range))
         return false;
     if (type == 0 || type == IGNIS__CU_MEMORY_HOST) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr %p is not device memory; copy host memory with ignis_array_from_host", ptr);
@@ -5632,6 +5860,12 @@ static bool ignis__array_wrappable(const char *call, ignis__device *device, void
     if (ordinal != wanted) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "desc.ptr %p is memory of device %d, the array is to be on device %d", ptr, ordinal,
                     wanted);
+        return false;
+    }
+    if (range && (uint64_t)size > start + range - at) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                    "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory", (long long)size, ptr,
+                    (unsigned long long)(start + range - at), (unsigned long long)range);
         return false;
     }
     return true;
@@ -5646,7 +5880,7 @@ static bool ignis__array_attach(const char *call, ignis__device *device, ignis__
         return true;
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    ok = (!desc->ptr || storage->size == 0 || ignis__array_wrappable(call, device, desc->ptr)) &&
+    ok = (!desc->ptr || storage->size == 0 || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
          (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0);
     ignis__device_leave(&binding);
     storage->wrapped = desc->ptr != NULL;
@@ -5701,13 +5935,13 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
     return ignis__array_create(call, desc);
 }
 
-/*  Who owns an array now; another thread may be about to transfer it. */
+/*  Whose a view or a copy of an array is: that of its owner, or of who has it back after a loan. Another thread may be about to transfer it. */
 static ignis_owner ignis__array_owner(const ignis__array *array)
 {
     ignis__mutex *lock = (ignis__mutex *)(uintptr_t)&array->slot.lock;
     ignis_owner owner;
     ignis__mutex_lock(lock);
-    owner = array->owner;
+    owner = array->borrower ? IGNIS_OWNER_IGNIS : array->owner;
     ignis__mutex_unlock(lock);
     return owner;
 }
@@ -5759,6 +5993,25 @@ static void ignis__array_reap_exports(const char *call, ignis__array *array)
         ignis__exports_reap(call, array);
 }
 
+/*  The array of a handle, held and locked for a change of its own fields; null, and reported, when there is none. */
+static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
+    if (!array)
+        return NULL;
+    ignis__array_reap_exports(call, array);
+    if (ignis__array_lock(call, array))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+static ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
+{
+    ignis__array_unlock(array);
+    return ignis__array_end(call, array, ok);
+}
+
 static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
 {
     char holders[512];
@@ -5766,40 +6019,54 @@ static ignis_status ignis__fail_exported(const char *call, const ignis__array *a
     ignis__text_begin(&text, holders, sizeof holders);
     if (ignis__export_holders)
         ignis__export_holders(&text, array);
-    return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "array #%llu%s%s%s cannot be %s while %d handle%s of it %s out: %s",
-                       (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "", what, array->exports,
-                       array->exports == 1 ? "" : "s", array->exports == 1 ? "is" : "are", holders);
+    return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s", ignis__array_label(array).text,
+                       what, array->exports, array->exports == 1 ? "" : "s", array->exports == 1 ? "is" : "are", holders);
+}
+
+/*  Writes who claims an array, each after a comma, and returns how many claims those are; the sections above put themselves here. */
+static int (*ignis__claim_holders)(ignis__text *text, const ignis__array *array);
+
+/*  The array is held, and had references when it was locked. */
+static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
+{
+    char holders[512];
+    ignis__text text;
+    int others;
+    ignis__text_begin(&text, holders, sizeof holders);
+    others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
+    if (others > 0)
+        ignis__text_add(&text, ", %d taken by ignis_array_increment_ref", others);
+    return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
+                       ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
+                       text.length ? holders + 1 : "");
 }
 
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
+    ignis_owner owner;
+    int ref_count = 0;
+    bool ok = false;
     if (!array)
         return ignis__failed();
-    ignis__array_reap_exports(call, array);
-    if (!ignis__owner_valid(call, as)) {
-        status = ignis__failed();
-    } else if (!ignis__array_lock(call, array)) {
-        status = ignis__failed();
-    } else {
-        if (array->owner != as)
-            status = ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call, "array #%llu%s%s%s is owned by %s and may only be freed by it, not by %s",
-                                 (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
-                                 ignis__owner_name(array->owner), ignis__owner_name(as));
-        else if (array->exports > 0)
-            status = ignis__fail_exported(call, array, "freed");
-        else if (array->ref_count > 0)
-            status = ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call,
-                                 "array #%llu%s%s%s, owned by %s, cannot be freed while its ref_count is %d, not 0",
-                                 (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
-                                 ignis__owner_name(array->owner), array->ref_count);
-        else
-            ignis__array_kill(array);
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
-    return status;
+    if (!ignis__owner_valid(call, as))
+        return ignis__array_leave(call, array, false);
+    owner = array->owner;
+    if (owner != as)
+        ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call, "%s is owned by %s and may only be freed by it, not by %s",
+                    ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(as));
+    else if (array->exports > 0)
+        ignis__fail_exported(call, array, "freed");
+    else if (array->ref_count > 0)
+        ref_count = array->ref_count;
+    else
+        ok = true;
+    if (ok)
+        ignis__array_kill(array);
+    ignis__array_unlock(array);
+    if (ref_count) /* without its lock, which who holds it takes behind others */
+        ignis__fail_referenced(call, array, owner, ref_count);
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_free(ignis_array array) { return ignis__array_free_as("ignis_array_free", array, IGNIS_OWNER_IGNIS); }
@@ -5822,37 +6089,38 @@ IGNIS_API bool ignis_array_is_live(ignis_array handle)
 IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *info)
 {
     static const char call[] = "ignis_array_query";
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__storage *storage;
     uint64_t address;
     if (!array)
         return ignis__failed();
     if (!info) {
-        status = ignis__fail_null(call, "info");
-    } else if (!ignis__array_lock(call, array)) {
-        status = ignis__failed();
-    } else {
-        address = ignis__atomic_load(&array->storage->address);
-        info->id = array->id;
-        info->shape = array->shape;
-        info->dtype = array->dtype;
-        info->device = (int)(array->storage->device - ignis__devices);
-        info->owner = array->owner;
-        info->ref_count = array->ref_count;
-        info->ptr = address ? (void *)(uintptr_t)(address + (uint64_t)array->offset) : NULL;
-        info->pinned_host_ptr = array->pinned;
-        info->created_at_ns = array->created_at_ns;
-        info->owns_memory = !array->view && !array->storage->wrapped;
-        info->on_device = address != 0;
-        info->parent = array->parent;
-        memcpy(info->tag, array->tag, sizeof info->tag);
-        ignis__array_unlock(array);
-        ignis__mutex_lock(&array->storage->lock);
-        info->stream = array->storage->stream;
-        ignis__mutex_unlock(&array->storage->lock);
+        ignis__fail_null(call, "info");
+        return ignis__array_leave(call, array, false);
     }
-    ignis__array_drop(call, array);
-    return status;
+    storage = array->storage;
+    address = ignis__atomic_load(&storage->address);
+    info->id = array->id;
+    info->shape = array->shape;
+    info->dtype = array->dtype;
+    info->device = (int)(storage->device - ignis__devices);
+    info->owner = array->owner;
+    info->ref_count = array->ref_count;
+    info->ptr = address ? (void *)(uintptr_t)(address + (uint64_t)array->offset) : NULL;
+    info->pinned_host_ptr = array->pinned;
+    info->created_at_ns = array->created_at_ns;
+    info->owns_memory = !array->view && !storage->wrapped;
+    info->on_device = address != 0;
+    info->parent = array->parent;
+    memcpy(info->tag, array->tag, sizeof info->tag);
+    info->version = ignis__atomic_load(&storage->version);
+    ignis__array_unlock(array);
+    if (address)
+        ignis__atomic_store(&storage->lent, 1);
+    ignis__mutex_lock(&storage->lock);
+    info->stream = storage->stream;
+    ignis__mutex_unlock(&storage->lock);
+    return ignis__array_end(call, array, true);
 }
 
 IGNIS_API int64_t ignis_array_numel(ignis_array handle)
@@ -5908,24 +6176,20 @@ IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capaci
         ignis__array_unlock(array);
         ignis__array_drop(call, array);
     } else {
-        ignis__text_add(&text, "array handle 0x%llx (freed)", (unsigned long long)handle.id);
+        ignis__text_add(&text, "%s", ignis__label_stale(&ignis__arrays, handle.id).text);
     }
     return (int)text.length;
 }
 
-#define IGNIS__LEAKS_SHOWN 20
-static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
-
-static void ignis__leak_report(const char *call, const ignis__array *array, const char *what)
+/*  An array that is still alive at ignis_shutdown; `what` comes before its description. */
+static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
 {
-    char line[512];
+    char line[256];
     ignis__text text;
-    if (ignis__leaks++ >= IGNIS__LEAKS_SHOWN)
-        return;
     ignis__text_begin(&text, line, sizeof line);
     ignis__array_describe(&text, array);
-    ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s%s, %lld bytes, %lld ms old", call, what, line,
-                (long long)ignis__array_bytes(array), (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
+    ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s%s, %lld bytes, %lld ms old", what, line, (long long)ignis__array_bytes(array),
+                       (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
 }
 
 /* --- work on arrays: an operation enters the device, gets addresses on the current stream, and leaves ------------------- */
@@ -5949,8 +6213,8 @@ static bool ignis__work_begin(const char *call, ignis__device *device, ignis__wo
 
 static void ignis__work_end(const ignis__work *work) { ignis__device_leave(&work->binding); }
 
-/*  The address of an array's first element for writing; its memory is allocated if need be. */
-static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
+/*  The address of an array's first element; its memory is allocated if need be. */
+static bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     uint64_t base;
     if (!ignis__storage_use(work->call, array->storage, work->device, work->stream, &base))
@@ -5959,69 +6223,90 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
     return true;
 }
 
-/*  The same for reading, where memory that nobody has written is a mistake. */
+/*  The same for work that writes the array. */
+static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
+{
+    if (!ignis__work_address(work, array, address))
+        return false;
+    ignis__storage_written(array->storage);
+    return true;
+}
+
+/*  The same for work that reads it, where memory that nobody has written is a mistake. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
-    if (array->numel > 0 && !ignis__atomic_load(&array->storage->address)) {
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, work->call, "array #%llu has no device memory yet: nothing was ever written to it",
-                    (unsigned long long)array->id);
+    if (array->numel > 0 && !ignis__storage_readable(array->storage)) {
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, work->call,
+                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
+                    ignis__array_label(array).text);
         return false;
     }
-    return ignis__work_write(work, array, address);
+    return ignis__work_address(work, array, address);
+}
+
+/*  The same for the caller's code, of which Ignis does not know what it does there. */
+static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis__address *address)
+{
+    if (!ignis__work_address(work, array, address))
+        return false;
+    ignis__atomic_store(&array->storage->lent, 1);
+    return true;
+}
+
+/*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
+static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
+    if (!array || ignis__work_begin(call, array->storage->device, work))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+/*  Ends that, also after it could not begin. */
+static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
+{
+    if (!array)
+        return ignis__failed();
+    ignis__work_end(work);
+    return ignis__array_end(work->call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
 {
-    static const char call[] = "ignis_array_to_device";
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
+    ignis__array *array = ignis__array_work("ignis_array_to_device", handle, &work);
     ignis__address address;
-    bool ok;
-    if (!array)
-        return ignis__failed();
-    ok = ignis__work_begin(call, array->storage->device, &work);
-    if (ok) {
-        ok = ignis__work_write(&work, array, &address);
-        ignis__work_end(&work);
-    }
-    ignis__array_drop(call, array);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__array_work_end(&work, array, array && ignis__work_address(&work, array, &address));
 }
 
 IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
 {
-    static const char call[] = "ignis_array_device_ptr";
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
-    ignis__address address = 0;
-    if (!array)
-        return NULL;
-    if (ignis__work_begin(call, array->storage->device, &work)) {
-        if (!ignis__work_write(&work, array, &address))
-            address = 0;
-        ignis__work_end(&work);
-    }
-    ignis__array_drop(call, array);
-    return (void *)(uintptr_t)address;
+    ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
+    ignis__address address;
+    bool ok = array && ignis__work_lend(&work, array, &address);
+    return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
+}
+
+IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
+{
+    static const char call[] = "ignis_array_mark_written";
+    ignis__array *array = ignis__array_hold(call, handle);
+    if (array)
+        ignis__storage_written(array->storage);
+    return ignis__array_end(call, array, array != NULL);
 }
 
 static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
     ignis__address address;
-    bool ok;
-    if (!array)
-        return ignis__failed();
-    ok = ignis__work_begin(call, array->storage->device, &work);
-    if (ok) {
-        ok = ignis__work_write(&work, array, &address) &&
-             (array->numel == 0 ||
-              !IGNIS__CUDA_FAILED(call, work.device, cuMemsetD8Async, (address, 0, (size_t)ignis__array_bytes(array), work.stream)));
-        ignis__work_end(&work);
-    }
-    ignis__array_drop(call, array);
-    return ok ? IGNIS_OK : ignis__failed();
+    bool ok = array && ignis__work_write(&work, array, &address);
+    if (ok && array->numel)
+        ok = !IGNIS__CUDA_FAILED(call, work.device, cuMemsetD8Async, (address, 0, (size_t)ignis__array_bytes(array), work.stream));
+    return ignis__array_work_end(&work, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array_set_zero("ignis_array_zero", array); }
@@ -6098,7 +6383,7 @@ static bool ignis__transfer_check(const char *call, const ignis__array *array, c
                                   int64_t needed, const char *unit)
 {
     if (count != needed) {
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "array #%llu %s %s has %lld %s, the call says %lld", (unsigned long long)array->id,
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld", ignis__array_label(array).text,
                     ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name, (long long)needed, unit, (long long)count);
         return false;
     }
@@ -6115,7 +6400,7 @@ static ignis_status ignis__array_from_host(const char *call, ignis__array *array
     ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = ignis__work_write(&work, array, &address) &&
+        ok = !ignis__capture_refuses(call) && ignis__work_write(&work, array, &address) &&
              (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
                                     : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
         ignis__work_end(&work);
@@ -6141,64 +6426,59 @@ IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *dat
 {
     static const char call[] = "ignis_array_from_host";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
-    if (!array)
-        return ignis__failed();
-    if (dtype == IGNIS_DTYPE_DEFAULT)
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    if (ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, data, "data", count, array->numel, "elements"))
-        status = ignis__array_from_host(call, array, data, dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") &&
+         ignis__array_from_host(call, array, data, dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_from_host_raw(ignis_array handle, const void *bytes, int64_t size)
 {
     static const char call[] = "ignis_array_from_host_raw";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
-    if (!array)
-        return ignis__failed();
-    if (ignis__transfer_check(call, array, bytes, "bytes", size, ignis__array_bytes(array), "bytes"))
-        status = ignis__array_from_host(call, array, bytes, array->dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    bool ok = array && ignis__transfer_check(call, array, bytes, "bytes", size, ignis__array_bytes(array), "bytes") &&
+              ignis__array_from_host(call, array, bytes, array->dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void *out, ignis_dtype dtype, int64_t count)
 {
     static const char call[] = "ignis_array_to_host";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
-    if (!array)
-        return ignis__failed();
-    if (dtype == IGNIS_DTYPE_DEFAULT)
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    if (ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements"))
-        status = ignis__array_to_host(call, array, out, dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements") &&
+         ignis__array_to_host(call, array, out, dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, void *out, int64_t size)
 {
     static const char call[] = "ignis_array_to_host_raw";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
-    if (!array)
-        return ignis__failed();
-    if (ignis__transfer_check(call, array, out, "out", size, ignis__array_bytes(array), "bytes"))
-        status = ignis__array_to_host(call, array, out, array->dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    bool ok = array && ignis__transfer_check(call, array, out, "out", size, ignis__array_bytes(array), "bytes") &&
+              ignis__array_to_host(call, array, out, array->dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
+}
+
+/*  Whether `size` bytes of dst from an offset on, which are about to be written, and those of src are the same, or apart. */
+static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size, const ignis__array *src)
+{
+    uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
+    uint64_t from_size = (uint64_t)ignis__array_bytes(src);
+    if (!to || !from || size == 0 || from_size == 0)
+        return true;
+    to += (uint64_t)(dst->offset + offset);
+    from += (uint64_t)src->offset;
+    if (to + (uint64_t)size <= from || from + from_size <= to || (to == from && (uint64_t)size == from_size))
+        return true;
+    ignis__fail(IGNIS_DIAG_OVERLAP, call, "%s (%llu bytes at 0x%llx) is read while a part of it is written, as %lld bytes of %s at 0x%llx",
+                ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from, (long long)size,
+                ignis__array_label(dst).text, (unsigned long long)to);
+    return false;
 }
 
 /*  Copies the bytes of src over those of dst from an offset on; both on one device. */
@@ -6322,8 +6602,8 @@ IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_shape shape)
         return view;
     if (ignis__shape_infer(call, &shape, array->numel) && ignis__shape_check(call, &shape, array->dtype, &numel)) {
         if (numel != array->numel)
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld elements, the new shape %s has %lld",
-                        (unsigned long long)array->id, ignis__shape_write(&array->shape).text, (long long)array->numel,
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld elements, the new shape %s has %lld",
+                        ignis__array_label(array).text, ignis__shape_write(&array->shape).text, (long long)array->numel,
                         ignis__shape_write(&shape).text, (long long)numel);
         else
             view = ignis__array_view(call, array, &shape, numel, 0);
@@ -6398,6 +6678,7 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
     if (!ignis__array_hold_all(call, 2, handles, arrays))
         return ignis__failed();
     ok = ignis__write_rows_check(call, arrays[0], arrays[1], start_row, &row_bytes) &&
+         ignis__array_apart(call, arrays[0], start_row * row_bytes, ignis__array_bytes(arrays[1]), arrays[1]) &&
          ignis__array_copy_bytes(call, arrays[0], start_row * row_bytes, arrays[1]);
     ignis__array_drop_all(call, 2, arrays);
     return ok ? IGNIS_OK : ignis__failed();
@@ -6413,7 +6694,7 @@ static bool ignis__array_set_pinned(const char *call, ignis__array *array, void 
     if (ok)
         array->pinned = memory;
     else
-        ignis__fail(IGNIS_DIAG_PIN_TWICE, call, "array #%llu has pinned host memory already", (unsigned long long)array->id);
+        ignis__fail(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already", ignis__array_label(array).text);
     ignis__array_unlock(array);
     return ok;
 }
@@ -6443,70 +6724,59 @@ IGNIS_API void *ignis_array_pin(ignis_array handle)
 IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
 {
     static const char call[] = "ignis_array_unpin";
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
     void *pinned = NULL;
+    bool ok = false;
     if (!array)
         return ignis__failed();
-    if (ignis__capture_refuses(call) || !ignis__array_lock(call, array)) {
-        status = ignis__failed();
+    if (ignis__capture_refuses(call))
+        return ignis__array_leave(call, array, false);
+    if (array->owner != IGNIS_OWNER_IGNIS) {
+        ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call,
+                    "%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns the array",
+                    ignis__array_label(array).text, ignis__owner_name(array->owner));
+    } else if (!array->pinned && array->numel > 0) {
+        ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "%s has no pinned host memory", ignis__array_label(array).text);
     } else {
-        if (array->owner != IGNIS_OWNER_IGNIS)
-            status =
-                ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call,
-                            "array #%llu%s%s%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns "
-                            "the array",
-                            (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
-                            ignis__owner_name(array->owner));
-        else if (!array->pinned && array->numel > 0)
-            status = ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "array #%llu has no pinned host memory", (unsigned long long)array->id);
-        if (status == IGNIS_OK) {
-            pinned = array->pinned;
-            array->pinned = NULL;
-        }
-        ignis__array_unlock(array);
-        if (pinned)
-            status = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array));
+        ok = true;
+        pinned = array->pinned;
+        array->pinned = NULL;
     }
-    ignis__array_drop(call, array);
-    return status;
+    ignis__array_unlock(array);
+    if (pinned)
+        ok = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array)) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API int ignis_array_increment_ref(ignis_array handle)
 {
     static const char call[] = "ignis_array_increment_ref";
-    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__array *array = ignis__array_enter(call, handle);
     int count = -1;
     if (!array)
         return -1;
-    if (ignis__array_lock(call, array)) {
-        if (array->ref_count == INT_MAX)
-            ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "array #%llu has %d references, and no room for another",
-                        (unsigned long long)array->id, array->ref_count);
-        else
-            count = ++array->ref_count;
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
+    if (array->ref_count == INT_MAX)
+        ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "%s has %d references, and no room for another", ignis__array_label(array).text,
+                    array->ref_count);
+    else
+        count = ++array->ref_count;
+    ignis__array_leave(call, array, true);
     return count;
 }
 
 IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
 {
     static const char call[] = "ignis_array_decrement_ref";
-    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__array *array = ignis__array_enter(call, handle);
     int count = -1;
     if (!array)
         return -1;
-    if (ignis__array_lock(call, array)) {
-        if (array->ref_count == 0)
-            ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "array #%llu, owned by %s, has a ref_count of 0 already",
-                        (unsigned long long)array->id, ignis__owner_name(array->owner));
-        else
-            count = ignis__array_unref(array);
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
+    if (array->ref_count == 0)
+        ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "%s, owned by %s, has a ref_count of 0 already", ignis__array_label(array).text,
+                    ignis__owner_name(array->owner));
+    else
+        count = ignis__array_unref(array);
+    ignis__array_leave(call, array, true);
     return count;
 }
 
@@ -6516,29 +6786,20 @@ static ignis_status ignis__array_transfer(const char *call, ignis__array *array,
     if (array->exports > 0)
         return ignis__fail_exported(call, array, "given to another owner");
     if (array->ref_count > 1)
-        return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call,
-                           "array #%llu cannot move from owner %s to %s while its ref_count is %d, above 1", (unsigned long long)array->id,
-                           ignis__owner_name(array->owner), ignis__owner_name(owner), array->ref_count);
+        return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call, "%s cannot move from owner %s to %s while its ref_count is %d, above 1",
+                           ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(owner), array->ref_count);
     array->owner = owner;
+    array->borrower = NULL;
     return IGNIS_OK;
 }
 
 IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_array_transfer_ownership";
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
+    ignis__array *array = ignis__array_enter(call, handle);
     if (!array)
         return ignis__failed();
-    ignis__array_reap_exports(call, array);
-    if (!ignis__owner_valid(call, owner) || !ignis__array_lock(call, array)) {
-        status = ignis__failed();
-    } else {
-        status = ignis__array_transfer(call, array, owner);
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
-    return status;
+    return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
 }
 
 /*  Every storage that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
@@ -6574,6 +6835,7 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
         ignis__device *device = &ignis__devices[i];
         ignis__foreign_stream *foreign, **link;
         ignis__binding binding;
+        bool entered, ok;
         if (!ignis__atomic_load(&device->opened))
             continue;
         ignis__mutex_lock(&device->lock);
@@ -6585,19 +6847,22 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
         ignis__mutex_unlock(&device->lock);
         if (!foreign)
             continue;
-        ignis__free(foreign);
         ignis__atomic_add(&ignis__stream_forgets, 1);
-        if (!ignis__device_enter(call, device, &binding)) {
+        entered = ignis__device_enter(call, device, &binding);
+        ok = entered && !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+        ignis__mutex_lock(&foreign->lock); /* the stream is idle: a thread that waits for it does not for long */
+        foreign->forgotten = true;
+        ignis__mutex_unlock(&foreign->lock);
+        ignis__foreign_drop(device, foreign);
+        if (!ok)
             status = ignis__failed();
-            continue;
-        }
-        if (IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream))) {
+        if (entered && !ok)
             (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
-            status = ignis__failed();
+        if (entered) {
+            ignis__storages_forget_stream(device, stream);
+            ignis__memory_forget_stream(device, stream);
+            ignis__device_leave(&binding);
         }
-        ignis__storages_forget_stream(device, stream);
-        ignis__memory_forget_stream(device, stream);
-        ignis__device_leave(&binding);
     }
     return status;
 }
@@ -6631,82 +6896,101 @@ static void ignis__untrack(ignis__array *array)
     array->tracked_by_user = false;
 }
 
-/*  A held and locked array for a change of owner; null, and reported, when that cannot be. ignis__contract_end gives it back. */
-static ignis__array *ignis__contract_begin(const char *call, ignis_array handle, ignis_owner owner)
+/*  Makes a layer the owner of a held array until a call of it ends; the borrower tells the call from others, and may borrow an array again.
+    Unlike ignis_contract_acquire it does not mind references, and leaves no trace: ignis__contract_return gives the array back. */
+IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by, const void *borrower)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
-    if (!array)
-        return NULL;
-    ignis__array_reap_exports(call, array);
-    if (ignis__owner_valid(call, owner) && ignis__array_lock(call, array))
-        return array;
-    ignis__array_drop(call, array);
-    return NULL;
+    ignis_owner owner;
+    bool again;
+    if (!ignis__array_lock(call, array))
+        return false;
+    owner = array->owner;
+    again = array->borrower == borrower;
+    if (owner == IGNIS_OWNER_IGNIS) {
+        array->owner = by;
+        array->borrower = borrower;
+    }
+    ignis__array_unlock(array);
+    if (owner == IGNIS_OWNER_IGNIS || again)
+        return true;
+    if (owner == by)
+        ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "%s is owned by %s already: another thread's call works on it, or it was acquired",
+                    ignis__array_label(array).text, ignis__owner_name(owner));
+    else
+        ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "%s is owned by %s, which has to release it first", ignis__array_label(array).text,
+                    ignis__owner_name(owner));
+    return false;
 }
 
-static void ignis__contract_end(const char *call, ignis__array *array)
+IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, const void *borrower)
 {
+    ignis__mutex_lock(&array->slot.lock);
+    if (array->borrower == borrower) {
+        array->owner = IGNIS_OWNER_IGNIS;
+        array->borrower = NULL;
+    }
     ignis__array_unlock(array);
-    ignis__array_drop(call, array);
 }
 
 IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_acquire";
-    ignis__array *array = ignis__contract_begin(call, handle, by);
-    ignis_status status;
+    ignis__array *array = ignis__array_enter(call, handle);
+    bool ok;
     if (!array)
         return ignis__failed();
-    if (array->owner == by)
-        status = ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "array #%llu is already owned by %s: a double acquire",
-                             (unsigned long long)array->id, ignis__owner_name(by));
-    else
-        status = ignis__array_transfer(call, array, by);
-    if (status == IGNIS_OK)
+    ok = ignis__owner_valid(call, by);
+    if (ok && array->owner == by) {
+        ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "%s is already owned by %s: a double acquire", ignis__array_label(array).text,
+                    ignis__owner_name(by));
+        ok = false;
+    }
+    ok = ok && ignis__array_transfer(call, array, by) == IGNIS_OK;
+    if (ok)
         ignis__track(array, false);
-    ignis__contract_end(call, array);
-    return status;
+    return ignis__array_leave(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_release";
-    ignis__array *array = ignis__contract_begin(call, handle, by);
-    ignis_status status;
+    ignis__array *array = ignis__array_enter(call, handle);
+    bool ok;
     if (!array)
         return ignis__failed();
-    if (array->owner != by)
-        status = ignis__fail(IGNIS_DIAG_RELEASE_BY_OTHER, call, "array #%llu is owned by %s, not by %s, which therefore cannot release it",
-                             (unsigned long long)array->id, ignis__owner_name(array->owner), ignis__owner_name(by));
-    else
-        status = ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS);
-    ignis__contract_end(call, array);
-    return status;
+    ok = ignis__owner_valid(call, by);
+    if (ok && array->owner != by) {
+        ignis__fail(IGNIS_DIAG_RELEASE_BY_OTHER, call, "%s is owned by %s, not by %s, which therefore cannot release it",
+                    ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(by));
+        ok = false;
+    }
+    return ignis__array_leave(call, array, ok && ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_contract_assert_owner";
-    ignis__array *array = ignis__contract_begin(call, handle, owner);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
+    bool ok;
     if (!array)
         return ignis__failed();
-    if (array->owner != owner)
-        status = ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "array #%llu was expected to be owned by %s, but is owned by %s",
-                             (unsigned long long)array->id, ignis__owner_name(owner), ignis__owner_name(array->owner));
-    ignis__contract_end(call, array);
-    return status;
+    ok = ignis__owner_valid(call, owner);
+    if (ok && array->owner != owner) {
+        ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "%s was expected to be owned by %s, but is owned by %s", ignis__array_label(array).text,
+                    ignis__owner_name(owner), ignis__owner_name(array->owner));
+        ok = false;
+    }
+    return ignis__array_leave(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
 {
     static const char call[] = "ignis_contract_track";
-    ignis__array *array = ignis__contract_begin(call, handle, IGNIS_OWNER_IGNIS);
+    ignis__array *array = ignis__array_enter(call, handle);
     if (!array)
         return ignis__failed();
     ignis__track(array, true);
-    ignis__contract_end(call, array);
-    return IGNIS_OK;
+    return ignis__array_leave(call, array, true);
 }
 
 IGNIS_API ignis_status ignis_contract_untrack(ignis_array handle)
@@ -6714,16 +6998,19 @@ IGNIS_API ignis_status ignis_contract_untrack(ignis_array handle)
     static const char call[] = "ignis_contract_untrack";
     ignis__tracked_freed **link;
     ignis__array *array;
+    bool live;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
     if (array) {
         ignis__mutex_lock(&array->slot.lock);
-        if (ignis__pool_live(array))
+        live = ignis__pool_live(array); /* else another thread has freed it meanwhile */
+        if (live)
             ignis__untrack(array);
         ignis__array_unlock(array);
         ignis__array_drop(call, array);
-        return IGNIS_OK;
+        if (live)
+            return IGNIS_OK;
     }
     ignis__mutex_lock(&ignis__tracking.lock);
     for (link = &ignis__tracking.freed; *link && (*link)->handle != handle.id; link = &(*link)->next)
@@ -6744,6 +7031,13 @@ static int ignis__audit_older(const void *a, const void *b)
     uint64_t id_a = ((const ignis_contract_entry *)a)->array_id, id_b = ((const ignis_contract_entry *)b)->array_id;
     return age_a != age_b ? (age_a < age_b) - (age_a > age_b) : (id_a > id_b) - (id_a < id_b);
 }
+
+/*  Audits are one at a time, and numbered: an array that is freed between the look at those that live and that at the freed ones is listed
+    once. */
+static struct {
+    ignis__mutex lock;
+    uint64_t count;
+} ignis__audits = {IGNIS__MUTEX_INIT, 0};
 
 /*  Collects the oldest `capacity` entries in the order of their age; returns how many there are in all. */
 typedef struct ignis__audit {
@@ -6785,6 +7079,8 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         ignis__fail_null(call, "entries");
         return -1;
     }
+    ignis__mutex_lock(&ignis__audits.lock);
+    ignis__audits.count++;
     audit.entries = entries;
     audit.capacity = capacity;
     audit.now_ns = ignis__monotonic_ns();
@@ -6796,14 +7092,17 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         if (array->tracked_at_ns && ignis__pool_live(array)) {
             ignis__track_entry(array, &entry);
             ignis__audit_add(&audit, &entry, array->tracked_at_ns);
+            array->audit = ignis__audits.count;
         }
         ignis__array_unlock(array);
         ignis__array_drop(call, array);
     }
     ignis__mutex_lock(&ignis__tracking.lock);
     for (freed = ignis__tracking.freed; freed; freed = freed->next)
-        ignis__audit_add(&audit, &freed->entry, freed->tracked_at_ns);
+        if (freed->audit != ignis__audits.count)
+            ignis__audit_add(&audit, &freed->entry, freed->tracked_at_ns);
     ignis__mutex_unlock(&ignis__tracking.lock);
+    ignis__mutex_unlock(&ignis__audits.lock);
     return audit.found;
 }
 
@@ -7670,9 +7969,11 @@ typedef struct ignis__kernel {
     char *memory; /* of all that the program points to */
     ignis__program program;
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
+    ignis__former former;
 } ignis__kernel;
 
-static ignis__pool ignis__kernels = IGNIS__POOL(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED);
+static ignis__pool ignis__kernels =
+    IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, former));
 
 static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 {
@@ -7876,6 +8177,14 @@ IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc)
     return handle;
 }
 
+static bool ignis__kernel_kill(ignis__kernel *kernel)
+{
+    ignis__mutex_lock(&kernel->slot.lock);
+    ignis__former_write(&kernel->former, &kernel->slot, 0, kernel->program.entry);
+    ignis__mutex_unlock(&kernel->slot.lock);
+    return ignis__handle_kill(kernel);
+}
+
 IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
 {
     static const char call[] = "ignis_kernel_free";
@@ -7887,7 +8196,7 @@ IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
         ignis__kernel_drop(call, kernel);
         return ignis__failed();
     }
-    live = ignis__handle_kill(kernel);
+    live = ignis__kernel_kill(kernel);
     if (!live)
         ignis__fail_stale(call, &ignis__kernels, handle.id);
     ignis__kernel_drop(call, kernel);
@@ -7977,12 +8286,12 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
     }
     launch->arrays[launch->array_count++] = array;
     if (array->storage->device != work->device) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, work->call, "argument %d, array #%llu, is on device %d, the kernel runs on device %d", index,
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(work->device - ignis__devices));
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, work->call, "argument %d, %s, is on device %d, the kernel runs on device %d", index,
+                    ignis__array_label(array).text, (int)(array->storage->device - ignis__devices), (int)(work->device - ignis__devices));
         return false;
     }
     launch->params[index] = &launch->addresses[index];
-    return ignis__work_write(work, array, &launch->addresses[index]);
+    return ignis__work_lend(work, array, &launch->addresses[index]);
 }
 
 static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *kernel, const ignis__kernel_code *code, const ignis_arg *args,
@@ -8531,25 +8840,20 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
 
 static ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
     ignis__address to;
     char element[8];
-    bool ok;
     void *params[3];
-    if (!array)
-        return ignis__failed();
-    ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
-    params[0] = &to;
-    params[1] = element;
-    params[2] = &array->numel;
-    ok = ignis__work_begin(call, array->storage->device, &work);
+    bool ok = array && ignis__work_write(&work, array, &to);
     if (ok) {
-        ok = ignis__work_write(&work, array, &to) && ignis__elementwise(&work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
-        ignis__work_end(&work);
+        ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
+        params[0] = &to;
+        params[1] = element;
+        params[2] = &array->numel;
+        ok = ignis__elementwise(&work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
     }
-    ignis__array_drop(call, array);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__array_work_end(&work, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value) { return ignis__array_set("ignis_array_fill", array, value); }
@@ -8634,7 +8938,8 @@ IGNIS_API ignis_status ignis_array_copy(ignis_array dst, ignis_array src)
     handles[1] = src;
     if (!ignis__array_hold_all(call, 2, handles, arrays))
         return ignis__failed();
-    ok = ignis__same_numel(call, arrays[0], arrays[1], "src");
+    ok = ignis__same_numel(call, arrays[0], arrays[1], "src") &&
+         ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[1]);
     if (ok && arrays[0]->storage->device == arrays[1]->storage->device)
         ok = ignis__array_convert(call, arrays[0], arrays[1]);
     else if (ok && arrays[0]->dtype != arrays[1]->dtype) /* the kernel would have to reach across; cast on one side first */
@@ -8676,7 +8981,8 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
         return ignis__failed();
     for (i = 1; ok && i < count; i++)
         ok = ignis__same_numel(call, arrays[0], arrays[i], names[i]) && ignis__same_dtype(call, arrays[0], arrays[i], names[i]) &&
-             ignis__same_device(call, arrays[0], arrays[i], names[i]);
+             ignis__same_device(call, arrays[0], arrays[i], names[i]) &&
+             ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
     ok = ok && ignis__work_begin(call, arrays[0]->storage->device, &work);
     if (ok) {
         *numel = arrays[0]->numel;
@@ -8848,6 +9154,7 @@ typedef struct ignis__node {
     bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
+    uint64_t *versions;     /* of what is saved, when it was recorded; IGNIS__UNWRITTEN for what may be written later */
     void *params;
     ignis__array *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
 } ignis__node;
@@ -9483,6 +9790,26 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
     return tensor;
 }
 
+/*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
+static int ignis__tensors_claiming(ignis__text *text, const ignis__array *array)
+{
+    ignis__tensor *tensor;
+    uint64_t index = 0;
+    int count = 0;
+    while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
+        bool is_data, is_grad;
+        ignis__mutex_lock(&tensor->slot.lock);
+        is_data = tensor->data == array;
+        is_grad = tensor->grad == array;
+        ignis__mutex_unlock(&tensor->slot.lock);
+        if (is_data || is_grad)
+            ignis__text_add(text, ", it is the %s of a tensor %s", is_data ? "data" : "gradient", ignis__shape_write(&tensor->shape).text);
+        count += is_data + is_grad;
+        ignis__tensor_drop("ignis_array_free", tensor);
+    }
+    return count;
+}
+
 /* ===============================================================================================================
    >>tape - recording, backward, checkpoints. Knows no operation.
    =============================================================================================================== */
@@ -9516,7 +9843,8 @@ static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad 
 static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs, const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
-    size_t size = sizeof(ignis__node) + sizeof(void *) * (size_t)(count + rule->saved_count) + rule->params_size;
+    size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
+    size_t size = sizeof(ignis__node) + sizeof(ignis__tensor *) * (size_t)count + saved_size + rule->params_size;
     ignis__node *node;
     int i;
     if (!tape)
@@ -9540,7 +9868,8 @@ static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, 
     node->user_data = rule->user_data;
     node->inputs = (ignis__tensor **)(void *)(node + 1);
     node->saved = (ignis__array **)(void *)(node->inputs + count);
-    node->params = node->saved + rule->saved_count;
+    node->versions = (uint64_t *)(void *)(node->saved + rule->saved_count);
+    node->params = node->versions + rule->saved_count;
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
     for (i = 0; i < rule->saved_count; i++) {
@@ -9549,6 +9878,7 @@ static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, 
             break;
         ignis__array_claim(saved);
         ignis__array_drop(call, saved);
+        node->versions[node->saved_count] = ignis__array_version(saved);
         node->saved[node->saved_count++] = saved;
     }
     if (i < rule->saved_count) {
@@ -9659,6 +9989,26 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
     }
     ignis__tensor_drop(call, tensor);
     return detached;
+}
+
+/*  Adds the entries that have saved an array to a text; returns how often. */
+static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
+{
+    const ignis__tape *tape;
+    const ignis__node *node;
+    int count = 0, i;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    for (tape = ignis__tapes.tapes; tape; tape = tape->next) {
+        for (node = tape->first; node; node = node->after) {
+            int before = count;
+            for (i = 0; i < node->saved_count; i++)
+                count += node->saved[i] == array;
+            if (count > before)
+                ignis__text_add(text, ", the gradient of '%s' needs it", node->name);
+        }
+    }
+    ignis__mutex_unlock(&ignis__tapes.lock);
+    return count;
 }
 
 /* --- gradients that add up ----------------------------------------------------------------------------------------------- */
@@ -9926,6 +10276,26 @@ static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__nod
     return NULL;
 }
 
+/*  What an entry has saved is as it was when it was recorded. */
+static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *node)
+{
+    int i;
+    for (i = 0; i < node->saved_count; i++) {
+        const ignis__array *saved = node->saved[i];
+        uint64_t version = ignis__atomic_load(&saved->storage->version);
+        if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
+            continue;
+        ignis__fail(
+            IGNIS_DIAG_SAVED_CHANGED, walk->call,
+            "the gradient of '%s' needs %s %s as it was when the operation was recorded, but it was written to since (version %llu, "
+            "recorded at %llu); write after the backward, or to a copy",
+            node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, (unsigned long long)version,
+            (unsigned long long)node->versions[i]);
+        return false;
+    }
+    return true;
+}
+
 /*  Runs the backward of one entry, and hands its gradients on. */
 static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
 {
@@ -10062,7 +10432,7 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
         ignis__mutex_unlock(&ignis__tapes.lock);
         if (node->grad) {
             thread->walking = node;
-            ok = ok && ignis__walk_step(walk, node);
+            ok = ok && ignis__walk_unchanged(walk, node) && ignis__walk_step(walk, node);
         }
         if (node->counted)
             ok = ignis__groups_pass(walk->call, node, ok);
@@ -10648,7 +11018,7 @@ static void ignis__tensors_close(const char *call)
         ignis__tape_clear(call, tape);
     while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
         if (tensor->data)
-            ignis__leak_report(call, tensor->data, "tensor over ");
+            ignis__array_leaked(call, tensor->data, "tensor over ");
         ignis__tensor_end_handle(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
@@ -13653,25 +14023,33 @@ static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer
     return (ignis__optimizer *)ignis__handle_hold(call, &ignis__optimizers, handle.id);
 }
 
-/*  Claims an array that was just made; null for none. */
-static ignis__array *ignis__optimizer_own(const char *call, ignis_array made)
-{
-    ignis__array *array;
-    if (!made.id)
-        return NULL;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ignis__array_claim(array);
-    ignis__array_drop(call, array);
-    return array;
-}
-
 /*  A new array that belongs to the optimizer, like one that is given but of another dtype: zero. On failure it may be there, and is the
     caller's to end. */
 static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype, ignis__array **claimed)
 {
     ignis_array made = ignis__array_create_like(call, like, dtype);
-    *claimed = ignis__optimizer_own(call, made);
+    *claimed = ignis__array_adopt(call, made);
     return *claimed && ignis__array_set_zero(call, made) == IGNIS_OK;
+}
+
+/*  Adds the optimizers that an array belongs to to a text; returns how often. */
+static int ignis__optimizers_claiming(ignis__text *text, const ignis__array *array)
+{
+    ignis__optimizer *optimizer;
+    uint64_t index = 0;
+    int count = 0, i;
+    while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
+        ignis__mutex_lock(&optimizer->slot.lock);
+        for (i = 0; i < optimizer->count; i++) {
+            if (optimizer->parameters[i].data != array)
+                continue;
+            ignis__text_add(text, ", an optimizer changes it");
+            count++;
+        }
+        ignis__mutex_unlock(&optimizer->slot.lock);
+        ignis__optimizer_drop("ignis_array_free", optimizer);
+    }
+    return count;
 }
 
 /* --- making one ------------------------------------------------------------------------------------------------------ */
@@ -13689,7 +14067,7 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     desc.tag = "optimizer";
     state[IGNIS__OPTIM_BASE_LR] = optimizer->lr;
     state[IGNIS__OPTIM_CLIP_NEXT] = state[IGNIS__OPTIM_CLIP] = 1;
-    optimizer->state = ignis__optimizer_own(call, ignis__array_create(call, &desc));
+    optimizer->state = ignis__array_adopt(call, ignis__array_create(call, &desc));
     if (!optimizer->state)
         return false;
     optimizer->device = optimizer->state->storage->device;
@@ -13811,6 +14189,9 @@ static void ignis__optimizers_close(const char *call)
     ignis__optimizer *optimizer;
     uint64_t index = 0;
     while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d",
+                           optimizer->adamw ? "adamw" : "sgd", optimizer->count, optimizer->count == 1 ? "" : "s",
+                           (int)(optimizer->device - ignis__devices));
         ignis__handle_kill(optimizer);
         ignis__optimizer_drop(call, optimizer);
     }
@@ -13926,8 +14307,12 @@ IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor 
 
 /* --- the table ------------------------------------------------------------------------------------------------------- */
 
+/*  What a call on an optimizer writes to, beside the state. */
+typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
+
 /*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
-static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter *parameter, ignis__optim_row *row, bool *ok)
+static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter *parameter, unsigned writes, ignis__optim_row *row,
+                                 bool *ok)
 {
     ignis__array *grad = NULL;
     memset(row, 0, sizeof *row);
@@ -13943,6 +14328,10 @@ static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter
           (!parameter->first || ignis__work_write(work, parameter->first, &row->first)) &&
           (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&
           (!parameter->master || ignis__work_write(work, parameter->master, &row->master));
+    if (*ok && writes & IGNIS__WRITES_DATA)
+        ignis__storage_written(parameter->data->storage);
+    if (*ok && writes & IGNIS__WRITES_GRADS)
+        ignis__storage_written(grad->storage);
     ignis__array_drop(work->call, grad); /* the tensor has it, and keeps its memory */
     return *ok && row->count > 0;
 }
@@ -13978,7 +14367,7 @@ static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer
     desc.dtype = IGNIS_U8;
     desc.device = optimizer->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(optimizer->device - ignis__devices);
     desc.tag = "optimizer";
-    optimizer->table = ignis__optimizer_own(call, ignis__array_create(call, &desc));
+    optimizer->table = ignis__array_adopt(call, ignis__array_create(call, &desc));
     return optimizer->table != NULL;
 }
 
@@ -14000,7 +14389,7 @@ static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *op
 }
 
 /*  Brings the table up to date: the parameters that have a gradient, ordered by element type. */
-static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *optimizer)
+static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *optimizer, unsigned writes)
 {
     ignis_dtype dtype, some = IGNIS_F32;
     ignis__optim_row row;
@@ -14010,7 +14399,8 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
         for (i = 0; ok && i < optimizer->count; i++) {
-            if (optimizer->parameters[i].tensor->dtype != dtype || !ignis__parameter_row(work, &optimizer->parameters[i], &row, &ok))
+            if (optimizer->parameters[i].tensor->dtype != dtype ||
+                !ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok))
                 continue;
             row.chunk = row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
             row.first_block = optimizer->blocks_of[dtype];
@@ -14061,7 +14451,7 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
 }
 
 /*  Holds and locks an optimizer, enters its device and gathers the table. On failure nothing is held. */
-static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, ignis__work *work)
+static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes, ignis__work *work)
 {
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
     if (!optimizer)
@@ -14070,7 +14460,9 @@ static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimize
     if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add gives it some");
     } else if (ignis__work_begin(call, optimizer->device, work)) {
-        if (ignis__optimizer_gather(work, optimizer))
+        if (writes & IGNIS__WRITES_DATA && optimizer->zero_grad)
+            writes |= IGNIS__WRITES_GRADS;
+        if (ignis__optimizer_gather(work, optimizer, writes))
             return optimizer;
         ignis__work_end(work);
     }
@@ -14116,7 +14508,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
 {
     ignis__work work;
-    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, &work);
+    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
     ignis__address state;
     int zero_grad;
     void *adamw[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad}, *sgd[] = {NULL, NULL, &state, NULL, &zero_grad};
@@ -14138,7 +14530,7 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
 {
     ignis__work work;
-    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, &work);
+    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, IGNIS__WRITES_GRADS, &work);
     void *params[2];
     if (!optimizer)
         return ignis__failed();
@@ -14162,7 +14554,7 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
         return IGNIS_ERROR_NOT_SETUP;
     if (!(max_norm > 0))
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "max_norm is %g, which is not above 0", max_norm);
-    optimizer = ignis__optimizer_begin(call, handle, &work);
+    optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work);
     if (!optimizer)
         return ignis__failed();
     for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
@@ -14365,6 +14757,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_launch";
     ignis__graph *graph = ignis__graph_hold(call, handle);
+    const ignis__held *held;
     ignis__capture *capture;
     ignis__work work;
     ignis__device *device;
@@ -14379,6 +14772,12 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     else if (ignis__work_begin(call, device, &work)) {
         ok = (!capture || ignis__capture_hold(call, capture, graph, &graph->slot.state, ignis__graph_drop_held)) &&
              !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
+        for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
+            if (!held->written)
+                continue;
+            ok = ok && (!capture || ignis__capture_hold_storage(call, capture, (ignis__storage *)held->item));
+            ignis__storage_written((ignis__storage *)held->item); /* by a launch of the outer graph, in a capture */
+        }
         ignis__work_end(&work);
     }
     ignis__graph_drop(call, graph);
@@ -14408,18 +14807,21 @@ static void ignis__graphs_close(const char *call)
     while (ignis__captures.first) {
         ignis__capture *open = ignis__captures.first;
         bool entered = ignis__device_enter(call, open->device, &binding);
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "a capture on device %d that ignis_graph_end has not ended",
+                           (int)(open->device - ignis__devices));
         ignis__graph_destroy(call, open, ignis__capture_end(call, open));
         if (entered)
             ignis__device_leave(&binding);
     }
     while ((graph = (ignis__graph *)ignis__pool_next(&ignis__graphs, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "graph on device %d", (int)(graph->capture->device - ignis__devices));
         ignis__handle_kill(graph);
         ignis__graph_drop(call, graph);
     }
 }
 
 /* ===============================================================================================================
-   >>storage - safetensors files, read and written.
+   >>file - safetensors files, read and written.
    =============================================================================================================== */
 
 /*  A file is the length of its header as 8 bytes, little-endian; the header, JSON; the data of all tensors, little-endian, row by row:
@@ -15128,48 +15530,22 @@ static size_t ignis__safetensors_write(const ignis__stored *items, int count, ch
     return text.length;
 }
 
-/* --- arrays that are lent to the storage layer ----------------------------------------------------------------------- */
+/* --- arrays that are lent to a call ---------------------------------------------------------------------------- */
 
 /*  One tensor of a call that saves or loads. */
 typedef struct ignis__lent {
     ignis__array *array; /* held */
-    bool acquired;       /* by this call, for IGNIS_OWNER_WNAIS */
     ignis_tensor made;   /* by this call, until it has succeeded */
     const ignis__stored *item;
 } ignis__lent;
 
-/*  Acquires every array, one that comes twice once. Unlike ignis_contract_acquire it does not mind references, of which the tape holds
-    some: the array is back with its owner when the call returns. */
+/*  Borrows every array; one may come twice. */
 static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
 {
-    int i, earlier;
-    for (i = 0; i < count; i++) {
-        ignis__array *array = lent[i].array;
-        ignis_owner owner;
-        if (!ignis__array_lock(call, array))
+    int i;
+    for (i = 0; i < count; i++)
+        if (!ignis__contract_borrow(call, lent[i].array, IGNIS_OWNER_WNAIS, lent))
             return false;
-        owner = array->owner;
-        if (owner == IGNIS_OWNER_IGNIS) {
-            array->owner = IGNIS_OWNER_WNAIS;
-            lent[i].acquired = true;
-            ignis__track(array, false);
-        }
-        ignis__array_unlock(array);
-        for (earlier = i; owner == IGNIS_OWNER_WNAIS && earlier > 0; earlier--)
-            if (lent[earlier - 1].array == array && lent[earlier - 1].acquired)
-                owner = IGNIS_OWNER_IGNIS;
-        if (owner == IGNIS_OWNER_WNAIS) {
-            ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call,
-                        "array #%llu is owned by wnais already: it is being saved or loaded by another thread",
-                        (unsigned long long)array->id);
-            return false;
-        }
-        if (owner != IGNIS_OWNER_IGNIS) {
-            ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "array #%llu is owned by %s, which has to release it first",
-                        (unsigned long long)array->id, ignis__owner_name(owner));
-            return false;
-        }
-    }
     return true;
 }
 
@@ -15187,15 +15563,10 @@ static void ignis__lent_release(const char *call, ignis__lent *lent, int count, 
 {
     int i;
     for (i = 0; i < count; i++) {
-        ignis__array *array = lent[i].array;
-        if (lent[i].acquired) {
-            ignis__mutex_lock(&array->slot.lock);
-            if (array->owner == IGNIS_OWNER_WNAIS)
-                array->owner = IGNIS_OWNER_IGNIS;
-            ignis__array_unlock(array);
+        if (lent[i].array) {
+            ignis__contract_return(lent[i].array, lent);
+            ignis__array_drop(call, lent[i].array);
         }
-        if (array)
-            ignis__array_drop(call, array);
         if (lent[i].made.id && !succeeded)
             ignis__tensor_discard(call, lent[i].made);
     }
@@ -15615,6 +15986,14 @@ static bool ignis__library_want(const char *call, ignis_library library, const c
 /*  What ignis_collective.h holds is let go first; it puts itself here when it is first used. */
 static void (*ignis__collective_close)(const char *call);
 
+#ifndef IGNIS_NO_TENSORS
+/*  Who claims an array, for the message of one that cannot be freed. */
+static int ignis__claims_name(ignis__text *text, const ignis__array *array)
+{
+    return ignis__tensors_claiming(text, array) + ignis__tape_claiming(text, array) + ignis__optimizers_claiming(text, array);
+}
+#endif
+
 static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 {
     static bool fork_watched;
@@ -15632,6 +16011,9 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__allow_tf32 = desc->allow_tf32;
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
+#ifndef IGNIS_NO_TENSORS
+    ignis__claim_holders = ignis__claims_name;
+#endif
     if (!fork_watched)
         ignis__at_fork(ignis__forked);
     fork_watched = true;
@@ -15678,13 +16060,12 @@ static void ignis__arrays_close(const char *call)
     ignis__array *array;
     uint64_t index = 0;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
-        ignis__leak_report(call, array, "");
-        ignis__handle_kill(array);
+        ignis__array_leaked(call, array, "");
+        ignis__mutex_lock(&array->slot.lock);
+        ignis__array_kill(array);
+        ignis__array_unlock(array);
         ignis__array_drop(call, array);
     }
-    if (ignis__leaks > IGNIS__LEAKS_SHOWN)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
-    ignis__leaks = 0;
 }
 
 static void ignis__kernels_close(const char *call)
@@ -15692,7 +16073,8 @@ static void ignis__kernels_close(const char *call)
     ignis__kernel *kernel;
     uint64_t index = 0;
     while ((kernel = (ignis__kernel *)ignis__pool_next(&ignis__kernels, &index)) != NULL) {
-        ignis__handle_kill(kernel);
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s", ignis__label_write("kernel", 0, kernel->program.entry).text);
+        ignis__kernel_kill(kernel);
         ignis__kernel_drop(call, kernel);
     }
 }
@@ -15725,6 +16107,9 @@ IGNIS_API ignis_status ignis_shutdown(void)
     ignis__tracking_reset(call);
     ignis__arrays_close(call);
     ignis__kernels_close(call);
+    if (ignis__leaks > IGNIS__LEAKS_SHOWN)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
+    ignis__leaks = 0;
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
         if (!ignis__atomic_load(&device->opened))

@@ -14,7 +14,8 @@
 
     IGNIS_TEST_TIMES=1 prints what each test took.
 
-    A test fails, too, when it leaves a failure that it did not check, or arrays alive (unless it sets test_leaks_expected).
+    A test fails, too, when it leaves a failure that it did not check, or arrays, kernels, graphs, optimizers or channels alive (unless it
+    sets test_leaks_expected).
     CHECK may be used on any thread. Arguments choose the tests whose name has one of them as a part. */
 #ifndef TEST_H
 #define TEST_H
@@ -335,6 +336,8 @@ static inline void test__run(int index)
     CHECK_OK(ignis_shutdown());
     if (!test_leaks_expected && test_log_count(IGNIS_DIAG_ARRAY_LEAKED))
         test__fail(__FILE__, __LINE__, test_log_text(IGNIS_DIAG_ARRAY_LEAKED));
+    if (!test_leaks_expected && test_log_count(IGNIS_DIAG_HANDLE_LEAKED))
+        test__fail(__FILE__, __LINE__, test_log_text(IGNIS_DIAG_HANDLE_LEAKED));
     ignis_status_clear();
 }
 

@@ -1265,13 +1265,16 @@ TEST(a_forked_child_has_no_channel)
 TEST(shutdown_closes_what_was_left_open)
 {
     ignis_channel_method m;
-    int before = process_descriptors();
+    int before = process_descriptors(), ended = 0;
+    test_leaks_expected = true;
     EACH_METHOD(m)
     {
         pair both;
         SETUP(NULL);
         both = make_pair(m, 20);
         CHECK_OK(ignis_shutdown());
+        CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 3 * ++ended); /* the one that listened, too */
+        CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "channel, the end of the ");
         CHECK_INT(test_files_in(folder), 0);
         SETUP(NULL);
         CHECK_STATUS(ignis_channel_close(both.a), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);

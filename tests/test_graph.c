@@ -540,6 +540,38 @@ TEST(a_gradient_outside_of_the_graph)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  A launch writes to what it writes, and only to that. */
+TEST(a_launch_counts_as_writing)
+{
+    ignis_tensor x, w, y;
+    ignis_graph graph, outer;
+    ignis_scope scope;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = vector4(1, true);
+    w = vector4(2, false);
+    CHECK_OK(ignis_array_add(ignis_tensor_data(w), ignis_tensor_data(w), ignis_tensor_data(x))); /* compiles */
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_array_add(ignis_tensor_data(w), ignis_tensor_data(w), ignis_tensor_data(x)));
+    graph = ignis_graph_end();
+    y = ignis_sum(ignis_mul(x, x));
+    CHECK_OK(ignis_graph_launch(graph)); /* reads x */
+    CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+    y = ignis_sum(ignis_mul(x, w));
+    CHECK_OK(ignis_graph_launch(graph)); /* writes w */
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_MESSAGE_HAS("'mul'");
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_graph_launch(graph));
+    outer = ignis_graph_end();
+    y = ignis_sum(ignis_mul(x, w));
+    CHECK_OK(ignis_graph_launch(outer)); /* and the one in it writes w */
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_OK(ignis_graph_free(outer));
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(random_tensors_are_new_at_each_launch)
 {
     ignis_graph graph;
@@ -622,19 +654,14 @@ TEST(temporaries_are_used_again_inside_a_capture)
     CHECK_INT(memory().reserved_bytes, 0);
 }
 
-/*  What is released inside a capture is not handed to others: replays write there. */
-TEST(memory_of_a_graph_is_its_own)
+/*  Launches a graph that is not to write to memory of others. */
+static void launch_beside_others(ignis_graph graph)
 {
-    ignis_graph graph;
-    ignis_tensor y, others[8];
+    ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
+    ignis_tensor others[8];
     int i, k;
-    SETUP(NULL);
-    warm_up();
-    (void)capture_chain(5, &graph, &y);
-    for (i = 0; i < 8; i++) {
-        ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
+    for (i = 0; i < 8; i++)
         others[i] = ignis_tensor_zeros(IGNIS_SHAPE(MIB / 4), &desc);
-    }
     for (k = 0; k < 3; k++)
         CHECK_OK(ignis_graph_launch(graph));
     for (i = 0; i < 8; i++) {
@@ -646,6 +673,17 @@ TEST(memory_of_a_graph_is_its_own)
         free(values);
         let_go(others[i]);
     }
+}
+
+/*  What is released inside a capture is not handed to others: replays write there. */
+TEST(memory_of_a_graph_is_its_own)
+{
+    ignis_graph graph;
+    ignis_tensor y;
+    SETUP(NULL);
+    warm_up();
+    (void)capture_chain(5, &graph, &y);
+    launch_beside_others(graph);
     CHECK_NUMBER(value_at(y, 7), 2);
     CHECK_OK(ignis_graph_free(graph));
     let_go(y);
@@ -746,8 +784,7 @@ TEST(a_graph_freed_without_a_launch_leaves_nothing_that_passes_for_zeroed)
 TEST(a_graph_inside_another_is_kept)
 {
     ignis_graph inner, outer;
-    ignis_tensor y, z, others[8];
-    int i, k;
+    ignis_tensor y, z;
     SETUP(NULL);
     warm_up();
     (void)capture_chain(5, &inner, &y);
@@ -759,21 +796,7 @@ TEST(a_graph_inside_another_is_kept)
     REQUIRE(outer.id != 0);
     CHECK_OK(ignis_graph_free(inner));
     CHECK_STATUS(ignis_graph_launch(inner), IGNIS_ERROR_FREED, IGNIS_DIAG_GRAPH_FREED);
-    for (i = 0; i < 8; i++) {
-        ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
-        others[i] = ignis_tensor_zeros(IGNIS_SHAPE(MIB / 4), &desc);
-    }
-    for (k = 0; k < 3; k++)
-        CHECK_OK(ignis_graph_launch(outer));
-    for (i = 0; i < 8; i++) {
-        double *values = tensor_values(others[i]);
-        int wrong = 0;
-        for (k = 0; k < MIB / 4; k++)
-            wrong += values[k] != 0;
-        CHECK_INT(wrong, 0);
-        free(values);
-        let_go(others[i]);
-    }
+    launch_beside_others(outer);
     CHECK_NUMBER(value_at(z, 7), 6);
     CHECK_OK(ignis_graph_free(outer));
     let_go(y), let_go(z);
@@ -995,6 +1018,8 @@ TEST(shutdown_ends_graphs_and_captures)
     CHECK_OK(ignis_graph_begin());
     (void)ignis_scale(x, 2);
     CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 2);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "graph on device 0");
     SETUP(NULL);
     warm_up(); /* the stream captures nothing any more */
     CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
@@ -1146,6 +1171,70 @@ TEST(a_capture_that_begins_while_another_thread_waits)
     CHECK_OK(ignis_synchronize());
     pthread_join(thread, NULL);
     pthread_barrier_destroy(&about_to_wait);
+    let_go(x);
+}
+
+/*  A capture draws in a stream just when another thread has found that it is not captured, and is about to wait for it. */
+static int (*stream_synchronize)(void *);
+static void *drawn_in;
+static uint64_t is_drawn_in;
+
+static void *thread_that_draws_in(void *arg)
+{
+    ignis__device *device = &ignis__devices[0];
+    ignis_tensor x = *(ignis_tensor *)arg;
+    ignis_graph graph;
+    uint64_t serial;
+    int i;
+    CHECK_OK(ignis_graph_begin());
+    serial = ignis__stream_adopt("adopt", device, drawn_in);
+    pthread_barrier_wait(&about_to_wait);
+    pthread_barrier_wait(&about_to_wait);
+    CHECK(ignis__capture_draw("draw", device, ignis__stream_now(device), serial));
+    ignis__atomic_store(&is_drawn_in, 1);
+    CHECK(ignis__stream_order("join", device, drawn_in, device, ignis__stream_now(device)));
+    for (i = 0; i < 500 && !ignis__atomic_load(&wait_over); i++)
+        test_sleep_ms(2);
+    let_go(ignis_scale(x, 2));
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    CHECK_OK(ignis_graph_free(graph));
+    return NULL;
+}
+
+static int wait_for_stream_after_a_while(void *stream)
+{
+    int i, error;
+    if (stream != drawn_in)
+        return stream_synchronize(stream);
+    pthread_barrier_wait(&about_to_wait);
+    for (i = 0; i < 100 && !ignis__atomic_load(&is_drawn_in); i++)
+        test_sleep_ms(2);
+    error = stream_synchronize(stream);
+    ignis__atomic_store(&wait_over, 1);
+    return error;
+}
+
+TEST(a_stream_that_is_drawn_into_a_capture_while_another_thread_waits)
+{
+    ignis_tensor x;
+    pthread_t thread;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_INT(ignis__cuda.cuStreamCreate(&drawn_in, 1), 0);
+    pthread_barrier_init(&about_to_wait, NULL, 2);
+    is_drawn_in = wait_over = 0;
+    REQUIRE(pthread_create(&thread, NULL, thread_that_draws_in, &x) == 0);
+    pthread_barrier_wait(&about_to_wait);
+    stream_synchronize = ignis__cuda.cuStreamSynchronize;
+    ignis__cuda.cuStreamSynchronize = wait_for_stream_after_a_while;
+    CHECK_OK(ignis_synchronize());
+    ignis__cuda.cuStreamSynchronize = stream_synchronize;
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&about_to_wait);
+    CHECK_OK(ignis_stream_forget(drawn_in));
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(drawn_in), 0);
     let_go(x);
 }
 

@@ -750,10 +750,13 @@ TEST(kernels_end_with_shutdown)
     SETUP(NULL);
     kernel = test_compile(iota_source, "iota", NULL);
     CHECK(kernel.id != 0);
-    CHECK_OK(ignis_shutdown()); /* frees it; only arrays are reported */
-    CHECK_INT(test_log_count(IGNIS_DIAG_ARRAY_LEAKED), 0);
+    test_leaks_expected = true;
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 1);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "kernel 'iota'");
     SETUP(NULL);
     CHECK_STATUS(ignis_kernel_launch(kernel, &one, NULL, 0), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+    CHECK_MESSAGE_HAS("kernel 'iota', freed");
 }
 
 /* faults -------------------------------------------------------------------------------------------------------- */

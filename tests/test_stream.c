@@ -238,6 +238,70 @@ TEST(streams_of_threads_are_their_own)
     pthread_barrier_destroy(&barrier);
 }
 
+/*  While a thread waits for the streams of a device one by one, as it does during a capture, another one destroys one of them. */
+static int (*is_capturing)(void *, int *);
+static void *destroyed;
+static uint64_t is_destroyed;
+
+static void *thread_that_destroys(void *arg)
+{
+    (void)arg;
+    CHECK_OK(ignis_device_use(0));
+    forget_and_destroy(destroyed);
+    ignis__atomic_store(&is_destroyed, 1);
+    return NULL;
+}
+
+static int ask_after_a_while(void *stream, int *captures)
+{
+    static pthread_t thread;
+    int i;
+    if (stream == destroyed && ignis__cuda.cuStreamIsCapturing != is_capturing) {
+        ignis__cuda.cuStreamIsCapturing = is_capturing;
+        CHECK_INT(pthread_create(&thread, NULL, thread_that_destroys, NULL), 0);
+        for (i = 0; i < 100 && !ignis__atomic_load(&is_destroyed); i++)
+            test_sleep_ms(2);
+        CHECK_INT(pthread_detach(thread), 0);
+    }
+    return is_capturing(stream, captures);
+}
+
+static void *thread_that_captures(void *arg)
+{
+    (void)arg;
+    CHECK_OK(ignis_graph_begin());
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    CHECK_OK(ignis_graph_free(ignis_graph_end()));
+    return NULL;
+}
+
+TEST(a_stream_is_destroyed_while_another_thread_waits_for_all)
+{
+    pthread_t thread;
+    int i;
+    SETUP(NULL);
+    destroyed = new_stream();
+    is_destroyed = 0;
+    CHECK_OK(ignis_stream_use(destroyed));
+    CHECK_OK(ignis_array_free(test_array(8, 8)));
+    CHECK_OK(ignis_stream_use(NULL));
+    pthread_barrier_init(&barrier, NULL, 2);
+    REQUIRE(pthread_create(&thread, NULL, thread_that_captures, NULL) == 0);
+    pthread_barrier_wait(&barrier);
+    is_capturing = ignis__cuda.cuStreamIsCapturing;
+    ignis__cuda.cuStreamIsCapturing = ask_after_a_while;
+    CHECK_OK(ignis_synchronize());
+    CHECK(ignis__cuda.cuStreamIsCapturing == is_capturing);
+    for (i = 0; i < 500 && !ignis__atomic_load(&is_destroyed); i++)
+        test_sleep_ms(2);
+    CHECK(ignis__atomic_load(&is_destroyed));
+    CHECK_OK(ignis_synchronize());
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&barrier);
+}
+
 TEST(synchronize_waits_and_succeeds)
 {
     ignis_array a;

@@ -1,5 +1,6 @@
 /*  test_threads.c - 16 threads on shared arrays and kernels */
 #include "test.h"
+#include <unistd.h>
 
 enum { THREADS = 16 };
 
@@ -102,20 +103,34 @@ static void expect_documented(const char *what)
     ignis_status_clear();
 }
 
+/*  A loan to the storage layer, while others make views of the array and free it. */
+static void save_shared(int index, ignis_array a)
+{
+    static const char *const name = "a";
+    char path[64];
+    ignis_tensor tensor = ignis_tensor_from_array(a, false);
+    if (!tensor.id)
+        return;
+    snprintf(path, sizeof path, "/tmp/ignis_test_threads_%ld_%d", (long)getpid(), index);
+    ignis_save(path, &name, &tensor, 1);
+    remove(path);
+    CHECK_OK(ignis_tensor_release(tensor));
+}
+
 static void misuse(int index)
 {
     unsigned random = (unsigned)index + 1;
     float data[N];
     char text[256];
     ignis_array_info info;
-    ignis_contract_entry entry;
+    ignis_contract_entry entries[SLOTS];
     int round, i;
     for (i = 0; i < N; i++)
         data[i] = (float)i;
     for (round = 0; round < ROUNDS; round++) {
-        int slot = (int)(next_random(&random) % SLOTS), operation = (int)(next_random(&random) % 20);
+        int slot = (int)(next_random(&random) % SLOTS), operation = (int)(next_random(&random) % 28);
         ignis_owner owner = (ignis_owner)(IGNIS_OWNER_IGNIS + (int)(next_random(&random) % 3));
-        ignis_array a = shared_get(slot);
+        ignis_array a = shared_get(slot), b = shared_get((slot + 1) % SLOTS), made = {0};
         switch (operation) {
         case 0: shared_put(slot, test_array(1, N)); break;
         case 1: shared_put(slot, ignis_array_slice(a, 0, 0, 1)); break;
@@ -136,7 +151,7 @@ static void misuse(int index)
         case 16: ignis_array_to_host(a, data, IGNIS_F32, N); break;
         case 17:
             ignis_contract_track(a);
-            ignis_contract_audit(&entry, 1, -1);
+            ignis_contract_audit(entries, SLOTS, -1);
             ignis_contract_untrack(a);
             break;
         case 18:
@@ -144,8 +159,21 @@ static void misuse(int index)
                 CHECK(info.ref_count >= 0 && info.shape.dim[1] == N);
             CHECK(ignis_array_to_string(a, text, sizeof text) > 0);
             break;
-        default: ignis_array_add(a, a, a); break;
+        case 19: ignis_contract_assert_owner(a, owner); break;
+        case 20: ignis_array_mark_written(a); break;
+        case 21: ignis_array_write_rows(a, b, 0); break;
+        case 22: ignis_array_copy(a, b); break;
+        case 23: ignis_array_fill(a, 1); break;
+        case 24: made = ignis_array_cast(a, IGNIS_F16); break;
+        case 25: CHECK_OK(ignis_contract_untrack(a)); break;
+        case 26:
+            if (round % 16 == 0) /* it waits for the disk */
+                save_shared(index, a);
+            break;
+        default: ignis_array_add(a, a, b); break;
         }
+        if (made.id && (ignis_array_query(made, &info) != IGNIS_OK || ignis_array_free_as(made, info.owner) != IGNIS_OK))
+            CHECK(!"a copy that nobody else knows is freed");
         expect_documented("misuse");
     }
 }
@@ -180,6 +208,13 @@ TEST(random_use_of_shared_arrays)
 /* --- exactly one wins ----------------------------------------------------------------------------------------- */
 
 static ignis_array contested;
+
+static void write_contested(int index)
+{
+    int round;
+    for (round = 0; round < ROUNDS; round++)
+        CHECK_OK(index % 2 ? ignis_array_mark_written(contested) : ignis_array_zero(contested));
+}
 static int winners;
 
 static void win(bool won)
@@ -215,6 +250,17 @@ static void count_references(int index)
         CHECK(ignis_array_increment_ref(contested) > 0);
     for (i = 1; i < ROUNDS; i++)
         CHECK(ignis_array_decrement_ref(contested) > 0);
+}
+
+TEST(writes_are_counted_exactly)
+{
+    ignis_array_info info;
+    SETUP(NULL);
+    contested = test_array(1, 8);
+    run_threads(write_contested);
+    CHECK_OK(ignis_array_query(contested, &info));
+    CHECK_INT(info.version, 1 + THREADS * ROUNDS);
+    CHECK_OK(ignis_array_free(contested));
 }
 
 TEST(references_are_counted_exactly)
