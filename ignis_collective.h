@@ -74,7 +74,7 @@
         A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
         file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
 
-            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so shares arrays
+            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so arrays of ignis_vmm_array
             IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
             IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
 
@@ -608,7 +608,7 @@ typedef struct ignis_transport {
 
 typedef struct ignis_transport_desc {
     ignis_transport_kind kind; /* IGNIS_TRANSPORT_AUTO: what IGNIS_TRANSPORT in the environment names (vmm, peer, ipc, host), or the best */
-    int src_device, dst_device;    /* where arrays come from, and where they are used (0): ordinals of this process */
+    int src_device, dst_device;    /* where arrays come from, and are used (the thread's current device; IGNIS_DEVICE_0 for device 0) */
     ignis_channel_method exchange; /* how handles travel, where the caller sends them (that of the channel, else the default) */
     ignis_channel channel;         /* a connected channel that send and receive put handles into (none); it stays the caller's */
     const unsigned char *token;    /* IGNIS_TRANSPORT_TOKEN_BYTES that both sides know (a secret of this user, in his private folder) */
@@ -616,11 +616,13 @@ typedef struct ignis_transport_desc {
 } ignis_transport_desc;
 
 /*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
-    ignis_transport_handle_fds says which. */
+    ignis_transport_handle_fds says which. With another exchange method than a socket, handles of all kinds but IGNIS_TRANSPORT_VMM have no
+    descriptors: what they need lies under a name in the private folder (that of the channel, else the default one of channels), and whoever
+    imports the handle first takes it from there. */
 #define IGNIS_TRANSPORT_RECORD_BYTES 272
 
 typedef struct ignis_transport_handle {
-    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, what, where; sealed with the token */
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, and what; sealed with the token */
     ignis_vmm_handle memory;                            /* of IGNIS_TRANSPORT_VMM and _HOST */
     bool has_lease;
     int lease; /* a pipe: as long as somebody has this end open, the exporter knows that the array is in use */
@@ -730,7 +732,8 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle);
 
 /*  ignis_transport_release_handle - the exporter's word that nobody uses an array any more
-    Needed where the other side cannot say so: handles that travelled without their lease (through FIFOs, or shared memory).
+    Needed where the other side cannot say so: a handle that was never imported, and for which there is no channel that could have ended;
+    or one that travelled without its lease.
     Returns: IGNIS_OK; also when nothing of it is exported.
     Errors: FREED.
     Ownership: the array can be freed afterwards.
@@ -739,11 +742,14 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport transport,
 
 /*  ignis_transport_import_handle - the array of a handle, on dst_device
     ignis_transport_recv_with_handle - the same
-    A handle is checked before the driver sees it: its seal, its size, its numbers, its device. One of this process is the exporter's
-    own memory. The same handle, imported again, shares the mapping.
+    A handle is checked before the driver sees it: its seal, its size, its numbers, its device. Memory is what this process has mapped, or
+    has exported itself, and what a handle says of it has to agree with that. With a channel by a socket, the sender has to be its other
+    side, as the kernel names it. The same handle, imported again, shares the mapping. Shape, dtype and tag are the exporter's.
     Returns: an array, or no handle.
-    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD), UNSUPPORTED (the exporter's device
-    is not visible here), CUDA, IO, MEMORY.
+    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD: no handle, or its seal is broken), MISMATCH
+    (IGNIS_DIAG_TRANSPORT_MISMATCH: it contradicts itself, the memory, or what came before; it is not exported any more), PEER
+    (IGNIS_DIAG_TRANSPORT_PEER: it is of another process than its sender), UNSUPPORTED (the exporter's device is not visible here), CUDA, IO,
+    MEMORY.
     Ownership: the caller frees the array, or calls ignis_transport_close_imported_handle. The handle stays the caller's.
     Threads: any. */
 IGNIS_API ignis_array ignis_transport_import_handle(ignis_transport transport, const ignis_transport_handle *handle);
@@ -759,9 +765,11 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
 /*  ignis_transport_send, ignis_transport_send_async - make an array's content available to the receiver
     Its handle goes to *handle; or, when that is null, through the transport's channel; or, of the kinds that copy, to a receive of this
     process. The sync form waits for the work on the array; after the async one, call ignis_transport_synchronize before the receiver
-    reads. Leave the array as it is until it has.
+    reads. Leave the array as it is until it has. Through FIFOs and shared memory all kinds travel but IGNIS_TRANSPORT_VMM, whose memory is
+    a descriptor.
     Returns: IGNIS_OK, or the reason.
-    Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it).
+    Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it),
+    UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: IGNIS_TRANSPORT_VMM needs IGNIS_CHANNEL_SOCKET).
     Ownership: as for ignis_transport_export_handle.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
@@ -780,7 +788,7 @@ IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ign
 
 /*  ignis_transport_receive_handle - the next handle from the transport's channel
     Returns: IGNIS_OK, and *handle filled.
-    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, FORMAT (not a handle).
+    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, and of an import for a handle that is none.
     Ownership: the caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits until the channel's deadline. */
 IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport, ignis_transport_handle *handle);
@@ -836,8 +844,8 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array
     says is checked before anything is done with it.
     Returns: the array, or no handle.
     Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
-    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the
-    GPU), PEER, TIMEOUT, CUDA, MEMORY.
+    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), MISMATCH and PEER (what came is not true, as for ignis_transport_import_handle),
+    UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the GPU), PEER, TIMEOUT, CUDA, MEMORY.
     Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have let go, also when the sender dies.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
