@@ -43,7 +43,7 @@ help:
 	@echo "make sim-env       print what makes programs of your own run on the simulator: eval \"\$$(make -s sim-env)\""
 	@echo "make clean         remove build/"
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-clang test-sim (simulator), test-memcheck (GPU)"
-	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-prototypes check-resume check-storage check-torch"
+	@echo "Checks:            check-compile check-kernels check-docs check-format check-gpus check-prototypes check-resume check-safetensors check-torch"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged files for the reader of safetensors"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -121,18 +121,18 @@ soak: $(SIMULATOR) $(SOAKS)
 	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
 
 # A million damaged files for the reader of safetensors; it ends at the first sanitizer report.
-fuzz: $(OUT)/fuzz_storage
-	$(OUT)/fuzz_storage 1000000
+fuzz: $(OUT)/fuzz_file
+	$(OUT)/fuzz_file 1000000
 
-$(OUT)/fuzz_storage: tests/fuzz_storage.c $(HEADERS)
+$(OUT)/fuzz_file: tests/fuzz_file.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -I. $< -o $@ $(LDLIBS)
 
 # Both directions against the Python package safetensors, where that is installed.
-check-storage: $(SIMULATOR) $(OUT)/storage_copy
-	python3 tests/safetensors_roundtrip.py $(OUT)/storage_copy
+check-safetensors: $(SIMULATOR) $(OUT)/file_copy
+	python3 tests/safetensors_roundtrip.py $(OUT)/file_copy
 
-$(OUT)/storage_copy: tests/storage_copy.c $(HEADERS)
+$(OUT)/file_copy: tests/file_copy.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
@@ -157,7 +157,7 @@ check-torch: $(SIMULATOR)
 #   SERIAL_TESTS  test-tsan: they have one thread
 #   RANK_TESTS    all lanes: many processes, each of which starts and waits for the others: too slow under a sanitizer, and little about
 #                 streams; `make test` runs them
-SERIAL_TESTS := $(addprefix %/test_,convert elementwise faults storage tape tensor)
+SERIAL_TESTS := $(addprefix %/test_,convert elementwise faults file tape tensor)
 LONG_TESTS := $(addprefix %/test_,ops_attention ops_rows training)
 MATH_TESTS := $(addprefix %/test_,ops_basic optim matmul)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
@@ -221,7 +221,7 @@ format:
 
 # What this machine can run of it all.
 CHECKS := check-docs check-kernels check-compile check-gpus check-resume test-asan test-tsan test-lazy test-streams test-sim
-CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-storage)
+CHECKS += $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
@@ -231,4 +231,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: all help simulator sim-env run test test-clang bench fuzz soak check check-storage check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: all help simulator sim-env run test test-clang bench fuzz soak check check-safetensors check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

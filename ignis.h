@@ -126,6 +126,10 @@
         free segments back, ignis_desc.memory_limit bounds what is reserved. With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has
         an allocation of its own, as compute-sanitizer needs it to see accesses beyond the end; it is slow.
 
+        What Ignis writes to memory is counted in a version, which all views of it share (ignis_array_info.version). Reading what nobody has
+        written is an error. Of your own kernels, and of code that has the address, Ignis cannot know what it writes: its array counts as written,
+        and where it changes one in place, ignis_array_mark_written says so. Arrays that wrap the same pointer count apart.
+
     ON OWNERSHIP (>>contract)
 
         Every array has an owner: IGNIS_OWNER_IGNIS, or a layer that works on it for a while and acquires it first
@@ -137,14 +141,21 @@
             - views (slice, reshape) are arrays of their own: freeing the parent leaves them valid, and their memory alive
             - wrapped memory (ignis_array_desc.ptr) is never freed by Ignis
 
-        ignis_contract_audit lists tracked arrays by age; what is alive at ignis_shutdown is reported.
+        While ignis_save, ignis_load or a collective operation runs, its layer owns the arrays it works on; views and copies that are made
+        meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. What is alive at ignis_shutdown is reported: arrays, and
+        kernels, graphs, optimizers and channels too. A stale handle is named as it was (array #7 'weights', freed), so that its message can be
+        matched with others.
 
     ON KERNELS (>>kernel)
 
         Kernels are compiled by NVRTC to machine code of the device ("sm_90a" where there is such a form), and kept in memory and on disk
         ($IGNIS_CACHE_DIR, else ~/.cache/ignis; the least recently used go beyond 256 MiB). A cached kernel needs no
-        compiler run, but NVRTC must be there: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name). There is no
-        include path; #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions.
+        compiler run, but NVRTC must be there: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name).
+
+        #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
+        (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
+        There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
+        by a macro (#include NAME) is compiled in every process, as its headers cannot be told.
 
     ON TENSORS AND SCOPES (>>tensor)
 
@@ -159,7 +170,9 @@
         thread has its own tape. An entry goes with the tensor that it made, so what leads nowhere costs nothing; what backward needs
         stays alive after its tensor was released, and goes as the walk passes. ignis_tape_record is the one door: your own operation is
         a kernel, a result, and a rule for its gradient (examples/custom_op.c), and ignis_gradcheck tells whether the rule is right.
-        ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing.
+        ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing. What an operation saved has to stay as it is until the
+        backward: one that finds a saved array written to since (its version has changed) fails, and no gradient changes. Operations of a capture
+        are exempt, as each launch writes anew what they save.
 
     ON GRAPHS (>>graph)
 
@@ -167,12 +180,12 @@
         Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles. Dropout draws a new
         mask at each launch.
 
-    ON FILES (>>storage)
+    ON FILES (>>file)
 
         ignis_save and ignis_load keep named tensors in the safetensors format that other tools read too. Files are written whole or not at
         all, and a damaged or hostile one is an error, never more.
 
-    ON STREAMS AND CUDART
+    ON STREAMS AND CUDART (>>stream)
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
         with ignis_array_desc.ptr, put work into your cudaStream_t with ignis_stream_use, give ignis_array_device_ptr to your own kernels. Call
@@ -184,9 +197,19 @@
         thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
         survive fork. Compiling a kernel holds nobody up but those who want the same one.
 
+    ON SHARED LIBRARIES
+
+        Where two shared libraries of one process have Ignis inside and export its functions, the system's loader gives both the functions
+        of the one that was loaded first: one ignis_setup for both, one state, and chaos when they are of different versions. (Not on
+        Windows, where a DLL has its own functions always.) So build a shared library with IGNIS_HIDDEN, or with -fvisibility=hidden: then it
+        has an Ignis for itself. The price: each has a setup, a cache of device memory and compiled kernels of its own, handles of one mean
+        nothing to the other (give device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the functions in it.
+        A library that offers Ignis to others exports them on purpose, and alone.
+
     OPTIONS, for the file with the implementation; each with its price
 
         #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
+        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that has it, see below: others cannot call it there
         #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
         #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
@@ -201,17 +224,25 @@
         handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in operation.
         On Windows it is compiled with MinGW in its tests; other compilers are written for and not tested there.
 */
+/*  What the implementation needs of the system: -std=c99 hides it, unless one of these is defined before the first system header. */
+#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)
+#if defined(__APPLE__) && defined(_POSIX_C_SOURCE) && !defined(_DARWIN_C_SOURCE)
+#define _DARWIN_C_SOURCE /* where _POSIX_C_SOURCE hides more than it brings */
+#elif defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
+    !defined(_XOPEN_SOURCE) && !defined(_WIN32) && !defined(__APPLE__)
+#define _POSIX_C_SOURCE 200809L
+#if defined(EOF) || defined(CLOCKS_PER_SEC)
+#define IGNIS__TOO_LATE /* stdio.h or time.h came before */
+#endif
+#endif
+#endif
+
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
 #define IGNIS_VERSION_MAJOR 0
 #define IGNIS_VERSION_MINOR 3
 #define IGNIS_VERSION_PATCH 0
-
-#if defined(IGNIS_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && \
-    !defined(_DEFAULT_SOURCE) && !defined(_XOPEN_SOURCE) && !defined(_WIN32)
-#define _POSIX_C_SOURCE 200809L /* -std=c99 hides the system calls that the platform section needs */
-#endif
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -222,6 +253,8 @@
 #define IGNIS_API static __attribute__((unused))
 #elif defined(IGNIS_STATIC)
 #define IGNIS_API static
+#elif defined(IGNIS_HIDDEN) && defined(__GNUC__) && !defined(_WIN32)
+#define IGNIS_API extern __attribute__((visibility("hidden")))
 #else
 #define IGNIS_API extern
 #endif
@@ -381,7 +414,11 @@ typedef enum ignis_status {
     X(COMM_BROKEN, PEER, "a communicator that has failed is shrunk or destroyed")                                    \
     X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
     X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
-    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")
+    X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")                         \
+    X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")                                      \
+    X(HANDLE_LEAKED, CONTRACT, "kernels, graphs, optimizers and channels are freed before shutdown")                 \
+    X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
+    X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -516,7 +553,7 @@ typedef struct ignis_library_info {
     Threads: one thread, before the others use Ignis. */
 IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
 
-/*  ignis_shutdown - free everything that Ignis holds, after reporting each array that is still alive
+/*  ignis_shutdown - free everything that Ignis holds, after reporting what is still alive: arrays, kernels, graphs, optimizers, channels
     Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
     Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
     Errors: CUDA.
@@ -586,11 +623,14 @@ IGNIS_API ignis_status ignis_device_use(int device);
     Threads: any; each has its own. */
 IGNIS_API int ignis_device_current(void);
 
+/* >>stream ------------------------------------------------------------------------------------------------------ */
+
 /*  ignis_stream_use - put the calling thread's work on the current device into the caller's cudaStream_t or CUstream
-    null goes back to Ignis' own stream. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD ((void *)1 and 2) are accepted.
-    Ignis' own stream is a blocking one, so it is ordered with the legacy default stream of cudart code.
+    null goes back to Ignis' own stream, which is a blocking one: ordered with the legacy default stream of cudart code. cudaStreamLegacy is
+    accepted. cudaStreamPerThread is not, as it is one handle of as many streams as there are threads; in a program compiled with
+    --default-stream per-thread, which makes that the default one of cudart calls, give each thread that uses Ignis a stream of cudaStreamCreate.
     Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (the stream is of another device), CUDA.
+    Errors: ARGUMENT (the stream is of another device, or the per-thread one), CUDA.
     Ownership: the stream stays the caller's; call ignis_stream_forget before destroying it.
     Threads: any; each has its own current stream per device. */
 IGNIS_API ignis_status ignis_stream_use(void *stream);
@@ -708,13 +748,14 @@ typedef struct ignis_array_info {
     ignis_owner owner;
     int ref_count;
     void *stream;          /* null until memory is allocated, unless the desc named one */
-    void *ptr;             /* device memory; null until it is allocated */
+    void *ptr;             /* device memory; null until it is allocated. The caller may write there, so the array counts as written */
     void *pinned_host_ptr; /* null unless ignis_array_pin was called */
     int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC */
     bool owns_memory;      /* false for views and wrapped memory */
     bool on_device;        /* device memory is allocated */
     uint64_t parent;       /* info.id of the array it is a view of; 0: none */
     char tag[32];
+    uint64_t version; /* of its memory: how often it was written to, as far as Ignis knows (see ignis_array_mark_written) */
 } ignis_array_info;
 
 /*  ignis_dtype_name - "f32" for IGNIS_F32; ignis_owner_name - "nvccl" for IGNIS_OWNER_NVCCL
@@ -735,9 +776,9 @@ IGNIS_API int ignis_dtype_size(ignis_dtype dtype);
 
 /*  ignis_array_create - a new array, or one that wraps memory of the caller
     Shape: 1 to 8 dimensions, each 0 or more; numel and bytes must fit 63 bits. No device memory is taken until the
-    array is first used; its content is undefined until it is written.
+    array is first used; reading it is an error until it is written. Wrapped memory counts as written.
     Returns: the array, or no handle.
-    Errors: ARGUMENT, SHAPE, DEVICE, MEMORY.
+    Errors: ARGUMENT (also for a desc.ptr that is not device memory, or in an allocation that ends before the array), SHAPE, DEVICE, MEMORY.
     Ownership: the caller frees it with ignis_array_free. Wrapped memory stays the caller's and must outlive the array.
     Threads: any. */
 IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc);
@@ -745,7 +786,7 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc);
 /*  ignis_array_free - free an array as IGNIS_OWNER_IGNIS; ignis_array_free_as - free it as the owner named
     The memory goes back in stream order once its last view is freed too; pinned host memory goes at once.
     Returns: IGNIS_OK, or why the array was left as it is.
-    Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0).
+    Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0; the message says who holds references).
     Ownership: the handle is stale afterwards; views of the array stay valid.
     Threads: any. Streams: work that is queued on the array still finishes first. */
 IGNIS_API ignis_status ignis_array_free(ignis_array array);
@@ -774,7 +815,7 @@ IGNIS_API int64_t ignis_array_numel(ignis_array array);
 IGNIS_API int64_t ignis_array_size_bytes(ignis_array array);
 
 /*  ignis_array_to_string - "array #7 [2, 3] f32 on device 0, owner ignis, ref_count 0, 'weights'"
-    A stale handle gives "array handle 0x... (freed)".
+    A stale handle gives "array #7 'weights', freed", or "array handle 0x... (freed)" once its slot has been used and freed again.
     Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is 0.
     Errors: ARGUMENT.
     Ownership: the text is written to out, cut to capacity - 1 bytes and always ended.
@@ -795,6 +836,15 @@ IGNIS_API ignis_status ignis_array_to_device(ignis_array array);
     on another stream than the array's has to be finished, or ordered before the array's stream, when the array is freed.
     Threads: any. */
 IGNIS_API void *ignis_array_device_ptr(ignis_array array);
+
+/*  ignis_array_mark_written - say that the caller's code has written, or is about to write, to an array
+    Counts as a write in the array's version, so that a backward that needs the old content fails instead of giving a wrong gradient. For
+    what Ignis cannot see: kernels of the caller that change an array in place, and code that has its address.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API ignis_status ignis_array_mark_written(ignis_array array);
 
 /*  ignis_array_zero - set every byte to zero
     Returns: IGNIS_OK, or the reason.
@@ -859,7 +909,8 @@ IGNIS_API ignis_array ignis_array_reshape(ignis_array array, ignis_shape shape);
 /*  ignis_array_write_rows - copy all of src into dst from row start_row on
     Shapes: dst [rows, ...], src [r, ...] of the same dtype; src must be whole rows: its bytes divide by those of a row of dst.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, DTYPE, SHAPE (not whole rows, or beyond the last row), DEVICE (different devices), ARGUMENT (src was never written to), CUDA.
+    Errors: FREED, DTYPE, SHAPE (not whole rows, or beyond the last row), DEVICE (different devices), ARGUMENT (src was never written to, or
+    overlaps those rows in part), CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, int64_t start_row);
@@ -905,9 +956,9 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array array, ignis_o
 IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value);
 
 /*  ignis_array_copy - copy all elements of src into dst, converting by the rules of ignis_array_from_host
-    Shapes: equal numel. dst and src may be on different devices when their dtypes are equal. They must not overlap in part.
+    Shapes: equal numel. dst and src may be on different devices when their dtypes are equal. They must be the same memory or apart.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DEVICE, ARGUMENT (src was never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DEVICE, ARGUMENT (src was never written to, or overlaps dst in part), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of dst's device, after the work queued on that of src's. */
 IGNIS_API ignis_status ignis_array_copy(ignis_array dst, ignis_array src);
@@ -920,9 +971,10 @@ IGNIS_API ignis_status ignis_array_copy(ignis_array dst, ignis_array src);
 IGNIS_API ignis_array ignis_array_cast(ignis_array array, ignis_dtype dtype);
 
 /*  ignis_array_add - dst = a + b; ignis_array_mul - dst = a * b, element by element
-    Shapes: equal numel; one dtype. f16 and bf16 are computed in f32 and rounded once; integers wrap around. dst may be a or b.
+    Shapes: equal numel; one dtype. f16 and bf16 are computed in f32 and rounded once; integers wrap around. dst may be a or b, but
+    not overlap them in part.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (a or b was never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (a or b was never written to, or overlaps dst in part), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_add(ignis_array dst, ignis_array a, ignis_array b);
@@ -930,9 +982,9 @@ IGNIS_API ignis_status ignis_array_mul(ignis_array dst, ignis_array a, ignis_arr
 
 /*  ignis_array_scale - dst = src * factor, element by element
     Shapes: equal numel; one dtype. f16, bf16 and f32 are computed in f32 with the factor rounded to f32; integers are computed in f64
-    and converted by the rules of ignis_array_from_host. dst may be src.
+    and converted by the rules of ignis_array_from_host. dst may be src, but not overlap it in part.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (src was never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (src was never written to, or overlaps dst in part), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, double factor);
@@ -1009,12 +1061,20 @@ IGNIS_API ignis_status ignis_contract_reset(void);
 
 /* >>kernel ------------------------------------------------------------------------------------------------------ */
 
+/*  A header in memory, for #include "name" in a kernel. */
+typedef struct ignis_kernel_header {
+    const char *name;
+    const char *text;
+} ignis_kernel_header;
+
 typedef struct ignis_kernel_desc {
     const char *source;         /* required: CUDA C++ text; #include "ignis.cuh" gives it the types and helpers of Ignis' own kernels */
-    const char *name;           /* the file name that compile errors show ("kernel.cu") */
+    const char *name;           /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
     const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>" */
-    const char *const *options; /* NVRTC options such as "-DN=4" (none) */
+    const char *const *options; /* NVRTC options such as "-DN=4", "-I/usr/local/cuda/include" (none) */
     int option_count;
+    const ignis_kernel_header *headers; /* headers in memory, found before any file (none beside those of Ignis) */
+    int header_count;
 } ignis_kernel_desc;
 
 typedef struct ignis_launch {
@@ -1066,7 +1126,9 @@ typedef struct ignis_kernel_info {
 IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc);
 
 /*  ignis_kernel_launch - run a kernel on the current device
-    args are the kernel's parameters in order; array arguments are checked, allocated if need be, and become pointers.
+    args are the kernel's parameters in order; array arguments are checked, allocated if need be, and become pointers. Of parameters the driver
+    tells sizes alone: an f64 array for a `float *`, or an i32 for a `float`, cannot be seen. Nor can whether a parameter is const, so a launch
+    does not count as writing to an array that was written before: where it does, call ignis_array_mark_written.
     Returns: IGNIS_OK, or the reason. A fault inside the kernel shows at a later call.
     Errors: FREED, ARGUMENT (count, sizes, limits of the launch), DEVICE (an array of another device), MEMORY, CUDA.
     Ownership: unchanged; args may be reused when the call returns.
@@ -1293,7 +1355,8 @@ typedef struct ignis_gradcheck_desc {
     is an error. After a failure the walk's part of the tape is released, and no leaf has changed.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output, was walked already, or was
-    recorded by another thread; a backward function of the caller failed without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what
+    recorded by another thread; an operation on the way saved an array that was written to since; a backward function of the caller failed
+    without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what
     backward functions fail with.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
@@ -1699,7 +1762,8 @@ IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
 /*  ignis_optimizer_add - let an optimizer change a tensor: a leaf that requires a gradient; decay: whether weight decay is for it
     Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED (this thread captures a graph),
+    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
@@ -1769,12 +1833,12 @@ typedef struct ignis_graph {
 /*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
     Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made
     and optimizer tables filled then. While it captures, calls that would have to wait or to read host memory (to_host, item, from_host,
-    synchronize, freeing a kernel or pinned memory) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture as it is. Memory taken during
-    the capture stays with the graph.
+    synchronize, freeing a kernel, a graph or pinned memory, adding to an optimizer) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture
+    as it is. Memory taken during the capture stays with the graph.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
     Ownership: nothing to free; end it with ignis_graph_end.
-    Threads: any; each captures for itself. Waits for the device first. */
+    Threads: any; each captures for itself. Waits for the device first, and for threads that wait for it. */
 IGNIS_API ignis_status ignis_graph_begin(void);
 
 /*  ignis_graph_end - end the capture, and make the graph
@@ -1788,6 +1852,7 @@ IGNIS_API ignis_graph ignis_graph_end(void);
 /*  ignis_graph_launch - replay the captured work
     Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
     its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
+    While the thread captures, the launch becomes a part of the new graph, which keeps this one as long as it lives.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, DEVICE (another device is current), CUDA.
     Ownership: unchanged.
@@ -1801,7 +1866,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph graph);
     Threads: any. Waits for the device. */
 IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 
-/* >>storage ----------------------------------------------------------------------------------------------------- */
+/* >>file -------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_storage_entry {
     char name[256];    /* cut, at a whole character, to 255 bytes */
@@ -1846,30 +1911,31 @@ IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries,
 #ifdef __cplusplus
 } /* extern "C" */
 
-/*  In C++ option structs can be passed by reference: ignis_array_create({...}). */
-inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
-inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
-inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
-inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
+/*  In C++ option structs can be passed by reference: ignis_array_create({...}). Static, so that each file's call the functions of that file with
+    IGNIS_STATIC. */
+static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
+static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
+static inline ignis_kernel ignis_kernel_compile(const ignis_kernel_desc &desc) { return ignis_kernel_compile(&desc); }
+static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch &launch, const ignis_arg *args, int arg_count)
 {
     return ignis_kernel_launch(kernel, &launch, args, arg_count);
 }
 
 #ifndef IGNIS_NO_TENSORS
-inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
+static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
     return ignis_sdpa(q, k, v, &desc);
 }
-inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
-inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
+static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
+static inline ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets, const ignis_cross_entropy_desc &desc)
 {
     return ignis_cross_entropy(logits, targets, &desc);
 }
-inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
-inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
+static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
+static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
 #endif
 
-template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__dims... dims)
+template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
 {
     static_assert(sizeof...(dims) >= 1 && sizeof...(dims) <= IGNIS_MAX_DIMS, "a shape has 1 to IGNIS_MAX_DIMS dimensions");
     return ignis_shape{int(sizeof...(dims)), {static_cast<int64_t>(dims)...}};
@@ -1895,6 +1961,7 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
    >>platform - threads, atomics, clock, libraries, files, host memory. The only place that knows the system.
    =============================================================================================================== */
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -1913,13 +1980,12 @@ template <typename... ignis__dims> inline ignis_shape ignis__make_shape(ignis__d
 #else
 #include <dirent.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
-#if defined(__GLIBC__) && !defined(__USE_XOPEN2K8)
+#if defined(__GLIBC__) ? !defined(__USE_XOPEN2K8) : defined(IGNIS__TOO_LATE)
 #error "ignis.h: with -std=c99 or c11, put #define _POSIX_C_SOURCE 200809L above the first #include of this file"
 #endif
 #endif
@@ -2007,6 +2073,13 @@ typedef SRWLOCK ignis__mutex;
 static void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
 static void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mutex); }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
+
+typedef SRWLOCK ignis__rwlock;
+static void ignis__rwlock_init(ignis__rwlock *lock) { InitializeSRWLock(lock); }
+static void ignis__rwlock_read(ignis__rwlock *lock) { AcquireSRWLockShared(lock); }
+static void ignis__rwlock_read_end(ignis__rwlock *lock) { ReleaseSRWLockShared(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { AcquireSRWLockExclusive(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { ReleaseSRWLockExclusive(lock); }
 
 typedef HANDLE ignis__thread_handle;
 #define IGNIS__THREAD_RESULT DWORD WINAPI
@@ -2120,6 +2193,13 @@ static void ignis__mutex_init(ignis__mutex *mutex) { pthread_mutex_init(mutex, N
 static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
 
+typedef pthread_rwlock_t ignis__rwlock;
+static void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
+static void ignis__rwlock_read(ignis__rwlock *lock) { pthread_rwlock_rdlock(lock); }
+static void ignis__rwlock_read_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { pthread_rwlock_wrlock(lock); }
+IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+
 typedef pthread_t ignis__thread_handle;
 #define IGNIS__THREAD_RESULT void *
 static bool ignis__thread_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
@@ -2182,10 +2262,16 @@ static bool ignis__file_rename(const char *from, const char *to) { return rename
 static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 {
     struct stat info;
+    struct timespec changed;
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
         return false;
     *size = (int64_t)info.st_size;
-    *time = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+#ifdef __APPLE__
+    changed = info.st_mtimespec;
+#else
+    changed = info.st_mtim;
+#endif
+    *time = (int64_t)changed.tv_sec * 1000000000 + changed.tv_nsec;
     return true;
 }
 static void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path, NULL, 0); }
@@ -2498,8 +2584,9 @@ typedef struct ignis__record {
     const char *call;
     int driver_error;
     const char *driver_name;
-    char *message;   /* from malloc, as it may outlive ignis_shutdown; or ignis__thread.text */
+    char *message;   /* from malloc, as it may outlive ignis_shutdown; null: there was no memory for it */
     const char *log; /* the end of message */
+    char text[256];  /* the beginning of the message */
 } ignis__record;
 
 /*  A call that runs functions of the caller: messages of what fails in them name it, too. */
@@ -2515,7 +2602,6 @@ typedef struct ignis__thread {
     ignis_status latest;       /* of the last one, recorded or not */
     char *latest_message;      /* from malloc; null: there was none, or no memory for it */
     const ignis__frame *frame; /* the innermost one */
-    char text[256];            /* the message of a failure for which there was no memory */
     bool quiet;                /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
@@ -2573,11 +2659,48 @@ static const struct {
 };
 /* clang-format on */
 
+static const char *ignis__record_text(const ignis__record *record) { return record->message ? record->message : record->text; }
+
 static void ignis__record_drop(ignis__thread *thread)
 {
-    if (thread->record.message != thread->text)
-        free(thread->record.message);
+    free(thread->record.message);
     memset(&thread->record, 0, sizeof thread->record);
+}
+
+static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
+{
+    ignis__thread *thread = (ignis__thread *)pointer;
+    ignis__record_drop(thread);
+    free(thread->latest_message);
+    thread->latest_message = NULL;
+    free(thread->attached[0]);
+    free(thread->attached[1]);
+}
+
+/*  Keeps a copy of a failure's message as the latest. */
+static void ignis__latest_keep(ignis__thread *thread, const char *message)
+{
+    size_t size = strlen(message) + 1;
+    free(thread->latest_message);
+    thread->latest_message = (char *)malloc(size);
+    if (thread->latest_message)
+        memcpy(thread->latest_message, message, size);
+}
+
+/*  Makes a record this thread's first failure, if it has none, or frees it: the first failure is the one worth knowing. */
+static ignis_status ignis__record_adopt(const ignis__record *record)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis_status status = record->status;
+    thread->latest = status;
+    ignis__at_thread_exit(ignis__thread_exit, thread);
+    if (!thread->quiet)
+        ignis__latest_keep(thread, ignis__record_text(record));
+    if (thread->record.status == IGNIS_OK)
+        thread->record = *record;
+    else
+        free(record->message);
+    return status;
 }
 
 /*  Between the two, failures of this thread are not reported: what was tried may fail. The first of them is *failure, whose message
@@ -2596,23 +2719,13 @@ IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ig
     ignis__thread *thread = &ignis__this_thread;
     const char *colon;
     *failure = thread->record;
-    colon = failure->status == IGNIS_OK ? NULL : strstr(failure->message, ": ");
-    snprintf(why, why_size, "%s", failure->status == IGNIS_OK ? "" : colon ? colon + 2 : failure->message);
+    colon = strstr(ignis__record_text(failure), ": ");
+    snprintf(why, why_size, "%s", colon ? colon + 2 : ignis__record_text(failure));
     failure->message = NULL;
     failure->log = NULL;
     ignis__record_drop(thread);
     thread->record = *before;
     thread->quiet = false;
-}
-
-/*  Keeps a copy of a failure's message as the latest. */
-static void ignis__latest_keep(ignis__thread *thread, const char *message)
-{
-    size_t size = strlen(message) + 1;
-    free(thread->latest_message);
-    thread->latest_message = (char *)malloc(size);
-    if (thread->latest_message)
-        memcpy(thread->latest_message, message, size);
 }
 
 IGNIS__MAYBE_UNUSED static void ignis__frame_enter(ignis__frame *frame, const char *call, const char *rule)
@@ -2624,30 +2737,6 @@ IGNIS__MAYBE_UNUSED static void ignis__frame_enter(ignis__frame *frame, const ch
 }
 
 IGNIS__MAYBE_UNUSED static void ignis__frame_leave(const ignis__frame *frame) { ignis__this_thread.frame = frame->outer; }
-
-/*  Makes a record that another thread has filled this thread's first failure, if it has none; or frees it. */
-static ignis_status ignis__record_adopt(ignis__record *record)
-{
-    ignis__thread *thread = &ignis__this_thread;
-    ignis_status status = record->status;
-    thread->latest = status;
-    ignis__latest_keep(thread, record->message);
-    if (thread->record.status == IGNIS_OK)
-        thread->record = *record;
-    else
-        free(record->message);
-    return status;
-}
-
-static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
-{
-    ignis__thread *thread = (ignis__thread *)pointer;
-    ignis__record_drop(thread);
-    free(thread->latest_message);
-    thread->latest_message = NULL;
-    free(thread->attached[0]);
-    free(thread->attached[1]);
-}
 
 /*  Names the calls inside which a call has failed, the innermost first. */
 static void ignis__text_add_frames(ignis__text *text, const ignis__frame *frame, const char *call)
@@ -2669,50 +2758,30 @@ static void ignis__text_add_frames(ignis__text *text, const ignis__frame *frame,
 IGNIS__PRINTF(2, 0)
 static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
 {
-    ignis__thread *thread = &ignis__this_thread;
     const char *log = cause.log ? cause.log : "";
     ignis__text text;
-    char local[256];
     int round;
 
     cause.status = ignis__diagnostics[cause.diagnostic].status;
-    cause.message = local;
-    ignis__text_begin(&text, local, sizeof local);
-    for (round = 0; round < 2; round++) { /* the first round measures, where the text is long */
+    ignis__text_begin(&text, cause.text, sizeof cause.text);
+    for (round = 0; round < 2; round++) { /* the first round measures */
         va_list again;
         va_copy(again, args);
         ignis__text_add(&text, "%s: ", cause.call);
         ignis__text_addv(&text, format, again);
-        ignis__text_add_frames(&text, thread->frame, cause.call);
+        ignis__text_add_frames(&text, ignis__this_thread.frame, cause.call);
         ignis__text_add(&text, "%s%s", *log ? "\n" : "", log);
         va_end(again);
         if (round == 1 || (cause.message = (char *)malloc(text.length + 1)) == NULL)
             break;
         ignis__text_begin(&text, cause.message, text.length + 1);
     }
-    if (!cause.message)
-        cause.message = local;
-    cause.log = cause.message == local ? "" : cause.message + text.length - strlen(log);
+    cause.log = cause.message ? cause.message + text.length - strlen(log) : "";
     if (!cause.driver_name)
         cause.driver_name = "";
-
-    thread->latest = cause.status;
-    ignis__at_thread_exit(ignis__thread_exit, thread);
-    if (!thread->quiet) {
-        ignis__latest_keep(thread, cause.message);
-        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, cause.message);
-    }
-    if (thread->record.status != IGNIS_OK) { /* the first failure is the one worth knowing */
-        if (cause.message != local)
-            free(cause.message);
-        return cause.status;
-    }
-    if (cause.message == local) {
-        memcpy(thread->text, local, sizeof local);
-        cause.message = thread->text;
-    }
-    thread->record = cause;
-    return cause.status;
+    if (!ignis__this_thread.quiet)
+        ignis__log(IGNIS_LOG_ERROR, cause.diagnostic, ignis__record_text(&cause));
+    return ignis__record_adopt(&cause);
 }
 
 IGNIS__PRINTF(3, 4)
@@ -2777,11 +2846,7 @@ static bool ignis__enter(const char *call)
 
 IGNIS_API ignis_status ignis_status_last(void) { return ignis__this_thread.record.status; }
 
-IGNIS_API const char *ignis_status_message(void)
-{
-    const ignis__record *record = &ignis__this_thread.record;
-    return record->status == IGNIS_OK ? "" : record->message;
-}
+IGNIS_API const char *ignis_status_message(void) { return ignis__record_text(&ignis__this_thread.record); }
 
 IGNIS_API const char *ignis_status_latest_message(void)
 {
@@ -3129,19 +3194,25 @@ static void ignis__library_bind(ignis_library which, struct ignis__loaded *libra
 /*  One search for a library: where it looked, and why each place was not it. */
 typedef struct ignis__search {
     const ignis__library_spec *spec;
-    const char *below; /* the folder that wheels are looked for in */
+    const char *below; /* the folder of Pythons that is being listed */
     void *library;
     char path[1024];
     ignis__text tried;
 } ignis__search;
 
-static void ignis__search_companion(void *context, const char *name)
+/*  Where the companion of a library is looked for: a folder, and the beginning of its name. */
+typedef struct ignis__companion {
+    char folder[1024];
+    const char *prefix;
+} ignis__companion;
+
+static void ignis__companion_open(void *context, const char *name)
 {
-    ignis__search *search = (ignis__search *)context;
+    const ignis__companion *companion = (const ignis__companion *)context;
     char path[2048], why[512];
-    if (strncmp(name, search->spec->companion, strlen(search->spec->companion)) != 0 || strstr(name, ".alt"))
+    if (strncmp(name, companion->prefix, strlen(companion->prefix)) != 0 || strstr(name, ".alt"))
         return;
-    snprintf(path, sizeof path, "%s/%s", search->below, name);
+    snprintf(path, sizeof path, "%s/%s", companion->folder, name);
     (void)ignis__library_open(path, why, sizeof why); /* without it NVRTC itself says what it misses */
 }
 
@@ -3152,10 +3223,10 @@ static bool ignis__search_try(ignis__search *search, const char *path)
     if (search->library)
         return true;
     if (slash && search->spec->companion) {
-        char folder[1024];
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-        search->below = folder;
-        (void)ignis__folder_list(folder, ignis__search_companion, search);
+        ignis__companion companion;
+        companion.prefix = search->spec->companion;
+        snprintf(companion.folder, sizeof companion.folder, "%.*s", (int)(slash - path), path);
+        (void)ignis__folder_list(companion.folder, ignis__companion_open, &companion);
     }
     search->library = ignis__library_open(path, why, sizeof why);
     if (search->library)
@@ -3350,6 +3421,18 @@ IGNIS_API ignis_status ignis_library_query(ignis_library library, ignis_library_
    >>pool - handles. A slot counts how often it was used; a handle carries the count it was given.
    =============================================================================================================== */
 
+/*  What private functions that give something up are called, here and in all sections:
+        drop       one hold less (the opposite of hold); the last one of a dead item takes it apart
+        unclaim    one reference less of an array (the opposite of claim), which may be its last
+        give       back to those that are kept for the next who takes one (the opposite of take): slots, blocks, events
+        unuse      of a block of memory that becomes free (the opposite of use)
+        destroy    takes apart what nobody uses any more
+        discard    of what was made by a call that failed then
+        free       of host memory, as in ignis__free; public: of a handle, which is stale from then on (kill)
+        unload     of a library or a module
+        forget     of something that is not Ignis' own and is about to go, such as a stream of the caller
+        close      of all that a section has, at ignis_shutdown */
+
 /*  handle: generation (32 bits) | kind (4 bits) | slot (28 bits). A slot's state: generation (32 bits) | holds (32 bits).
     An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
     apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
@@ -3377,6 +3460,12 @@ typedef struct ignis__slot {
     uint32_t index;
 } ignis__slot;
 
+/*  What an item was that is freed by now, so that messages about its stale handle can name it. It stays until the slot's next item is freed. */
+typedef struct ignis__former {
+    uint64_t handle, id;
+    char name[32];
+} ignis__former;
+
 #define IGNIS__POOL_FIRST_PAGE 64u
 #define IGNIS__POOL_PAGES 22 /* page k holds 64 << k items: 2^28 in all */
 
@@ -3385,15 +3474,17 @@ typedef struct ignis__pool {
     ignis__kind kind;
     const char *what;       /* an item is, in messages */
     ignis_diagnostic freed; /* of a stale handle */
+    size_t former;          /* where an item keeps its ignis__former; 0: it has none */
     ignis__mutex lock;
     uint64_t count; /* slots ever made */
     char *pages[IGNIS__POOL_PAGES];
     ignis__slot *free;
 } ignis__pool;
 
-#define IGNIS__POOL(item, kind, what, freed)                             \
-    {                                                                    \
-        sizeof(item), kind, what, freed, IGNIS__MUTEX_INIT, 0, {0}, NULL \
+#define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
+#define IGNIS__POOL_NAMED(item, kind, what, freed, former)                       \
+    {                                                                            \
+        sizeof(item), kind, what, freed, former, IGNIS__MUTEX_INIT, 0, {0}, NULL \
     }
 
 static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
@@ -3504,14 +3595,66 @@ static bool ignis__pool_live(const void *item) { return ignis__atomic_load(&((co
 /*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
 static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
 
-static void ignis__fail_stale(const char *call, const ignis__pool *pool, uint64_t handle)
+/*  "array #7 'weights'": what messages call an item; 0 for no id, "" for no name. */
+typedef struct ignis__label {
+    char text[80];
+} ignis__label;
+
+static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
+{
+    ignis__label out;
+    ignis__text text;
+    ignis__text_begin(&text, out.text, sizeof out.text);
+    ignis__text_add(&text, "%s", what);
+    if (id)
+        ignis__text_add(&text, " #%llu", (unsigned long long)id);
+    if (*name)
+        ignis__text_add(&text, " '%s'", name);
+    return out;
+}
+
+/*  Writes down what an item is that is about to die; it is locked. */
+static void ignis__former_write(ignis__former *former, const ignis__slot *slot, uint64_t id, const char *name)
+{
+    size_t length = strlen(name);
+    former->handle = slot->handle;
+    former->id = id;
+    length = length < sizeof former->name ? length : sizeof former->name - 1;
+    memcpy(former->name, name, length);
+    former->name[length] = 0;
+}
+
+/*  "array #7 'weights', freed" for a stale handle, or what can be said where that is forgotten. */
+static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
+{
+    uint64_t index = handle & 0xFFFFFFFu;
+    ignis__former former = IGNIS__ZERO;
+    ignis__label out;
+    ignis__text text;
+    ignis__slot *slot;
+    if (handle && pool->former && (handle >> 28 & 15) == (uint64_t)pool->kind && index < ignis__atomic_load(&pool->count)) {
+        slot = ignis__pool_slot(pool, index);
+        ignis__mutex_lock(&slot->lock);
+        memcpy(&former, (const char *)slot + pool->former, sizeof former);
+        ignis__mutex_unlock(&slot->lock);
+    }
+    ignis__text_begin(&text, out.text, sizeof out.text);
+    if (handle && former.handle == handle)
+        ignis__text_add(&text, "%s, freed", ignis__label_write(pool->what, former.id, former.name).text);
+    else
+        ignis__text_add(&text, "%s handle 0x%llx (freed)", pool->what, (unsigned long long)handle);
+    return out;
+}
+
+static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
 {
     uint64_t kind = handle >> 28 & 15;
     if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
         ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
                     (unsigned long long)handle);
     else if (handle)
-        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
+        ignis__fail(pool->freed, call, "%s: handle 0x%llx is stale, or never existed", ignis__label_stale(pool, handle).text,
+                    (unsigned long long)handle);
     /* 0 is what a failed call returned: the first error says why */
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);
@@ -3543,8 +3686,25 @@ static bool ignis__handle_kill(void *item)
     return live;
 }
 
+/*  What is alive at ignis_shutdown is reported, a line each, and counted beyond this many. */
+#define IGNIS__LEAKS_SHOWN 20
+static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
+
+IGNIS__PRINTF(3, 4)
+static void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    if (ignis__leaks++ >= IGNIS__LEAKS_SHOWN)
+        return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    ignis__note(IGNIS_LOG_WARNING, diagnostic, "%s: still alive: %s", call, line);
+}
+
 /* ===============================================================================================================
-   >>device - contexts, streams, events, device facts.
+   >>device - contexts, device facts, what a thread uses.
    =============================================================================================================== */
 
 /*  Numbers of the driver's enumerations. */
@@ -3563,9 +3723,13 @@ enum {
     IGNIS__CU_ATTRIBUTE_SHARED_OPTIN = 97,
     IGNIS__CU_STREAM_DEFAULT = 0, /* a blocking stream: ordered with the legacy default stream */
     IGNIS__CU_STREAM_NON_BLOCKING = 1,
+    IGNIS__CU_STREAM_LEGACY = 1, /* handles of streams, these two */
+    IGNIS__CU_STREAM_PER_THREAD = 2,
     IGNIS__CU_EVENT_DISABLE_TIMING = 2,
     IGNIS__CU_POINTER_MEMORY_TYPE = 2,
     IGNIS__CU_POINTER_ORDINAL = 9,
+    IGNIS__CU_POINTER_RANGE_START = 11,
+    IGNIS__CU_POINTER_RANGE_SIZE = 12,
     IGNIS__CU_MEMORY_HOST = 1,
     IGNIS__CU_CAPTURE_RELAXED = 2,
     IGNIS__CU_CAPTURE_UNSUPPORTED = 900,
@@ -3579,7 +3743,10 @@ enum {
 /*  A stream that the caller brought. */
 typedef struct ignis__foreign_stream {
     void *stream;
-    uint64_t serial; /* tells this stream from a later one at the same address */
+    uint64_t serial;   /* tells this stream from a later one at the same address */
+    int holds;         /* its place in the list, and threads that are about to wait for it */
+    ignis__mutex lock; /* held while a thread waits for it */
+    bool forgotten;    /* by its owner, who may have destroyed it */
     struct ignis__foreign_stream *next;
 } ignis__foreign_stream;
 
@@ -3590,7 +3757,8 @@ typedef struct ignis__spare_event {
 
 typedef struct ignis__device {
     uint64_t opened;
-    uint64_t captures; /* that threads have open: until they end, nothing may wait for the device */
+    uint64_t captures;     /* that threads have open: until they end, nothing may wait for the context */
+    ignis__rwlock waiting; /* read by threads that wait for the context, written by one that begins to capture */
     ignis__mutex lock;
     ignis__mutex planning; /* matrix products */
     int handle;            /* CUdevice */
@@ -3797,221 +3965,6 @@ static ignis__thread *ignis__thread_now(void)
     return thread;
 }
 
-/*  A storage, or a kernel of the caller, that a capture has found, and that its graph needs as long as it lives. */
-typedef struct ignis__held {
-    void *item;
-    bool is_kernel;
-    struct ignis__held *next;
-} ignis__held;
-
-/*  Work that a thread captures. Memory that it takes meanwhile belongs to a part of the cache of its own, whose key is the capture; storage
-    that was there before is kept alive, and so are kernels of the caller. */
-typedef struct ignis__capture {
-    ignis__device *device;
-    void *stream;
-    ignis__held *held;
-    struct ignis__array *launches; /* counted by the graph itself, for random numbers; claimed, null where there are none */
-} ignis__capture;
-
-/*  The stream that the calling thread's work goes to on an open device. */
-static void *ignis__stream_now(const ignis__device *device)
-{
-    const ignis__thread *thread = ignis__thread_now();
-    void *stream = thread->stream[device - ignis__devices];
-    if (thread->capture && thread->capture->device == device)
-        return thread->capture->stream;
-    return stream ? stream : device->stream;
-}
-
-static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
-
-/*  The capture that takes up the thread's work on this device, or null. */
-static ignis__capture *ignis__capture_on(const ignis__device *device)
-{
-    ignis__capture *capture = ignis__capturing();
-    return capture && capture->device == device ? capture : NULL;
-}
-
-/*  Leaves the thread's capture for work that a graph needs done once; resume waits for that work, as a capture has no order with other streams.
-    The device is entered. */
-IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
-{
-    ignis__capture *capture = ignis__capturing();
-    ignis__thread_now()->capture = NULL;
-    return capture;
-}
-
-IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
-{
-    bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
-    ignis__thread_now()->capture = capture;
-    return ok;
-}
-
-/*  Keeps a storage or a kernel, whose count of users is given, for the graph of a capture. */
-static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, bool is_kernel, uint64_t *users)
-{
-    ignis__held *held;
-    for (held = capture->held; held; held = held->next)
-        if (held->item == item)
-            return true;
-    held = (ignis__held *)ignis__alloc(sizeof *held);
-    if (!held) {
-        ignis__fail_host_memory(call, sizeof *held);
-        return false;
-    }
-    ignis__atomic_add(users, 1);
-    held->item = item;
-    held->is_kernel = is_kernel;
-    held->next = capture->held;
-    capture->held = held;
-    return true;
-}
-
-/*  For calls that have to wait, or that read host memory when they run. True: the thread captures, and the call has failed. */
-static bool ignis__capture_refuses(const char *call)
-{
-    if (!ignis__capturing())
-        return false;
-    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
-                "this cannot be captured: it waits for the device or reads host memory; call it before ignis_graph_begin or after "
-                "ignis_graph_end");
-    return true;
-}
-
-/*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
-static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
-{
-    ignis__foreign_stream *foreign;
-    uint64_t serial = 0;
-    void *context = NULL;
-    bool special = (uintptr_t)stream <= 2; /* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are of the current context */
-    if (!special && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
-        return 0;
-    if (!special && context != device->context) {
-        ignis__fail(IGNIS_DIAG_STREAM_INVALID, call, "stream %p belongs to another device or context than device %d's primary context",
-                    stream, (int)(device - ignis__devices));
-        return 0;
-    }
-    ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
-        ;
-    if (!foreign) {
-        foreign = (ignis__foreign_stream *)ignis__alloc(sizeof *foreign);
-        if (foreign) {
-            foreign->stream = stream;
-            foreign->serial = ignis__atomic_add(&ignis__stream_serials, 1);
-            foreign->next = device->foreign;
-            device->foreign = foreign;
-        }
-    }
-    if (foreign)
-        serial = foreign->serial;
-    ignis__mutex_unlock(&device->lock);
-    if (!serial)
-        ignis__fail_host_memory(call, sizeof *foreign);
-    return serial;
-}
-
-/*  Keeps an event of the device for the next one who needs one. */
-static void ignis__event_give(ignis__device *device, ignis__spare_event *spare)
-{
-    ignis__mutex_lock(&device->lock);
-    spare->next = device->events;
-    device->events = spare;
-    ignis__mutex_unlock(&device->lock);
-}
-
-/*  An event behind what is queued on a stream now; null on failure. ignis__event_give takes it back. */
-static ignis__spare_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
-{
-    ignis__spare_event *spare;
-    ignis__binding binding;
-    if (!ignis__device_enter(call, device, &binding))
-        return NULL;
-    ignis__mutex_lock(&device->lock);
-    spare = device->events;
-    if (spare)
-        device->events = spare->next;
-    ignis__mutex_unlock(&device->lock);
-    if (!spare) {
-        spare = (ignis__spare_event *)ignis__alloc(sizeof *spare);
-        if (!spare)
-            ignis__fail_host_memory(call, sizeof *spare);
-        if (spare && IGNIS__CUDA_FAILED(call, device, cuEventCreate, (&spare->event, IGNIS__CU_EVENT_DISABLE_TIMING))) {
-            ignis__free(spare);
-            spare = NULL;
-        }
-    }
-    if (spare && IGNIS__CUDA_FAILED(call, device, cuEventRecord, (spare->event, stream))) {
-        ignis__event_give(device, spare);
-        spare = NULL;
-    }
-    ignis__device_leave(&binding);
-    return spare;
-}
-
-/*  Makes `later` wait for what is queued on `earlier` now. The streams may be of different devices. */
-static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier, ignis__device *later_device, void *later)
-{
-    ignis__spare_event *spare;
-    ignis__binding binding;
-    bool ok;
-    if (earlier_device == later_device && earlier == later)
-        return true;
-    spare = ignis__event_record(call, earlier_device, earlier);
-    ok = spare && ignis__device_enter(call, later_device, &binding);
-    if (ok) {
-        ok = !IGNIS__CUDA_FAILED(call, later_device, cuStreamWaitEvent, (later, spare->event, 0));
-        ignis__device_leave(&binding);
-    }
-    if (spare)
-        ignis__event_give(earlier_device, spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
-    return ok;
-}
-
-/*  The stream of the caller that comes next after `serial`, null: there is none. */
-static void *ignis__stream_after(ignis__device *device, uint64_t *serial)
-{
-    ignis__foreign_stream *foreign, *next = NULL;
-    void *stream;
-    ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign; foreign = foreign->next)
-        if (foreign->serial > *serial && (!next || foreign->serial < next->serial))
-            next = foreign;
-    stream = next ? next->stream : NULL;
-    *serial = next ? next->serial : *serial;
-    ignis__mutex_unlock(&device->lock);
-    return stream;
-}
-
-/*  Waits for the work of a device that is entered. A context cannot be waited for while a thread captures on it, which would spoil that: then, and
-    when that wait has failed, for each stream that Ignis knows, those that a capture has drawn in excepted. Returns the driver's first error; the
-    work is through also then, unless the devices are lost. */
-static int ignis__device_finish(ignis__device *device)
-{
-    uint64_t serial = 0;
-    void *stream = device->stream;
-    int first = ignis__atomic_load(&device->captures) ? IGNIS__CU_CAPTURE_UNSUPPORTED : IGNIS__CUDA(cuCtxSynchronize, ());
-    if (first == 0 || ignis__cuda_is_fatal(first))
-        return first;
-    if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* others may capture, too */
-        first = 0;
-    for (; stream; stream = ignis__stream_after(device, &serial)) {
-        int captures = 0, error = IGNIS__CUDA(cuStreamIsCapturing, (stream, &captures));
-        if (error == 0 && !captures)
-            error = IGNIS__CUDA(cuStreamSynchronize, (stream));
-        first = first ? first : error;
-    }
-    return first;
-}
-
-/*  The same, where the failure is to be reported. */
-static bool ignis__device_wait(const char *call, ignis__device *device)
-{
-    return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
-}
-
 static ignis_status ignis__devices_setup(const char *call, int first)
 {
     int error, i;
@@ -4027,6 +3980,7 @@ static ignis_status ignis__devices_setup(const char *call, int first)
         ignis__device_total = IGNIS_MAX_DEVICES;
     for (i = 0; i < ignis__device_total; i++) {
         memset(&ignis__devices[i], 0, sizeof ignis__devices[i]);
+        ignis__rwlock_init(&ignis__devices[i].waiting);
         ignis__mutex_init(&ignis__devices[i].lock);
         ignis__mutex_init(&ignis__devices[i].planning);
     }
@@ -4113,6 +4067,367 @@ static ignis__device *ignis__device_current_enter(const char *call, ignis__bindi
     return device && ignis__device_enter(call, device, binding) ? device : NULL;
 }
 
+/* ===============================================================================================================
+   >>capture - a thread's work that becomes a CUDA graph: where it goes meanwhile, what the graph keeps, what is refused.
+   =============================================================================================================== */
+
+/*  Something that a graph needs as long as it lives, and what gives it up. */
+typedef struct ignis__held {
+    void *item;
+    void (*drop)(const char *call, void *item);
+    bool written; /* a storage, by the graph */
+    struct ignis__held *next;
+} ignis__held;
+
+/*  A thread has one between ignis_graph_begin and ignis_graph_end; then it is the graph's. What other sections have to do with it:
+        ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
+        ignis__capture_hold       keeps what the work uses and what was there before: storages, kernels of the caller, graphs
+        ignis__capture_pause      begins work that is to be done once, before any launch, and not by the graph
+        ignis__capture_refuses    makes a call that would have to wait, or to read host memory, or that begins something, fail */
+typedef struct ignis__capture {
+    ignis__device *device;
+    uint64_t number;             /* from 1, in the process */
+    void *stream;                /* made for it alone: other threads go on working on theirs */
+    struct ignis__capture *next; /* of those that threads have open */
+    ignis__held *held;
+    struct ignis__array *launches; /* counted by the graph itself, for random numbers; held, null where there are none */
+} ignis__capture;
+
+/*  Those that are open, for ignis_shutdown: a thread may have ended without ending its own. */
+static struct {
+    ignis__mutex lock;
+    uint64_t numbers; /* given out so far */
+    ignis__capture *first;
+} ignis__captures = {IGNIS__MUTEX_INIT, 0, NULL};
+
+static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
+
+/*  The capture that takes up the thread's work on this device, or null. */
+static ignis__capture *ignis__capture_on(const ignis__device *device)
+{
+    ignis__capture *capture = ignis__capturing();
+    return capture && capture->device == device ? capture : NULL;
+}
+
+/*  The stream that the calling thread's work goes to on an open device. */
+static void *ignis__stream_now(const ignis__device *device)
+{
+    const ignis__thread *thread = ignis__thread_now();
+    void *stream = thread->stream[device - ignis__devices];
+    if (ignis__capture_on(device))
+        return thread->capture->stream;
+    return stream ? stream : device->stream;
+}
+
+/*  True: the thread captures, and the call has failed. */
+static bool ignis__capture_refuses(const char *call)
+{
+    if (!ignis__capturing())
+        return false;
+    ignis__fail(
+        IGNIS_DIAG_CAPTURE_REFUSED, call,
+        "this cannot be captured: it waits for the device, reads host memory or is to be done once; call it before ignis_graph_begin or "
+        "after ignis_graph_end");
+    return true;
+}
+
+/*  Keeps an item for the graph: its count of users goes up, once, and `drop` makes it go down. users may be null: then the caller counts as a
+    user already, and `drop` is for that. */
+static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
+                                void (*drop)(const char *call, void *item))
+{
+    ignis__held *held;
+    for (held = capture->held; held; held = held->next)
+        if (held->item == item)
+            return true;
+    held = (ignis__held *)ignis__alloc(sizeof *held);
+    if (!held) {
+        ignis__fail_host_memory(call, sizeof *held);
+        return false;
+    }
+    if (users)
+        ignis__atomic_add(users, 1);
+    held->item = item;
+    held->drop = drop;
+    held->next = capture->held;
+    capture->held = held;
+    return true;
+}
+
+/*  Between the two the thread's work runs, on its own stream. Resume waits for it, as a capture has no order with other streams. The device is
+    entered. */
+IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
+{
+    ignis__capture *capture = ignis__capturing();
+    ignis__thread_now()->capture = NULL;
+    return capture;
+}
+
+IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
+{
+    bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
+    ignis__thread_now()->capture = capture;
+    return ok;
+}
+
+/*  Gives up what the capture holds. The device is idle. */
+IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__capture *capture)
+{
+    while (capture->held) {
+        ignis__held *held = capture->held;
+        capture->held = held->next;
+        held->drop(call, held->item);
+        ignis__free(held);
+    }
+    ignis__free(capture);
+}
+
+/*  Notes that a launch of the graph writes to a storage. */
+static void ignis__capture_writes(ignis__capture *capture, const void *storage)
+{
+    ignis__held *held = capture->held;
+    while (held && held->item != storage)
+        held = held->next;
+    if (held) /* else it is memory of the capture's own */
+        held->written = true;
+}
+
+/*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
+IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
+{
+    ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
+    if (!capture) {
+        ignis__fail_host_memory(call, sizeof *capture);
+        return false;
+    }
+    capture->device = device;
+    ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
+    ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
+    ignis__rwlock_write_end(&device->waiting); /* to wait for a context in which a stream is captured spoils the capture */
+    /* Relaxed: the allocator may ask the driver for memory meanwhile. */
+    if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
+        !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
+        ignis__mutex_lock(&ignis__captures.lock);
+        capture->number = ++ignis__captures.numbers;
+        capture->next = ignis__captures.first;
+        ignis__captures.first = capture;
+        ignis__mutex_unlock(&ignis__captures.lock);
+        ignis__thread_now()->capture = capture;
+        return true;
+    }
+    ignis__atomic_add(&device->captures, (uint64_t)-1);
+    if (capture->stream)
+        (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
+    ignis__free(capture);
+    return false;
+}
+
+/*  Ends a capture, in any case, and makes an executable graph of it, which needs what the capture holds. Null on failure. */
+IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
+{
+    ignis__device *device = capture->device;
+    void *captured = NULL, *exec = NULL;
+    bool ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
+              !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
+    ignis__capture **link = &ignis__captures.first;
+    if (ignis__capturing() == capture)
+        ignis__thread_now()->capture = NULL;
+    ignis__mutex_lock(&ignis__captures.lock);
+    while (*link != capture)
+        link = &(*link)->next;
+    *link = capture->next;
+    ignis__mutex_unlock(&ignis__captures.lock);
+    ignis__atomic_add(&device->captures, (uint64_t)-1);
+    if (captured)
+        (void)IGNIS__CUDA(cuGraphDestroy, (captured));
+    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
+    return ok ? exec : NULL;
+}
+
+/* ===============================================================================================================
+   >>stream - streams of the caller, events between streams, waiting for a device.
+   =============================================================================================================== */
+
+/*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
+static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
+{
+    ignis__foreign_stream *foreign;
+    uint64_t serial = 0;
+    void *context = NULL;
+    bool legacy = (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY; /* of the current context */
+    if ((uintptr_t)stream == IGNIS__CU_STREAM_PER_THREAD) {
+        ignis__fail(
+            IGNIS_DIAG_STREAM_INVALID, call,
+            "CU_STREAM_PER_THREAD (cudaStreamPerThread) is another stream in each thread, and no thread can wait for that of another: "
+            "memory could not be handed on safely. Make a stream for this thread with cudaStreamCreate");
+        return 0;
+    }
+    if (!legacy && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
+        return 0;
+    if (!legacy && context != device->context) {
+        ignis__fail(IGNIS_DIAG_STREAM_INVALID, call, "stream %p belongs to another device or context than device %d's primary context",
+                    stream, (int)(device - ignis__devices));
+        return 0;
+    }
+    ignis__mutex_lock(&device->lock);
+    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+        ;
+    if (!foreign) {
+        foreign = (ignis__foreign_stream *)ignis__alloc(sizeof *foreign);
+        if (foreign) {
+            ignis__mutex_init(&foreign->lock);
+            foreign->stream = stream;
+            foreign->holds = 1;
+            foreign->serial = ignis__atomic_add(&ignis__stream_serials, 1);
+            foreign->next = device->foreign;
+            device->foreign = foreign;
+        }
+    }
+    if (foreign)
+        serial = foreign->serial;
+    ignis__mutex_unlock(&device->lock);
+    if (!serial)
+        ignis__fail_host_memory(call, sizeof *foreign);
+    return serial;
+}
+
+/*  Keeps an event of the device for the next one who needs one. */
+static void ignis__event_give(ignis__device *device, ignis__spare_event *spare)
+{
+    ignis__mutex_lock(&device->lock);
+    spare->next = device->events;
+    device->events = spare;
+    ignis__mutex_unlock(&device->lock);
+}
+
+/*  An event behind what is queued on a stream now; null on failure. ignis__event_give takes it back. */
+static ignis__spare_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
+{
+    ignis__spare_event *spare;
+    ignis__binding binding;
+    if (!ignis__device_enter(call, device, &binding))
+        return NULL;
+    ignis__mutex_lock(&device->lock);
+    spare = device->events;
+    if (spare)
+        device->events = spare->next;
+    ignis__mutex_unlock(&device->lock);
+    if (!spare) {
+        spare = (ignis__spare_event *)ignis__alloc(sizeof *spare);
+        if (!spare)
+            ignis__fail_host_memory(call, sizeof *spare);
+        if (spare && IGNIS__CUDA_FAILED(call, device, cuEventCreate, (&spare->event, IGNIS__CU_EVENT_DISABLE_TIMING))) {
+            ignis__free(spare);
+            spare = NULL;
+        }
+    }
+    if (spare && IGNIS__CUDA_FAILED(call, device, cuEventRecord, (spare->event, stream))) {
+        ignis__event_give(device, spare);
+        spare = NULL;
+    }
+    ignis__device_leave(&binding);
+    return spare;
+}
+
+/*  Makes `later` wait for what is queued on `earlier` now. The streams may be of different devices. */
+static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier, ignis__device *later_device, void *later)
+{
+    ignis__spare_event *spare;
+    ignis__binding binding;
+    bool ok;
+    if (earlier_device == later_device && earlier == later)
+        return true;
+    spare = ignis__event_record(call, earlier_device, earlier);
+    ok = spare && ignis__device_enter(call, later_device, &binding);
+    if (ok) {
+        ok = !IGNIS__CUDA_FAILED(call, later_device, cuStreamWaitEvent, (later, spare->event, 0));
+        ignis__device_leave(&binding);
+    }
+    if (spare)
+        ignis__event_give(earlier_device, spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
+    return ok;
+}
+
+/*  The stream of the caller that comes next after `serial`, held; null: there is none. */
+static ignis__foreign_stream *ignis__foreign_next(ignis__device *device, uint64_t serial)
+{
+    ignis__foreign_stream *foreign, *next = NULL;
+    ignis__mutex_lock(&device->lock);
+    for (foreign = device->foreign; foreign; foreign = foreign->next)
+        if (foreign->serial > serial && (!next || foreign->serial < next->serial))
+            next = foreign;
+    if (next)
+        next->holds++;
+    ignis__mutex_unlock(&device->lock);
+    return next;
+}
+
+static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *foreign)
+{
+    bool last;
+    ignis__mutex_lock(&device->lock);
+    last = --foreign->holds == 0;
+    ignis__mutex_unlock(&device->lock);
+    if (last)
+        ignis__free(foreign);
+}
+
+/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A thread that
+    waits for the stream is waited for, as its wait would spoil the capture. */
+IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
+{
+    ignis__foreign_stream *foreign = ignis__foreign_next(device, serial - 1);
+    bool ok;
+    IGNIS_ASSERT(foreign && foreign->serial == serial);
+    ignis__mutex_lock(&foreign->lock);
+    ok = ignis__stream_order(call, device, from, device, foreign->stream);
+    ignis__mutex_unlock(&foreign->lock);
+    ignis__foreign_drop(device, foreign);
+    return ok;
+}
+
+/*  Waits for a stream, unless a capture has drawn it in. Returns the driver's error. */
+static int ignis__stream_finish(void *stream)
+{
+    int captures = 0, error = IGNIS__CUDA(cuStreamIsCapturing, (stream, &captures));
+    return error == 0 && !captures ? IGNIS__CUDA(cuStreamSynchronize, (stream)) : error;
+}
+
+/*  Waits for the work of a device that is entered. A context cannot be waited for while a thread captures on it, which would spoil that: then, and
+    when that wait has failed, for each stream that Ignis knows, those that a capture has drawn in excepted. Returns the driver's first error; the
+    work is through also then, unless the devices are lost. */
+static int ignis__device_finish(ignis__device *device)
+{
+    ignis__foreign_stream *foreign;
+    uint64_t serial = 0;
+    int first = IGNIS__CU_CAPTURE_UNSUPPORTED, error;
+    ignis__rwlock_read(&device->waiting);
+    if (!ignis__atomic_load(&device->captures))
+        first = IGNIS__CUDA(cuCtxSynchronize, ());
+    ignis__rwlock_read_end(&device->waiting);
+    if (first == 0 || ignis__cuda_is_fatal(first))
+        return first;
+    if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* others may capture, too */
+        first = 0;
+    error = ignis__stream_finish(device->stream);
+    first = first ? first : error;
+    while ((foreign = ignis__foreign_next(device, serial)) != NULL) {
+        ignis__mutex_lock(&foreign->lock);
+        error = foreign->forgotten ? 0 : ignis__stream_finish(foreign->stream);
+        ignis__mutex_unlock(&foreign->lock);
+        first = first ? first : error;
+        serial = foreign->serial;
+        ignis__foreign_drop(device, foreign);
+    }
+    return first;
+}
+
+/*  The same, where the failure is to be reported. */
+static bool ignis__device_wait(const char *call, ignis__device *device)
+{
+    return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
+}
+
 IGNIS_API ignis_status ignis_stream_use(void *stream)
 {
     static const char call[] = "ignis_stream_use";
@@ -4187,7 +4502,7 @@ typedef struct ignis__block {
 typedef struct ignis__cache_part {
     void *stream;  /* or the capture whose memory this is */
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
-    bool small;
+    bool is_small;
     struct ignis__cache_part *next;
     ignis__block *zeroed;              /* of what ignis__memory_take_zeroed gives, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
@@ -4195,7 +4510,8 @@ typedef struct ignis__cache_part {
 } ignis__cache_part;
 
 typedef struct ignis__cache {
-    ignis__mutex lock, trimming; /* trimming is taken before lock, which nobody holds while he waits for the device */
+    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
+    ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
     ignis__cache_part *parts;
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
@@ -4267,22 +4583,22 @@ static ignis__block *ignis__bin_best(const ignis__cache_part *part, int64_t size
 }
 
 /*  The stream's part for a size class, made when it is new; null: out of host memory. */
-static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool small)
+static ignis__cache_part *ignis__cache_part_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
 {
     ignis__cache_part *part = cache->parts;
-    while (part && !(part->stream == stream && part->small == small))
+    while (part && !(part->stream == stream && part->is_small == is_small))
         part = part->next;
     if (!part && (part = (ignis__cache_part *)ignis__alloc(sizeof *part)) != NULL) {
         part->stream = stream;
         part->captured = captured;
-        part->small = small;
+        part->is_small = is_small;
         part->next = cache->parts;
         cache->parts = part;
     }
     return part;
 }
 
-static ignis__block *ignis__block_make(ignis__cache *cache, ignis__cache_part *part, ignis__address address, int64_t size)
+static ignis__block *ignis__block_take(ignis__cache *cache, ignis__cache_part *part, ignis__address address, int64_t size)
 {
     ignis__block *block = cache->spare_blocks;
     if (block) {
@@ -4299,7 +4615,7 @@ static ignis__block *ignis__block_make(ignis__cache *cache, ignis__cache_part *p
     return block;
 }
 
-static void ignis__block_drop(ignis__cache *cache, ignis__block *block)
+static void ignis__block_give(ignis__cache *cache, ignis__block *block)
 {
     block->above = cache->spare_blocks;
     cache->spare_blocks = block;
@@ -4313,11 +4629,11 @@ static void ignis__block_join(ignis__cache *cache, ignis__block *block)
     block->above = above->above;
     if (block->above)
         block->above->below = block;
-    ignis__block_drop(cache, above);
+    ignis__block_give(cache, above);
 }
 
 /*  Puts a block that became free into its bin, joined with free neighbours of the same stream. */
-static void ignis__block_settle(ignis__cache *cache, ignis__block *block)
+static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 {
     block->used = false;
     if (block->above && !block->above->used && block->above->part == block->part) {
@@ -4338,7 +4654,7 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
     ignis__bin_remove(block);
     block->used = true;
     if (block->size > size) {
-        ignis__block *rest = ignis__block_make(cache, block->part, block->address + (uint64_t)size, block->size - size);
+        ignis__block *rest = ignis__block_take(cache, block->part, block->address + (uint64_t)size, block->size - size);
         if (rest) {
             rest->below = block;
             rest->above = block->above;
@@ -4364,33 +4680,43 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
         info->reserved_peak = info->reserved_bytes;
 }
 
-/*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. */
-static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part *part, int64_t size, int64_t wanted, int *error)
+/*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
+    may wait for the device. Only who asks it too waits for this, and may then find that there is memory already. The part is found anew each
+    time, as another thread may have forgotten its stream; null: out of host memory. */
+static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__cache_part **part, int64_t size, int64_t wanted, int *error)
 {
+    void *stream = (*part)->stream;
+    bool captured = (*part)->captured, is_small = (*part)->is_small;
     ignis__address address = 0;
-    ignis__block *block;
-    int64_t limit = cache->info.limit;
-    if (limit && wanted > limit - cache->info.reserved_bytes) {
-        wanted = (limit - cache->info.reserved_bytes) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
-        if (wanted < size)
-            return NULL;
+    ignis__block *block = NULL;
+    int64_t room;
+    ignis__mutex_unlock(&cache->lock);
+    ignis__mutex_lock(&cache->asking);
+    ignis__mutex_lock(&cache->lock);
+    *part = ignis__cache_part_of(cache, stream, captured, is_small);
+    if (*part && !ignis__memory_bypass)
+        block = ignis__bin_best(*part, size);
+    room = cache->info.limit - cache->info.reserved_bytes;
+    if (cache->info.limit && wanted > room)
+        wanted = room / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
+    if (*part && !block && wanted >= size) {
+        ignis__mutex_unlock(&cache->lock);
+        *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
+        ignis__mutex_lock(&cache->lock);
+        *part = ignis__cache_part_of(cache, stream, captured, is_small);
+        block = *part && *error == 0 ? ignis__block_take(cache, *part, address, wanted) : NULL;
+        if (block) {
+            block->next_segment = cache->segments;
+            cache->segments = block;
+            cache->info.driver_allocations++;
+            ignis__memory_count(cache, 0, wanted);
+            ignis__bin_insert(block);
+        } else if (*error == 0) {
+            (void)IGNIS__CUDA(cuMemFree_v2, (address));
+            *error = IGNIS__NO_HOST_MEMORY;
+        }
     }
-    block = ignis__block_make(cache, part, 0, wanted);
-    if (!block) {
-        *error = IGNIS__NO_HOST_MEMORY;
-        return NULL;
-    }
-    *error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)wanted));
-    if (*error != 0) {
-        ignis__block_drop(cache, block);
-        return NULL;
-    }
-    block->address = address;
-    block->next_segment = cache->segments;
-    cache->segments = block;
-    cache->info.driver_allocations++;
-    ignis__memory_count(cache, 0, wanted);
-    ignis__bin_insert(block);
+    ignis__mutex_unlock(&cache->asking);
     return block;
 }
 
@@ -4404,14 +4730,14 @@ static int64_t ignis__segment_size(int64_t size)
     return size > INT64_MAX - step ? size : (size + step - 1) / step * step;
 }
 
-/*  Makes what a part has zeroed as free as any other block. */
-static void ignis__zeroed_settle(ignis__cache *cache, ignis__cache_part *part)
+/*  Makes what a part has zeroed as free as any other block: of a graph that never ran, the words were not even zeroed. */
+static void ignis__zeroed_unuse(ignis__cache *cache, ignis__cache_part *part)
 {
     while (part->zeroed) {
         ignis__block *block = part->zeroed;
         part->zeroed = block->larger;
         block->larger = NULL;
-        ignis__block_settle(cache, block);
+        ignis__block_unuse(cache, block);
     }
 }
 
@@ -4422,7 +4748,7 @@ static ignis__block *ignis__segments_take(ignis__cache *cache)
     ignis__cache_part *part;
     for (part = cache->parts; part; part = part->next)
         if (!part->captured)
-            ignis__zeroed_settle(cache, part);
+            ignis__zeroed_unuse(cache, part);
     while (*link) {
         ignis__block *first = *link;
         for (block = first; block && !block->used && !block->part->captured; block = block->above)
@@ -4465,7 +4791,7 @@ static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis_
             cache->info.driver_frees++;
             freed += first->size;
             ignis__memory_count(cache, 0, -first->size);
-            ignis__block_drop(cache, first);
+            ignis__block_give(cache, first);
         } else {
             first->next_segment = cache->segments;
             cache->segments = first;
@@ -4502,26 +4828,25 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
 {
     ignis__block *block = ignis__bin_best(part, size);
     void *stream = part->stream;
-    bool small = part->small, trimmed;
+    bool is_small = part->is_small, trimmed;
     if (block) {
         cache->info.cache_hits++;
         return block;
     }
-    block = ignis__segment_make(cache, part, size, ignis__segment_size(size), error);
-    if (!block)
-        block = ignis__segment_make(cache, part, size, size, error);
-    if (part->captured || ignis__capturing()) /* the rest needs events or waits */
+    block = ignis__segment_make(cache, &part, size, ignis__segment_size(size), error);
+    if (!block && part)
+        block = ignis__segment_make(cache, &part, size, size, error);
+    if (block || !part || part->captured || ignis__capturing()) /* the rest needs events or waits */
         return block;
-    if (!block)
-        block = ignis__block_steal(call, device, cache, part, size);
+    block = ignis__block_steal(call, device, cache, part, size);
     if (block)
         return block;
     ignis__mutex_unlock(&cache->lock);
     trimmed = ignis__cache_trim(call, device, cache) >= 0;
     ignis__mutex_lock(&cache->lock);
-    part = trimmed ? ignis__cache_part_of(cache, stream, false, small) : NULL;
+    part = trimmed ? ignis__cache_part_of(cache, stream, false, is_small) : NULL;
     block = part ? ignis__bin_best(part, size) : NULL;
-    return block || !part ? block : ignis__segment_make(cache, part, size, size, error);
+    return block || !part ? block : ignis__segment_make(cache, &part, size, size, error);
 }
 
 static int64_t ignis__cache_largest_free(const ignis__cache *cache)
@@ -4577,7 +4902,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     if (!part)
         error = IGNIS__NO_HOST_MEMORY;
     if (part && ignis__memory_bypass) /* exact sizes, so that a memory checker sees every byte beyond them */
-        block = ignis__segment_make(cache, part, size, size, &error);
+        block = ignis__segment_make(cache, &part, size, size, &error);
     else if (part)
         block = ignis__memory_find(call, device, cache, part, rounded, &error);
     if (block) {
@@ -4598,7 +4923,7 @@ static void ignis__memory_give(const char *call, ignis__device *device, ignis__b
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);
     ignis__memory_count(cache, -block->size, 0);
-    ignis__block_settle(cache, block);
+    ignis__block_unuse(cache, block);
     ignis__mutex_unlock(&cache->lock);
     if (ignis__memory_bypass && !ignis__capturing())
         (void)ignis__cache_trim(call, device, cache);
@@ -4649,7 +4974,7 @@ IGNIS__MAYBE_UNUSED static void ignis__memory_give_zeroed(const char *call, igni
 static void ignis__cache_part_merge(ignis__cache *cache, ignis__cache_part *from, ignis__cache_part *into)
 {
     ignis__block *first, *block;
-    ignis__zeroed_settle(cache, from);
+    ignis__zeroed_unuse(cache, from);
     for (first = cache->segments; first; first = first->next_segment) {
         for (block = first; block; block = block->above) {
             if (block->part != from)
@@ -4672,7 +4997,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
     ignis__mutex_lock(&cache->lock);
     while (*link) {
         ignis__cache_part *part = *link, *own = cache->parts;
-        while (own && !(own->stream == device->stream && !own->captured && own->small == part->small))
+        while (own && !(own->stream == device->stream && !own->captured && own->is_small == part->is_small))
             own = own->next;
         if (part->stream == stream && own) {
             ignis__cache_part_merge(cache, part, own);
@@ -4681,6 +5006,7 @@ static void ignis__memory_forget_stream(ignis__device *device, void *stream)
             continue;
         }
         if (part->stream == stream) {
+            ignis__zeroed_unuse(cache, part);
             part->stream = device->stream;
             part->captured = false;
         }
@@ -4698,6 +5024,7 @@ static void ignis__memory_setup(int64_t limit, bool bypass)
     for (i = 0; i < ignis__device_total; i++) {
         memset(&ignis__caches[i], 0, sizeof ignis__caches[i]);
         ignis__mutex_init(&ignis__caches[i].lock);
+        ignis__mutex_init(&ignis__caches[i].asking);
         ignis__mutex_init(&ignis__caches[i].trimming);
         ignis__caches[i].info.limit = limit;
     }
@@ -4717,7 +5044,7 @@ static void ignis__memory_close(const char *call, ignis__device *device)
             (void)IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (first->address));
         while (block) {
             ignis__block *above = block->above;
-            ignis__block_drop(cache, block);
+            ignis__block_give(cache, block);
             block = above;
         }
     }
@@ -4741,6 +5068,18 @@ static bool ignis__address_query(const char *call, ignis__device *device, const 
     *type = *ordinal = 0;
     values[0] = type;
     values[1] = ordinal;
+    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
+}
+
+/*  The allocation, or the reserved range of addresses, that an address lies in; a size of 0 where the driver does not tell. */
+static bool ignis__address_range(const char *call, ignis__device *device, const void *ptr, ignis__address *start, size_t *size)
+{
+    int attributes[2] = {IGNIS__CU_POINTER_RANGE_START, IGNIS__CU_POINTER_RANGE_SIZE};
+    void *values[2];
+    *start = 0;
+    *size = 0;
+    values[0] = start;
+    values[1] = size;
     return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
 }
 
@@ -5121,10 +5460,69 @@ typedef struct ignis__storage {
     bool wrapped;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
-    void *stream; /* in whose order the memory is taken and given; null: not decided */
+    void *stream;     /* in whose order the memory is taken and given; null: not decided */
+    uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
     ignis__used_on used_on[4];
     int used_on_count;
+    uint64_t version;                     /* counts what is written to it, as far as Ignis knows */
+    uint64_t lent;                        /* 1: the caller's code was given the address, and may have written there */
+    struct ignis__storage *next, *before; /* in the list of all */
 } ignis__storage;
+
+/*  Work that writes to the memory is about to be queued. */
+static void ignis__storage_written(ignis__storage *storage)
+{
+    ignis__capture *capture = ignis__capturing();
+    ignis__atomic_add(&storage->version, 1);
+    if (capture)
+        ignis__capture_writes(capture, storage);
+}
+
+/*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
+static bool ignis__storage_readable(const ignis__storage *storage)
+{
+    return storage->wrapped || ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) ||
+           (ignis__capturing() && ignis__atomic_load(&storage->address));
+}
+
+/*  All of them, whoever uses them: arrays, graphs, communicators. Its lock is taken before a storage's. */
+static struct {
+    ignis__mutex lock;
+    ignis__storage *first;
+} ignis__storages = {IGNIS__MUTEX_INIT, NULL};
+
+/*  A storage with no users yet; null on failure. */
+static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
+{
+    ignis__storage *storage = (ignis__storage *)ignis__alloc(sizeof *storage);
+    if (!storage) {
+        ignis__fail_host_memory(call, sizeof *storage);
+        return NULL;
+    }
+    ignis__mutex_init(&storage->lock);
+    storage->device = device;
+    storage->size = size;
+    ignis__mutex_lock(&ignis__storages.lock);
+    storage->next = ignis__storages.first;
+    if (storage->next)
+        storage->next->before = storage;
+    ignis__storages.first = storage;
+    ignis__mutex_unlock(&ignis__storages.lock);
+    return storage;
+}
+
+static void ignis__storage_destroy(ignis__storage *storage)
+{
+    ignis__mutex_lock(&ignis__storages.lock);
+    if (storage->before)
+        storage->before->next = storage->next;
+    else
+        ignis__storages.first = storage->next;
+    if (storage->next)
+        storage->next->before = storage->before;
+    ignis__mutex_unlock(&ignis__storages.lock);
+    ignis__free(storage);
+}
 
 /*  Notes that work on `stream` is about to use the memory, and orders it behind the stream that the memory came from: that one
     may not be done with the block's last user. */
@@ -5151,40 +5549,6 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
     return true;
 }
 
-/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
-static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
-{
-    ignis__capture *capture = ignis__capturing();
-    ignis__block *block = NULL;
-    void *from;
-    bool ok = true;
-    ignis__mutex_lock(&storage->lock);
-    if (!storage->stream)
-        storage->stream = device == storage->device ? stream : storage->device->stream;
-    if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
-        from = storage->stream;
-        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
-        block = ignis__memory_take(call, storage->device, from, storage->size);
-        ignis__mutex_lock(&storage->lock);
-        ok = block != NULL;
-        if (ok && !ignis__atomic_load(&storage->address)) {
-            storage->block = block;
-            ignis__atomic_store(&storage->address, block->address);
-            block = NULL;
-        }
-    }
-    if (ok && capture && capture->device == device) /* all streams were idle when it began: no order is missing */
-        ok = (storage->block && storage->block->part->stream == (void *)capture) /* the capture's own */ ||
-             ignis__capture_hold(call, capture, storage, false, &storage->users);
-    else
-        ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
-    *address = ignis__atomic_load(&storage->address);
-    ignis__mutex_unlock(&storage->lock);
-    if (block) /* another thread was faster */
-        ignis__memory_give(call, storage->device, block);
-    return ok;
-}
-
 /*  One user less; the last gives the memory back behind all work that used it. Where the device cannot be entered the block stays
     out of use until ignis_shutdown frees its segment. */
 static void ignis__storage_drop(const char *call, ignis__storage *storage)
@@ -5194,6 +5558,7 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     int i;
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
+    ignis__mutex_lock(&storage->lock);             /* whoever forgets a stream waits until it is not needed here any more */
     gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
     entered = gives && !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
     for (i = 0; gives && i < storage->used_on_count; i++) {
@@ -5212,9 +5577,51 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
             (void)ignis__device_finish(storage->device); /* the memory goes to somebody who knows nothing of streams */
         ignis__device_leave(&binding);
     }
+    ignis__mutex_unlock(&storage->lock);
     if (storage->release_fn)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
-    ignis__free(storage);
+    ignis__storage_destroy(storage);
+}
+
+static void ignis__storage_drop_held(const char *call, void *item) { ignis__storage_drop(call, (ignis__storage *)item); }
+
+static bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage)
+{
+    return ignis__capture_hold(call, capture, storage, &storage->users, ignis__storage_drop_held);
+}
+
+/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
+static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
+{
+    ignis__capture *capture = ignis__capture_on(device), *own = ignis__capture_on(storage->device);
+    ignis__block *block = NULL;
+    void *from;
+    bool ok = true;
+    ignis__mutex_lock(&storage->lock);
+    if (!storage->stream) /* that of a capture ends with it */
+        storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
+    if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
+        from = storage->stream;
+        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
+        block = ignis__memory_take(call, storage->device, from, storage->size);
+        ignis__mutex_lock(&storage->lock);
+        ok = block != NULL;
+        if (ok && !ignis__atomic_load(&storage->address)) {
+            storage->block = block;
+            storage->capture = own ? own->number : 0;
+            ignis__atomic_store(&storage->address, block->address);
+            block = NULL;
+        }
+    }
+    if (ok && capture) /* all streams were idle when it began: no order is missing */
+        ok = storage->capture == capture->number || ignis__capture_hold_storage(call, capture, storage);
+    else
+        ok = ok && (storage->size == 0 || ignis__storage_used_on(call, storage, device, stream));
+    *address = ignis__atomic_load(&storage->address);
+    ignis__mutex_unlock(&storage->lock);
+    if (block) /* another thread was faster */
+        ignis__memory_give(call, storage->device, block);
+    return ok;
 }
 
 /* --- arrays ------------------------------------------------------------------------------------------------------ */
@@ -5235,20 +5642,34 @@ typedef struct ignis__array {
     uint64_t parent;
     int64_t created_at_ns;
     int64_t tracked_at_ns; /* monotonic; 0: not tracked */
+    uint64_t audit;        /* the last one that has listed it */
     int exports;           /* of the references, those that ignis_collective.h holds for other processes */
+    const void *borrower;  /* the call that has made its layer the owner until it ends; null: none */
     void *pinned;
     char tag[32];
+    ignis__former former; /* the slot's array before this one */
 } ignis__array;
 
-static ignis__pool ignis__arrays = IGNIS__POOL(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED);
+static ignis__pool ignis__arrays =
+    IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, former));
 static uint64_t ignis__array_ids; /* given out so far, in this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
+
+static ignis__label ignis__array_label(const ignis__array *array) { return ignis__label_write("array", array->id, array->tag); }
 
 /*  The array of a handle, held; null, and reported, when there is none. */
 static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 {
     return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
+}
+
+/*  The version of what an array holds; none of what nobody has written yet, or of what each launch of a graph writes. */
+#define IGNIS__UNWRITTEN UINT64_MAX
+IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
+{
+    bool written = !ignis__capturing() && ignis__storage_readable(array->storage);
+    return written ? ignis__atomic_load(&array->storage->version) : IGNIS__UNWRITTEN;
 }
 
 /*  Takes a dead array apart. */
@@ -5268,6 +5689,14 @@ static void ignis__array_drop(const char *call, ignis__array *array)
         ignis__array_destroy(call, array);
 }
 
+/*  Ends a call on an array that it holds, or could not hold: null. */
+static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
+{
+    if (array)
+        ignis__array_drop(call, array);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 /*  Locks a held array for a change of its own fields; false, and reported, when another thread has freed it meanwhile. */
 static bool ignis__array_lock(const char *call, ignis__array *array)
 {
@@ -5275,7 +5704,7 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
     if (ignis__pool_live(array))
         return true;
     ignis__mutex_unlock(&array->slot.lock);
-    ignis__fail(IGNIS_DIAG_ARRAY_FREED, call, "array #%llu was freed", (unsigned long long)array->id);
+    ignis__fail(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile", ignis__array_label(array).text);
     return false;
 }
 
@@ -5284,6 +5713,7 @@ static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&arra
 /*  Arrays that were freed while ignis_contract_track watched them: the audit shows them until they are untracked. */
 typedef struct ignis__tracked_freed {
     uint64_t handle;
+    uint64_t audit; /* the last one that has listed it when it was alive */
     int64_t tracked_at_ns;
     ignis_contract_entry entry;
     struct ignis__tracked_freed *next;
@@ -5320,6 +5750,7 @@ static void ignis__track_freed(const ignis__array *array)
         ignis__track_entry(array, &freed->entry);
         freed->entry.freed = true;
         freed->handle = array->slot.handle;
+        freed->audit = array->audit;
         freed->tracked_at_ns = array->tracked_at_ns;
         freed->next = ignis__tracking.freed;
         ignis__tracking.freed = freed;
@@ -5338,11 +5769,23 @@ IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
     ignis__mutex_unlock(&array->slot.lock);
 }
 
+/*  Claims an array that was just made, which lives as long as its claims from then on; null for no handle. */
+IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
+{
+    ignis__array *array = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
+    if (!array)
+        return NULL;
+    ignis__array_claim(array);
+    ignis__array_drop(call, array);
+    return array;
+}
+
 /*  Makes the handle of a live, held and locked array stale. */
 static void ignis__array_kill(ignis__array *array)
 {
     if (array->tracked_at_ns)
         ignis__track_freed(array);
+    ignis__former_write(&array->former, &array->slot, array->id, array->tag);
     ignis__pool_kill(array);
     ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
 }
@@ -5385,7 +5828,9 @@ static ignis__array *ignis__array_make(const char *call, ignis__storage *storage
     array->parent = 0;
     array->created_at_ns = ignis__wall_ns();
     array->tracked_at_ns = 0;
+    array->audit = 0;
     array->exports = 0;
+    array->borrower = NULL;
     array->pinned = NULL;
     memset(array->tag, 0, sizeof array->tag);
     return array;
@@ -5398,11 +5843,13 @@ static ignis_array ignis__array_publish(ignis__array *array)
     return handle;
 }
 
-/*  What a wrapped pointer must be: memory that the device can use, and of that device. */
-static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr)
+/*  What wrapped memory must be: memory that the device can use, of that device, and as large as the array. */
+static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr, int64_t size)
 {
     int type, ordinal, wanted = (int)(device - ignis__devices);
-    if (!ignis__address_query(call, device, ptr, &type, &ordinal))
+    ignis__address start, at = (ignis__address)(uintptr_t)ptr;
+    size_t range;
+    if (!ignis__address_query(call, device, ptr, &type, &ordinal) || !ignis__address_range(call, device, ptr, &start, &range))
         return false;
     if (type == 0 || type == IGNIS__CU_MEMORY_HOST) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr %p is not device memory; copy host memory with ignis_array_from_host", ptr);
@@ -5413,21 +5860,13 @@ static bool ignis__array_wrappable(const char *call, ignis__device *device, void
                     wanted);
         return false;
     }
-    return true;
-}
-
-/*  A storage with no users yet; null on failure. */
-static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
-{
-    ignis__storage *storage = (ignis__storage *)ignis__alloc(sizeof *storage);
-    if (!storage) {
-        ignis__fail_host_memory(call, sizeof *storage);
-        return NULL;
+    if (range && (uint64_t)size > start + range - at) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                    "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory", (long long)size, ptr,
+                    (unsigned long long)(start + range - at), (unsigned long long)range);
+        return false;
     }
-    ignis__mutex_init(&storage->lock);
-    storage->device = device;
-    storage->size = size;
-    return storage;
+    return true;
 }
 
 /*  The part of ignis_array_create that needs the device: a pointer to check, a stream to write down. */
@@ -5439,7 +5878,7 @@ static bool ignis__array_attach(const char *call, ignis__device *device, ignis__
         return true;
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    ok = (!desc->ptr || storage->size == 0 || ignis__array_wrappable(call, device, desc->ptr)) &&
+    ok = (!desc->ptr || storage->size == 0 || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
          (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0);
     ignis__device_leave(&binding);
     storage->wrapped = desc->ptr != NULL;
@@ -5470,7 +5909,7 @@ static ignis_array ignis__array_create(const char *call, const ignis_array_desc 
         return handle;
     array = ignis__array_attach(call, device, storage, desc) ? ignis__array_make(call, storage, &desc->shape, dtype, numel) : NULL;
     if (!array) {
-        ignis__free(storage);
+        ignis__storage_destroy(storage);
         return handle;
     }
     array->owner = owner;
@@ -5494,13 +5933,13 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
     return ignis__array_create(call, desc);
 }
 
-/*  Who owns an array now; another thread may be about to transfer it. */
+/*  Whose a view or a copy of an array is: that of its owner, or of who has it back after a loan. Another thread may be about to transfer it. */
 static ignis_owner ignis__array_owner(const ignis__array *array)
 {
     ignis__mutex *lock = (ignis__mutex *)(uintptr_t)&array->slot.lock;
     ignis_owner owner;
     ignis__mutex_lock(lock);
-    owner = array->owner;
+    owner = array->borrower ? IGNIS_OWNER_IGNIS : array->owner;
     ignis__mutex_unlock(lock);
     return owner;
 }
@@ -5540,7 +5979,7 @@ static void (*ignis__export_holders)(ignis__text *text, const ignis__array *arra
 /*  Looks which of those are gone by now, before an array is refused; set there, too. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
-static void ignis__array_settle(const char *call, ignis__array *array)
+static void ignis__array_reap_exports(const char *call, ignis__array *array)
 {
     bool exported;
     if (!ignis__exports_reap)
@@ -5552,6 +5991,25 @@ static void ignis__array_settle(const char *call, ignis__array *array)
         ignis__exports_reap(call, array);
 }
 
+/*  The array of a handle, held and locked for a change of its own fields; null, and reported, when there is none. */
+static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
+    if (!array)
+        return NULL;
+    ignis__array_reap_exports(call, array);
+    if (ignis__array_lock(call, array))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+static ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
+{
+    ignis__array_unlock(array);
+    return ignis__array_end(call, array, ok);
+}
+
 static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
 {
     char holders[512];
@@ -5559,40 +6017,54 @@ static ignis_status ignis__fail_exported(const char *call, const ignis__array *a
     ignis__text_begin(&text, holders, sizeof holders);
     if (ignis__export_holders)
         ignis__export_holders(&text, array);
-    return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "array #%llu%s%s%s cannot be %s while %d handle%s of it %s out: %s",
-                       (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "", what, array->exports,
-                       array->exports == 1 ? "" : "s", array->exports == 1 ? "is" : "are", holders);
+    return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s", ignis__array_label(array).text,
+                       what, array->exports, array->exports == 1 ? "" : "s", array->exports == 1 ? "is" : "are", holders);
+}
+
+/*  Writes who claims an array, each after a comma, and returns how many claims those are; the sections above put themselves here. */
+static int (*ignis__claim_holders)(ignis__text *text, const ignis__array *array);
+
+/*  The array is held, and had references when it was locked. */
+static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
+{
+    char holders[512];
+    ignis__text text;
+    int others;
+    ignis__text_begin(&text, holders, sizeof holders);
+    others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
+    if (others > 0)
+        ignis__text_add(&text, ", %d taken by ignis_array_increment_ref", others);
+    return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
+                       ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
+                       text.length ? holders + 1 : "");
 }
 
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
+    ignis_owner owner;
+    int ref_count = 0;
+    bool ok = false;
     if (!array)
         return ignis__failed();
-    ignis__array_settle(call, array);
-    if (!ignis__owner_valid(call, as)) {
-        status = ignis__failed();
-    } else if (!ignis__array_lock(call, array)) {
-        status = ignis__failed();
-    } else {
-        if (array->owner != as)
-            status = ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call, "array #%llu%s%s%s is owned by %s and may only be freed by it, not by %s",
-                                 (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
-                                 ignis__owner_name(array->owner), ignis__owner_name(as));
-        else if (array->exports > 0)
-            status = ignis__fail_exported(call, array, "freed");
-        else if (array->ref_count > 0)
-            status = ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call,
-                                 "array #%llu%s%s%s, owned by %s, cannot be freed while its ref_count is %d, not 0",
-                                 (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
-                                 ignis__owner_name(array->owner), array->ref_count);
-        else
-            ignis__array_kill(array);
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
-    return status;
+    if (!ignis__owner_valid(call, as))
+        return ignis__array_leave(call, array, false);
+    owner = array->owner;
+    if (owner != as)
+        ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call, "%s is owned by %s and may only be freed by it, not by %s",
+                    ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(as));
+    else if (array->exports > 0)
+        ignis__fail_exported(call, array, "freed");
+    else if (array->ref_count > 0)
+        ref_count = array->ref_count;
+    else
+        ok = true;
+    if (ok)
+        ignis__array_kill(array);
+    ignis__array_unlock(array);
+    if (ref_count) /* without its lock, which who holds it takes behind others */
+        ignis__fail_referenced(call, array, owner, ref_count);
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_free(ignis_array array) { return ignis__array_free_as("ignis_array_free", array, IGNIS_OWNER_IGNIS); }
@@ -5615,37 +6087,38 @@ IGNIS_API bool ignis_array_is_live(ignis_array handle)
 IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *info)
 {
     static const char call[] = "ignis_array_query";
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__storage *storage;
     uint64_t address;
     if (!array)
         return ignis__failed();
     if (!info) {
-        status = ignis__fail_null(call, "info");
-    } else if (!ignis__array_lock(call, array)) {
-        status = ignis__failed();
-    } else {
-        address = ignis__atomic_load(&array->storage->address);
-        info->id = array->id;
-        info->shape = array->shape;
-        info->dtype = array->dtype;
-        info->device = (int)(array->storage->device - ignis__devices);
-        info->owner = array->owner;
-        info->ref_count = array->ref_count;
-        info->ptr = address ? (void *)(uintptr_t)(address + (uint64_t)array->offset) : NULL;
-        info->pinned_host_ptr = array->pinned;
-        info->created_at_ns = array->created_at_ns;
-        info->owns_memory = !array->view && !array->storage->wrapped;
-        info->on_device = address != 0;
-        info->parent = array->parent;
-        memcpy(info->tag, array->tag, sizeof info->tag);
-        ignis__array_unlock(array);
-        ignis__mutex_lock(&array->storage->lock);
-        info->stream = array->storage->stream;
-        ignis__mutex_unlock(&array->storage->lock);
+        ignis__fail_null(call, "info");
+        return ignis__array_leave(call, array, false);
     }
-    ignis__array_drop(call, array);
-    return status;
+    storage = array->storage;
+    address = ignis__atomic_load(&storage->address);
+    info->id = array->id;
+    info->shape = array->shape;
+    info->dtype = array->dtype;
+    info->device = (int)(storage->device - ignis__devices);
+    info->owner = array->owner;
+    info->ref_count = array->ref_count;
+    info->ptr = address ? (void *)(uintptr_t)(address + (uint64_t)array->offset) : NULL;
+    info->pinned_host_ptr = array->pinned;
+    info->created_at_ns = array->created_at_ns;
+    info->owns_memory = !array->view && !storage->wrapped;
+    info->on_device = address != 0;
+    info->parent = array->parent;
+    memcpy(info->tag, array->tag, sizeof info->tag);
+    info->version = ignis__atomic_load(&storage->version);
+    ignis__array_unlock(array);
+    if (address)
+        ignis__atomic_store(&storage->lent, 1);
+    ignis__mutex_lock(&storage->lock);
+    info->stream = storage->stream;
+    ignis__mutex_unlock(&storage->lock);
+    return ignis__array_end(call, array, true);
 }
 
 IGNIS_API int64_t ignis_array_numel(ignis_array handle)
@@ -5701,24 +6174,20 @@ IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capaci
         ignis__array_unlock(array);
         ignis__array_drop(call, array);
     } else {
-        ignis__text_add(&text, "array handle 0x%llx (freed)", (unsigned long long)handle.id);
+        ignis__text_add(&text, "%s", ignis__label_stale(&ignis__arrays, handle.id).text);
     }
     return (int)text.length;
 }
 
-#define IGNIS__LEAKS_SHOWN 20
-static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
-
-static void ignis__leak_report(const char *call, const ignis__array *array, const char *what)
+/*  An array that is still alive at ignis_shutdown; `what` comes before its description. */
+static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
 {
-    char line[512];
+    char line[256];
     ignis__text text;
-    if (ignis__leaks++ >= IGNIS__LEAKS_SHOWN)
-        return;
     ignis__text_begin(&text, line, sizeof line);
     ignis__array_describe(&text, array);
-    ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s%s, %lld bytes, %lld ms old", call, what, line,
-                (long long)ignis__array_bytes(array), (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
+    ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s%s, %lld bytes, %lld ms old", what, line, (long long)ignis__array_bytes(array),
+                       (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
 }
 
 /* --- work on arrays: an operation enters the device, gets addresses on the current stream, and leaves ------------------- */
@@ -5742,8 +6211,8 @@ static bool ignis__work_begin(const char *call, ignis__device *device, ignis__wo
 
 static void ignis__work_end(const ignis__work *work) { ignis__device_leave(&work->binding); }
 
-/*  The address of an array's first element for writing; its memory is allocated if need be. */
-static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
+/*  The address of an array's first element; its memory is allocated if need be. */
+static bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     uint64_t base;
     if (!ignis__storage_use(work->call, array->storage, work->device, work->stream, &base))
@@ -5752,69 +6221,90 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
     return true;
 }
 
-/*  The same for reading, where memory that nobody has written is a mistake. */
+/*  The same for work that writes the array. */
+static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
+{
+    if (!ignis__work_address(work, array, address))
+        return false;
+    ignis__storage_written(array->storage);
+    return true;
+}
+
+/*  The same for work that reads it, where memory that nobody has written is a mistake. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
-    if (array->numel > 0 && !ignis__atomic_load(&array->storage->address)) {
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, work->call, "array #%llu has no device memory yet: nothing was ever written to it",
-                    (unsigned long long)array->id);
+    if (array->numel > 0 && !ignis__storage_readable(array->storage)) {
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, work->call,
+                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
+                    ignis__array_label(array).text);
         return false;
     }
-    return ignis__work_write(work, array, address);
+    return ignis__work_address(work, array, address);
+}
+
+/*  The same for the caller's code, of which Ignis does not know what it does there. */
+static bool ignis__work_lend(const ignis__work *work, ignis__array *array, ignis__address *address)
+{
+    if (!ignis__work_address(work, array, address))
+        return false;
+    ignis__atomic_store(&array->storage->lent, 1);
+    return true;
+}
+
+/*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
+static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
+    if (!array || ignis__work_begin(call, array->storage->device, work))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+/*  Ends that, also after it could not begin. */
+static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
+{
+    if (!array)
+        return ignis__failed();
+    ignis__work_end(work);
+    return ignis__array_end(work->call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
 {
-    static const char call[] = "ignis_array_to_device";
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
+    ignis__array *array = ignis__array_work("ignis_array_to_device", handle, &work);
     ignis__address address;
-    bool ok;
-    if (!array)
-        return ignis__failed();
-    ok = ignis__work_begin(call, array->storage->device, &work);
-    if (ok) {
-        ok = ignis__work_write(&work, array, &address);
-        ignis__work_end(&work);
-    }
-    ignis__array_drop(call, array);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__array_work_end(&work, array, array && ignis__work_address(&work, array, &address));
 }
 
 IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
 {
-    static const char call[] = "ignis_array_device_ptr";
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
-    ignis__address address = 0;
-    if (!array)
-        return NULL;
-    if (ignis__work_begin(call, array->storage->device, &work)) {
-        if (!ignis__work_write(&work, array, &address))
-            address = 0;
-        ignis__work_end(&work);
-    }
-    ignis__array_drop(call, array);
-    return (void *)(uintptr_t)address;
+    ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
+    ignis__address address;
+    bool ok = array && ignis__work_lend(&work, array, &address);
+    return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
+}
+
+IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
+{
+    static const char call[] = "ignis_array_mark_written";
+    ignis__array *array = ignis__array_hold(call, handle);
+    if (array)
+        ignis__storage_written(array->storage);
+    return ignis__array_end(call, array, array != NULL);
 }
 
 static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
     ignis__address address;
-    bool ok;
-    if (!array)
-        return ignis__failed();
-    ok = ignis__work_begin(call, array->storage->device, &work);
-    if (ok) {
-        ok = ignis__work_write(&work, array, &address) &&
-             (array->numel == 0 ||
-              !IGNIS__CUDA_FAILED(call, work.device, cuMemsetD8Async, (address, 0, (size_t)ignis__array_bytes(array), work.stream)));
-        ignis__work_end(&work);
-    }
-    ignis__array_drop(call, array);
-    return ok ? IGNIS_OK : ignis__failed();
+    bool ok = array && ignis__work_write(&work, array, &address);
+    if (ok && array->numel)
+        ok = !IGNIS__CUDA_FAILED(call, work.device, cuMemsetD8Async, (address, 0, (size_t)ignis__array_bytes(array), work.stream));
+    return ignis__array_work_end(&work, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array_set_zero("ignis_array_zero", array); }
@@ -5891,7 +6381,7 @@ static bool ignis__transfer_check(const char *call, const ignis__array *array, c
                                   int64_t needed, const char *unit)
 {
     if (count != needed) {
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "array #%llu %s %s has %lld %s, the call says %lld", (unsigned long long)array->id,
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld", ignis__array_label(array).text,
                     ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name, (long long)needed, unit, (long long)count);
         return false;
     }
@@ -5908,7 +6398,7 @@ static ignis_status ignis__array_from_host(const char *call, ignis__array *array
     ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = ignis__work_write(&work, array, &address) &&
+        ok = !ignis__capture_refuses(call) && ignis__work_write(&work, array, &address) &&
              (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
                                     : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
         ignis__work_end(&work);
@@ -5934,64 +6424,59 @@ IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *dat
 {
     static const char call[] = "ignis_array_from_host";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
-    if (!array)
-        return ignis__failed();
-    if (dtype == IGNIS_DTYPE_DEFAULT)
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    if (ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, data, "data", count, array->numel, "elements"))
-        status = ignis__array_from_host(call, array, data, dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") &&
+         ignis__array_from_host(call, array, data, dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_from_host_raw(ignis_array handle, const void *bytes, int64_t size)
 {
     static const char call[] = "ignis_array_from_host_raw";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
-    if (!array)
-        return ignis__failed();
-    if (ignis__transfer_check(call, array, bytes, "bytes", size, ignis__array_bytes(array), "bytes"))
-        status = ignis__array_from_host(call, array, bytes, array->dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    bool ok = array && ignis__transfer_check(call, array, bytes, "bytes", size, ignis__array_bytes(array), "bytes") &&
+              ignis__array_from_host(call, array, bytes, array->dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void *out, ignis_dtype dtype, int64_t count)
 {
     static const char call[] = "ignis_array_to_host";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
-    if (!array)
-        return ignis__failed();
-    if (dtype == IGNIS_DTYPE_DEFAULT)
+    bool ok = array != NULL;
+    if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    if (ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements"))
-        status = ignis__array_to_host(call, array, out, dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements") &&
+         ignis__array_to_host(call, array, out, dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, void *out, int64_t size)
 {
     static const char call[] = "ignis_array_to_host_raw";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
-    if (!array)
-        return ignis__failed();
-    if (ignis__transfer_check(call, array, out, "out", size, ignis__array_bytes(array), "bytes"))
-        status = ignis__array_to_host(call, array, out, array->dtype);
-    else
-        status = ignis__failed();
-    ignis__array_drop(call, array);
-    return status;
+    bool ok = array && ignis__transfer_check(call, array, out, "out", size, ignis__array_bytes(array), "bytes") &&
+              ignis__array_to_host(call, array, out, array->dtype) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
+}
+
+/*  Whether `size` bytes of dst from an offset on, which are about to be written, and those of src are the same, or apart. */
+static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size, const ignis__array *src)
+{
+    uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
+    uint64_t from_size = (uint64_t)ignis__array_bytes(src);
+    if (!to || !from || size == 0 || from_size == 0)
+        return true;
+    to += (uint64_t)(dst->offset + offset);
+    from += (uint64_t)src->offset;
+    if (to + (uint64_t)size <= from || from + from_size <= to || (to == from && (uint64_t)size == from_size))
+        return true;
+    ignis__fail(IGNIS_DIAG_OVERLAP, call, "%s (%llu bytes at 0x%llx) is read while a part of it is written, as %lld bytes of %s at 0x%llx",
+                ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from, (long long)size,
+                ignis__array_label(dst).text, (unsigned long long)to);
+    return false;
 }
 
 /*  Copies the bytes of src over those of dst from an offset on; both on one device. */
@@ -6115,8 +6600,8 @@ IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_shape shape)
         return view;
     if (ignis__shape_infer(call, &shape, array->numel) && ignis__shape_check(call, &shape, array->dtype, &numel)) {
         if (numel != array->numel)
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld elements, the new shape %s has %lld",
-                        (unsigned long long)array->id, ignis__shape_write(&array->shape).text, (long long)array->numel,
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld elements, the new shape %s has %lld",
+                        ignis__array_label(array).text, ignis__shape_write(&array->shape).text, (long long)array->numel,
                         ignis__shape_write(&shape).text, (long long)numel);
         else
             view = ignis__array_view(call, array, &shape, numel, 0);
@@ -6191,27 +6676,44 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
     if (!ignis__array_hold_all(call, 2, handles, arrays))
         return ignis__failed();
     ok = ignis__write_rows_check(call, arrays[0], arrays[1], start_row, &row_bytes) &&
+         ignis__array_apart(call, arrays[0], start_row * row_bytes, ignis__array_bytes(arrays[1]), arrays[1]) &&
          ignis__array_copy_bytes(call, arrays[0], start_row * row_bytes, arrays[1]);
     ignis__array_drop_all(call, 2, arrays);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Gives the array its pinned memory; null: asks whether it may have some. */
+static bool ignis__array_set_pinned(const char *call, ignis__array *array, void *memory)
+{
+    bool ok = ignis__array_lock(call, array);
+    if (!ok)
+        return false;
+    ok = !array->pinned;
+    if (ok)
+        array->pinned = memory;
+    else
+        ignis__fail(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already", ignis__array_label(array).text);
+    ignis__array_unlock(array);
+    return ok;
 }
 
 IGNIS_API void *ignis_array_pin(ignis_array handle)
 {
     static const char call[] = "ignis_array_pin";
     ignis__array *array = ignis__array_hold(call, handle);
+    ignis__device *device;
     ignis__binding binding;
     void *pinned = NULL;
     if (!array)
         return NULL;
-    if (ignis__array_lock(call, array)) {
-        if (array->pinned) {
-            ignis__fail(IGNIS_DIAG_PIN_TWICE, call, "array #%llu has pinned host memory already", (unsigned long long)array->id);
-        } else if (array->numel > 0 && ignis__device_enter(call, array->storage->device, &binding)) {
-            pinned = array->pinned = ignis__pinned_take(call, array->storage->device, ignis__array_bytes(array));
-            ignis__device_leave(&binding);
+    device = array->storage->device;
+    if (ignis__array_set_pinned(call, array, NULL) && array->numel > 0 && ignis__device_enter(call, device, &binding)) {
+        pinned = ignis__pinned_take(call, device, ignis__array_bytes(array)); /* which may wait for the device: without the lock */
+        if (pinned && !ignis__array_set_pinned(call, array, pinned)) {
+            (void)ignis__pinned_give(call, device, pinned, ignis__array_bytes(array));
+            pinned = NULL;
         }
-        ignis__array_unlock(array);
+        ignis__device_leave(&binding);
     }
     ignis__array_drop(call, array);
     return pinned;
@@ -6220,70 +6722,59 @@ IGNIS_API void *ignis_array_pin(ignis_array handle)
 IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
 {
     static const char call[] = "ignis_array_unpin";
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
     void *pinned = NULL;
+    bool ok = false;
     if (!array)
         return ignis__failed();
-    if (ignis__capture_refuses(call) || !ignis__array_lock(call, array)) {
-        status = ignis__failed();
+    if (ignis__capture_refuses(call))
+        return ignis__array_leave(call, array, false);
+    if (array->owner != IGNIS_OWNER_IGNIS) {
+        ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call,
+                    "%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns the array",
+                    ignis__array_label(array).text, ignis__owner_name(array->owner));
+    } else if (!array->pinned && array->numel > 0) {
+        ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "%s has no pinned host memory", ignis__array_label(array).text);
     } else {
-        if (array->owner != IGNIS_OWNER_IGNIS)
-            status =
-                ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call,
-                            "array #%llu%s%s%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns "
-                            "the array",
-                            (unsigned long long)array->id, *array->tag ? " '" : "", array->tag, *array->tag ? "'" : "",
-                            ignis__owner_name(array->owner));
-        else if (!array->pinned && array->numel > 0)
-            status = ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "array #%llu has no pinned host memory", (unsigned long long)array->id);
-        if (status == IGNIS_OK) {
-            pinned = array->pinned;
-            array->pinned = NULL;
-        }
-        ignis__array_unlock(array);
-        if (pinned)
-            status = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array));
+        ok = true;
+        pinned = array->pinned;
+        array->pinned = NULL;
     }
-    ignis__array_drop(call, array);
-    return status;
+    ignis__array_unlock(array);
+    if (pinned)
+        ok = ignis__pinned_give(call, array->storage->device, pinned, ignis__array_bytes(array)) == IGNIS_OK;
+    return ignis__array_end(call, array, ok);
 }
 
 IGNIS_API int ignis_array_increment_ref(ignis_array handle)
 {
     static const char call[] = "ignis_array_increment_ref";
-    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__array *array = ignis__array_enter(call, handle);
     int count = -1;
     if (!array)
         return -1;
-    if (ignis__array_lock(call, array)) {
-        if (array->ref_count == INT_MAX)
-            ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "array #%llu has %d references, and no room for another",
-                        (unsigned long long)array->id, array->ref_count);
-        else
-            count = ++array->ref_count;
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
+    if (array->ref_count == INT_MAX)
+        ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "%s has %d references, and no room for another", ignis__array_label(array).text,
+                    array->ref_count);
+    else
+        count = ++array->ref_count;
+    ignis__array_leave(call, array, true);
     return count;
 }
 
 IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
 {
     static const char call[] = "ignis_array_decrement_ref";
-    ignis__array *array = ignis__array_hold(call, handle);
+    ignis__array *array = ignis__array_enter(call, handle);
     int count = -1;
     if (!array)
         return -1;
-    if (ignis__array_lock(call, array)) {
-        if (array->ref_count == 0)
-            ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "array #%llu, owned by %s, has a ref_count of 0 already",
-                        (unsigned long long)array->id, ignis__owner_name(array->owner));
-        else
-            count = ignis__array_unref(array);
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
+    if (array->ref_count == 0)
+        ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "%s, owned by %s, has a ref_count of 0 already", ignis__array_label(array).text,
+                    ignis__owner_name(array->owner));
+    else
+        count = ignis__array_unref(array);
+    ignis__array_leave(call, array, true);
     return count;
 }
 
@@ -6293,38 +6784,28 @@ static ignis_status ignis__array_transfer(const char *call, ignis__array *array,
     if (array->exports > 0)
         return ignis__fail_exported(call, array, "given to another owner");
     if (array->ref_count > 1)
-        return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call,
-                           "array #%llu cannot move from owner %s to %s while its ref_count is %d, above 1", (unsigned long long)array->id,
-                           ignis__owner_name(array->owner), ignis__owner_name(owner), array->ref_count);
+        return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call, "%s cannot move from owner %s to %s while its ref_count is %d, above 1",
+                           ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(owner), array->ref_count);
     array->owner = owner;
+    array->borrower = NULL;
     return IGNIS_OK;
 }
 
 IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_array_transfer_ownership";
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_status status;
+    ignis__array *array = ignis__array_enter(call, handle);
     if (!array)
         return ignis__failed();
-    ignis__array_settle(call, array);
-    if (!ignis__owner_valid(call, owner) || !ignis__array_lock(call, array)) {
-        status = ignis__failed();
-    } else {
-        status = ignis__array_transfer(call, array, owner);
-        ignis__array_unlock(array);
-    }
-    ignis__array_drop(call, array);
-    return status;
+    return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
 }
 
-/*  Every array that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
-static void ignis__arrays_forget_stream(ignis__device *device, void *stream)
+/*  Every storage that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
+static void ignis__storages_forget_stream(ignis__device *device, void *stream)
 {
-    ignis__array *array;
-    uint64_t index = 0;
-    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
-        ignis__storage *storage = array->storage;
+    ignis__storage *storage;
+    ignis__mutex_lock(&ignis__storages.lock);
+    for (storage = ignis__storages.first; storage; storage = storage->next) {
         int i;
         ignis__mutex_lock(&storage->lock);
         if (storage->device == device && storage->stream == stream)
@@ -6333,8 +6814,8 @@ static void ignis__arrays_forget_stream(ignis__device *device, void *stream)
             if (storage->used_on[i].stream == stream && storage->used_on[i].device == device)
                 storage->used_on[i--] = storage->used_on[--storage->used_on_count];
         ignis__mutex_unlock(&storage->lock);
-        ignis__array_drop("ignis_stream_forget", array);
     }
+    ignis__mutex_unlock(&ignis__storages.lock);
 }
 
 IGNIS_API ignis_status ignis_stream_forget(void *stream)
@@ -6352,6 +6833,7 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
         ignis__device *device = &ignis__devices[i];
         ignis__foreign_stream *foreign, **link;
         ignis__binding binding;
+        bool entered, ok;
         if (!ignis__atomic_load(&device->opened))
             continue;
         ignis__mutex_lock(&device->lock);
@@ -6363,19 +6845,22 @@ IGNIS_API ignis_status ignis_stream_forget(void *stream)
         ignis__mutex_unlock(&device->lock);
         if (!foreign)
             continue;
-        ignis__free(foreign);
         ignis__atomic_add(&ignis__stream_forgets, 1);
-        if (!ignis__device_enter(call, device, &binding)) {
+        entered = ignis__device_enter(call, device, &binding);
+        ok = entered && !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
+        ignis__mutex_lock(&foreign->lock); /* the stream is idle: a thread that waits for it does not for long */
+        foreign->forgotten = true;
+        ignis__mutex_unlock(&foreign->lock);
+        ignis__foreign_drop(device, foreign);
+        if (!ok)
             status = ignis__failed();
-            continue;
-        }
-        if (IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream))) {
+        if (entered && !ok)
             (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
-            status = ignis__failed();
+        if (entered) {
+            ignis__storages_forget_stream(device, stream);
+            ignis__memory_forget_stream(device, stream);
+            ignis__device_leave(&binding);
         }
-        ignis__arrays_forget_stream(device, stream);
-        ignis__memory_forget_stream(device, stream);
-        ignis__device_leave(&binding);
     }
     return status;
 }
@@ -6409,82 +6894,101 @@ static void ignis__untrack(ignis__array *array)
     array->tracked_by_user = false;
 }
 
-/*  A held and locked array for a change of owner; null, and reported, when that cannot be. ignis__contract_end gives it back. */
-static ignis__array *ignis__contract_begin(const char *call, ignis_array handle, ignis_owner owner)
+/*  Makes a layer the owner of a held array until a call of it ends; the borrower tells the call from others, and may borrow an array again.
+    Unlike ignis_contract_acquire it does not mind references, and leaves no trace: ignis__contract_return gives the array back. */
+IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by, const void *borrower)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
-    if (!array)
-        return NULL;
-    ignis__array_settle(call, array);
-    if (ignis__owner_valid(call, owner) && ignis__array_lock(call, array))
-        return array;
-    ignis__array_drop(call, array);
-    return NULL;
+    ignis_owner owner;
+    bool again;
+    if (!ignis__array_lock(call, array))
+        return false;
+    owner = array->owner;
+    again = array->borrower == borrower;
+    if (owner == IGNIS_OWNER_IGNIS) {
+        array->owner = by;
+        array->borrower = borrower;
+    }
+    ignis__array_unlock(array);
+    if (owner == IGNIS_OWNER_IGNIS || again)
+        return true;
+    if (owner == by)
+        ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "%s is owned by %s already: another thread's call works on it, or it was acquired",
+                    ignis__array_label(array).text, ignis__owner_name(owner));
+    else
+        ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "%s is owned by %s, which has to release it first", ignis__array_label(array).text,
+                    ignis__owner_name(owner));
+    return false;
 }
 
-static void ignis__contract_end(const char *call, ignis__array *array)
+IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, const void *borrower)
 {
+    ignis__mutex_lock(&array->slot.lock);
+    if (array->borrower == borrower) {
+        array->owner = IGNIS_OWNER_IGNIS;
+        array->borrower = NULL;
+    }
     ignis__array_unlock(array);
-    ignis__array_drop(call, array);
 }
 
 IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_acquire";
-    ignis__array *array = ignis__contract_begin(call, handle, by);
-    ignis_status status;
+    ignis__array *array = ignis__array_enter(call, handle);
+    bool ok;
     if (!array)
         return ignis__failed();
-    if (array->owner == by)
-        status = ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "array #%llu is already owned by %s: a double acquire",
-                             (unsigned long long)array->id, ignis__owner_name(by));
-    else
-        status = ignis__array_transfer(call, array, by);
-    if (status == IGNIS_OK)
+    ok = ignis__owner_valid(call, by);
+    if (ok && array->owner == by) {
+        ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call, "%s is already owned by %s: a double acquire", ignis__array_label(array).text,
+                    ignis__owner_name(by));
+        ok = false;
+    }
+    ok = ok && ignis__array_transfer(call, array, by) == IGNIS_OK;
+    if (ok)
         ignis__track(array, false);
-    ignis__contract_end(call, array);
-    return status;
+    return ignis__array_leave(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_release";
-    ignis__array *array = ignis__contract_begin(call, handle, by);
-    ignis_status status;
+    ignis__array *array = ignis__array_enter(call, handle);
+    bool ok;
     if (!array)
         return ignis__failed();
-    if (array->owner != by)
-        status = ignis__fail(IGNIS_DIAG_RELEASE_BY_OTHER, call, "array #%llu is owned by %s, not by %s, which therefore cannot release it",
-                             (unsigned long long)array->id, ignis__owner_name(array->owner), ignis__owner_name(by));
-    else
-        status = ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS);
-    ignis__contract_end(call, array);
-    return status;
+    ok = ignis__owner_valid(call, by);
+    if (ok && array->owner != by) {
+        ignis__fail(IGNIS_DIAG_RELEASE_BY_OTHER, call, "%s is owned by %s, not by %s, which therefore cannot release it",
+                    ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(by));
+        ok = false;
+    }
+    return ignis__array_leave(call, array, ok && ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_contract_assert_owner";
-    ignis__array *array = ignis__contract_begin(call, handle, owner);
-    ignis_status status = IGNIS_OK;
+    ignis__array *array = ignis__array_enter(call, handle);
+    bool ok;
     if (!array)
         return ignis__failed();
-    if (array->owner != owner)
-        status = ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "array #%llu was expected to be owned by %s, but is owned by %s",
-                             (unsigned long long)array->id, ignis__owner_name(owner), ignis__owner_name(array->owner));
-    ignis__contract_end(call, array);
-    return status;
+    ok = ignis__owner_valid(call, owner);
+    if (ok && array->owner != owner) {
+        ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "%s was expected to be owned by %s, but is owned by %s", ignis__array_label(array).text,
+                    ignis__owner_name(owner), ignis__owner_name(array->owner));
+        ok = false;
+    }
+    return ignis__array_leave(call, array, ok);
 }
 
 IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
 {
     static const char call[] = "ignis_contract_track";
-    ignis__array *array = ignis__contract_begin(call, handle, IGNIS_OWNER_IGNIS);
+    ignis__array *array = ignis__array_enter(call, handle);
     if (!array)
         return ignis__failed();
     ignis__track(array, true);
-    ignis__contract_end(call, array);
-    return IGNIS_OK;
+    return ignis__array_leave(call, array, true);
 }
 
 IGNIS_API ignis_status ignis_contract_untrack(ignis_array handle)
@@ -6492,16 +6996,19 @@ IGNIS_API ignis_status ignis_contract_untrack(ignis_array handle)
     static const char call[] = "ignis_contract_untrack";
     ignis__tracked_freed **link;
     ignis__array *array;
+    bool live;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id);
     if (array) {
         ignis__mutex_lock(&array->slot.lock);
-        if (ignis__pool_live(array))
+        live = ignis__pool_live(array); /* else another thread has freed it meanwhile */
+        if (live)
             ignis__untrack(array);
         ignis__array_unlock(array);
         ignis__array_drop(call, array);
-        return IGNIS_OK;
+        if (live)
+            return IGNIS_OK;
     }
     ignis__mutex_lock(&ignis__tracking.lock);
     for (link = &ignis__tracking.freed; *link && (*link)->handle != handle.id; link = &(*link)->next)
@@ -6522,6 +7029,13 @@ static int ignis__audit_older(const void *a, const void *b)
     uint64_t id_a = ((const ignis_contract_entry *)a)->array_id, id_b = ((const ignis_contract_entry *)b)->array_id;
     return age_a != age_b ? (age_a < age_b) - (age_a > age_b) : (id_a > id_b) - (id_a < id_b);
 }
+
+/*  Audits are one at a time, and numbered: an array that is freed between the look at those that live and that at the freed ones is listed
+    once. */
+static struct {
+    ignis__mutex lock;
+    uint64_t count;
+} ignis__audits = {IGNIS__MUTEX_INIT, 0};
 
 /*  Collects the oldest `capacity` entries in the order of their age; returns how many there are in all. */
 typedef struct ignis__audit {
@@ -6563,25 +7077,30 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         ignis__fail_null(call, "entries");
         return -1;
     }
+    ignis__mutex_lock(&ignis__audits.lock);
+    ignis__audits.count++;
     audit.entries = entries;
     audit.capacity = capacity;
     audit.now_ns = ignis__monotonic_ns();
     audit.min_age_ms = min_age_ms == 0 ? 5000 : min_age_ms;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis_contract_entry entry;
-        ignis__array_settle(call, array);
+        ignis__array_reap_exports(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
             ignis__track_entry(array, &entry);
             ignis__audit_add(&audit, &entry, array->tracked_at_ns);
+            array->audit = ignis__audits.count;
         }
         ignis__array_unlock(array);
         ignis__array_drop(call, array);
     }
     ignis__mutex_lock(&ignis__tracking.lock);
     for (freed = ignis__tracking.freed; freed; freed = freed->next)
-        ignis__audit_add(&audit, &freed->entry, freed->tracked_at_ns);
+        if (freed->audit != ignis__audits.count)
+            ignis__audit_add(&audit, &freed->entry, freed->tracked_at_ns);
     ignis__mutex_unlock(&ignis__tracking.lock);
+    ignis__mutex_unlock(&ignis__audits.lock);
     return audit.found;
 }
 
@@ -6634,13 +7153,15 @@ IGNIS_API ignis_status ignis_contract_reset(void)
 
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 
-/*  What is compiled: text, options, and the name that is looked up in the result. */
+/*  What is compiled: text, options, headers, and the name that is looked up in the result. */
 typedef struct ignis__program {
     const char *source;
     const char *name;  /* for compile errors */
     const char *entry; /* a name expression; null: entries are extern "C" and looked up as they are */
     const char *const *options;
     int option_count;
+    const ignis_kernel_header *headers; /* beside those of Ignis */
+    int header_count;
 } ignis__program;
 
 /*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
@@ -6831,6 +7352,212 @@ static void ignis__image_to_disk(const ignis__image *image)
     ignis__cache_evict();
 }
 
+/* --- the key of an image ---------------------------------------------------------------------------------------------- */
+
+static void ignis__key_add_bytes(uint64_t key[2], const void *data, size_t size)
+{
+    key[0] = ignis__hash(key[0], data, size);
+    key[1] = ignis__hash(key[1] * 3, data, size);
+}
+
+static void ignis__key_add(uint64_t key[2], const char *text) { ignis__key_add_bytes(key, text, strlen(text) + 1); }
+
+/*  NVRTC reads included files from the folder of the source, of the including file and of each -I, and does not tell which it read. So every
+    file that an #include could mean is looked for, and its text becomes part of the key: one too many does no harm. */
+typedef struct ignis__included {
+    struct ignis__included *next;
+    char path[1024];
+} ignis__included;
+
+typedef struct ignis__include_search {
+    const ignis__program *program;
+    ignis__included *first, **last; /* each file once, in the order it was found */
+    int count;
+    bool complete; /* every #include was understood, and every file could be listed */
+} ignis__include_search;
+
+#define IGNIS__MAX_INCLUDED 10000 /* more are a cycle of links */
+
+static size_t ignis__folder_length(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 0 && path[length - 1] != '/' && path[length - 1] != '\\')
+        length--;
+    return length;
+}
+
+/*  Takes "folder/../" and "./" out of a path, so that headers that include each other do not get ever longer names. */
+static void ignis__path_tidy(char *path)
+{
+    char *at = path, *up, *folder;
+    while ((up = strstr(path, "/./")) != NULL)
+        memmove(up, up + 2, strlen(up + 2) + 1);
+    while ((up = strstr(at, "/../")) != NULL) {
+        for (folder = up; folder > path && folder[-1] != '/'; folder--)
+            ;
+        if (folder == up || strncmp(folder, "../", 3) == 0) {
+            at = up + 3;
+        } else {
+            memmove(folder, up + 4, strlen(up + 4) + 1);
+            at = path;
+        }
+    }
+}
+
+/*  Lists the file `name` of a folder, if there is one. */
+static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length, const char *name,
+                               size_t name_length)
+{
+    ignis__included *file;
+    char path[sizeof file->path];
+    bool slash = folder_length > 0 && folder[folder_length - 1] != '/' && folder[folder_length - 1] != '\\';
+    int64_t size, time;
+    int length = snprintf(path, sizeof path, "%.*s%s%.*s", (int)folder_length, folder, slash ? "/" : "", (int)name_length, name);
+    if (length >= (int)sizeof path) {
+        search->complete = false;
+        return;
+    }
+    ignis__path_tidy(path);
+    if (!ignis__file_info(path, &size, &time))
+        return;
+    for (file = search->first; file; file = file->next)
+        if (strcmp(file->path, path) == 0)
+            return;
+    file = search->count < IGNIS__MAX_INCLUDED ? (ignis__included *)ignis__alloc(sizeof *file) : NULL;
+    if (!file) {
+        search->complete = false;
+        return;
+    }
+    memcpy(file->path, path, sizeof path);
+    *search->last = file;
+    search->last = &file->next;
+    search->count++;
+}
+
+/*  What an option names: the folder of "-Ifolder", "-I=folder", "--include-path=folder", the file of "-include=file", or what follows such
+    an option as a string of its own. "" for macros. What names neither does no harm. */
+static const char *ignis__option_value(const char *option)
+{
+    if (option[0] != '-')
+        return option;
+    if (option[1] == 'D' || option[1] == 'U')
+        return "";
+    option += option[1] == 'I' ? 2 : strcspn(option, "= ");
+    return option + strspn(option, "= ");
+}
+
+static bool ignis__header_is_known(const ignis__program *program, const char *name, size_t length)
+{
+    int i;
+    for (i = 0; i < IGNIS__SOURCE_COUNT; i++)
+        if (ignis__source_is_header(i) && strlen(ignis__sources[i].name) == length && memcmp(ignis__sources[i].name, name, length) == 0)
+            return true;
+    for (i = 0; i < program->header_count; i++)
+        if (strlen(program->headers[i].name) == length && memcmp(program->headers[i].name, name, length) == 0)
+            return true;
+    return false;
+}
+
+/*  Lists what an #include of a name in a file could mean: no file when there is such a header in memory. */
+static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name, size_t length)
+{
+    const ignis__program *program = search->program;
+    int i;
+    if (length == 0 || ignis__header_is_known(program, name, length))
+        return;
+    ignis__include_add(search, "", 0, name, length);
+    ignis__include_add(search, includer, ignis__folder_length(includer), name, length);
+    ignis__include_add(search, program->name, ignis__folder_length(program->name), name, length);
+    for (i = 0; i < program->option_count; i++) {
+        const char *folder = ignis__option_value(program->options[i]);
+        if (*folder)
+            ignis__include_add(search, folder, strlen(folder), name, length);
+    }
+}
+
+/*  Finds each #include and __has_include of a text, also those that conditions or comments leave out. */
+static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
+{
+    const char *at = text, *before, *end;
+    while ((at = strstr(at, "include")) != NULL) {
+        for (before = at; before > text && (before[-1] == ' ' || before[-1] == '\t'); before--)
+            ;
+        at += strlen("include");
+        at += strncmp(at, "_next", 5) == 0 ? 5 : 0;
+        at += strspn(at, " \t(");
+        end = *at == '"' ? strchr(at + 1, '"') : *at == '<' ? strchr(at + 1, '>') : NULL;
+        if (end) {
+            ignis__include_find(search, includer, at + 1, (size_t)(end - at - 1));
+            at = end;
+        } else if (before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1])))) {
+            search->complete = false; /* its name is a macro, or behind a comment */
+        }
+    }
+}
+
+/*  Adds all files that a program may include to a key. False: it cannot be told which. */
+static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2])
+{
+    ignis__include_search search = IGNIS__ZERO;
+    ignis__included *file;
+    int i;
+    search.program = program;
+    search.last = &search.first;
+    search.complete = true;
+    ignis__include_scan(&search, program->name, program->source);
+    for (i = 0; i < program->header_count; i++)
+        ignis__include_scan(&search, program->headers[i].name, program->headers[i].text);
+    for (i = 0; i < program->option_count; i++) {
+        const char *name = ignis__option_value(program->options[i]);
+        ignis__include_find(&search, program->name, name, strlen(name));
+    }
+    for (file = search.first; file; file = file->next) {
+        size_t size;
+        char *text = (char *)ignis__file_read(file->path, &size);
+        if (text) {
+            ignis__key_add(key, file->path);
+            ignis__key_add_bytes(key, text, size);
+            ignis__include_scan(&search, file->path, text);
+        }
+        search.complete = search.complete && text;
+        ignis__free(text);
+    }
+    while ((file = search.first) != NULL) {
+        search.first = file->next;
+        ignis__free(file);
+    }
+    return search.complete;
+}
+
+/*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
+static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
+{
+    char facts[256];
+    int i;
+    key[0] = IGNIS__HASH_START;
+    key[1] = ~IGNIS__HASH_START;
+    snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d, %d options, %d headers",
+             (unsigned long long)ignis__libraries[IGNIS_LIBRARY_NVRTC].release, device->info.compute_major, device->info.compute_minor,
+             program->option_count, program->header_count);
+    ignis__key_add(key, facts);
+    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
+        if (!ignis__source_is_header(i))
+            continue;
+        snprintf(facts, sizeof facts, "%016llx", (unsigned long long)ignis__sources[i].hash);
+        ignis__key_add(key, facts);
+    }
+    ignis__key_add(key, program->source);
+    ignis__key_add(key, program->name);
+    ignis__key_add(key, program->entry ? program->entry : "");
+    for (i = 0; i < program->option_count; i++)
+        ignis__key_add(key, program->options[i]);
+    for (i = 0; i < program->header_count; i++) {
+        ignis__key_add(key, program->headers[i].name);
+        ignis__key_add(key, program->headers[i].text);
+    }
+    return ignis__key_add_included(program, key);
+}
+
 /* --- compiling ------------------------------------------------------------------------------------------------------ */
 
 static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
@@ -6870,36 +7597,6 @@ static bool ignis__arch_choose(const char *call, const ignis__device *device, ch
     return true;
 }
 
-static void ignis__key_add(uint64_t key[2], const char *text)
-{
-    size_t size = strlen(text) + 1;
-    key[0] = ignis__hash(key[0], text, size);
-    key[1] = ignis__hash(key[1] * 3, text, size);
-}
-
-/*  Everything that the image depends on. */
-static void ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
-{
-    char facts[256];
-    int i;
-    key[0] = IGNIS__HASH_START;
-    key[1] = ~IGNIS__HASH_START;
-    snprintf(facts, sizeof facts, "nvrtc %llx sm %d.%d", (unsigned long long)ignis__libraries[IGNIS_LIBRARY_NVRTC].release,
-             device->info.compute_major, device->info.compute_minor);
-    ignis__key_add(key, facts);
-    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
-        if (!ignis__source_is_header(i))
-            continue;
-        snprintf(facts, sizeof facts, "%016llx", (unsigned long long)ignis__sources[i].hash);
-        ignis__key_add(key, facts);
-    }
-    ignis__key_add(key, program->source);
-    ignis__key_add(key, program->name);
-    ignis__key_add(key, program->entry ? program->entry : "");
-    for (i = 0; i < program->option_count; i++)
-        ignis__key_add(key, program->options[i]);
-}
-
 /*  The options that Ignis adds, unless the program has its own, and the program's. Returns how many. */
 static int ignis__options_gather(const ignis__program *program, const char *arch, const char **options)
 {
@@ -6921,11 +7618,21 @@ static int ignis__options_gather(const ignis__program *program, const char *arch
     return count;
 }
 
+static bool ignis__has_include_path(const ignis__program *program)
+{
+    int i;
+    for (i = 0; i < program->option_count; i++)
+        if (strncmp(program->options[i], "-I", 2) == 0 || strncmp(program->options[i], "--include-path", 14) == 0)
+            return true;
+    return false;
+}
+
 /*  Reports what a compile had to say: remarks as a warning, errors as the failure. */
 static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle, int error)
 {
     size_t size = 0;
     char *log;
+    const char *missing;
     bool entry_missing;
     ignis_status status;
     if (error != 0 && error != IGNIS__NVRTC_COMPILATION && error != IGNIS__NVRTC_INVALID_OPTION)
@@ -6944,11 +7651,21 @@ static ignis_status ignis__compile_log(const char *call, const ignis__program *p
         return IGNIS_OK;
     }
     entry_missing = log && program->entry && strncmp(log, "__nv_name_map", 13) == 0;
+    missing = log ? strstr(log, "open source file \"") : NULL;
     if (entry_missing)
         status =
             ignis__fail_because(IGNIS_DIAG_ENTRY_MISSING, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
                                 "%s has no __global__ function (or not exactly one) that is called '%s'", program->name, program->entry);
-    else
+    else if (missing) {
+        missing = strchr(missing, '"') + 1;
+        status = ignis__fail_because(
+            IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
+            "%s includes \"%.*s\", which is not found. %s; desc.headers gives headers from memory; \"ignis.cuh\" "
+            "is always there, with int8_t to uint64_t, ignis_f16, ignis_bf16, 16-byte packs, warp and block reductions",
+            program->name, (int)strcspn(missing, "\""), missing,
+            ignis__has_include_path(program) ? "It is in no folder that desc.options name, nor beside desc.name"
+                                             : "There is no include path: desc.options may give one, as in \"-I/usr/local/cuda/include\"");
+    } else
         status = ignis__fail_because(IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
                                      "%s does not compile with %s", program->name, arch);
     ignis__free(log);
@@ -6985,35 +7702,62 @@ static bool ignis__image_fetch(const char *call, const ignis__program *program, 
     return error == 0;
 }
 
+/*  All headers in memory as NVRTC takes them: those of Ignis, then the program's. */
+typedef struct ignis__headers {
+    char *own[IGNIS__SOURCE_COUNT];
+    int own_count, count;
+    const char **names, **texts; /* in one block */
+} ignis__headers;
+
+static void ignis__headers_free(ignis__headers *headers)
+{
+    while (headers->own_count > 0)
+        ignis__free(headers->own[--headers->own_count]);
+    ignis__free((void *)headers->names);
+}
+
+static bool ignis__headers_gather(const char *call, const ignis__program *program, ignis__headers *headers)
+{
+    size_t most = (size_t)(IGNIS__SOURCE_COUNT + program->header_count);
+    bool ok;
+    int i;
+    memset(headers, 0, sizeof *headers);
+    headers->names = (const char **)ignis__alloc(2 * most * sizeof *headers->names);
+    headers->texts = headers->names + most;
+    ok = headers->names != NULL;
+    for (i = 0; ok && i < IGNIS__SOURCE_COUNT; i++) {
+        char *text;
+        if (!ignis__source_is_header(i))
+            continue;
+        text = ignis__source_join(&ignis__sources[i]);
+        ok = text != NULL;
+        headers->own[headers->own_count++] = text;
+        headers->names[headers->count] = ignis__sources[i].name;
+        headers->texts[headers->count++] = text;
+    }
+    for (i = 0; ok && i < program->header_count; i++) {
+        headers->names[headers->count] = program->headers[i].name;
+        headers->texts[headers->count++] = program->headers[i].text;
+    }
+    if (!ok) {
+        ignis__headers_free(headers);
+        ignis__fail_host_memory(call, 1);
+    }
+    return ok;
+}
+
 static bool ignis__image_compile(const char *call, const ignis__program *program, const ignis__device *device, ignis__image *image)
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
-    const char *names[IGNIS__SOURCE_COUNT];
-    char *headers[IGNIS__SOURCE_COUNT];
+    ignis__headers headers;
     char arch[32];
     void *handle = NULL;
-    int error, count, i, header_count = 0;
+    int error, count;
     bool is_ptx, ok;
-    if (!ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx))
+    if (!ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) || !ignis__headers_gather(call, program, &headers))
         return false;
-    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
-        if (!ignis__source_is_header(i))
-            continue;
-        names[header_count] = ignis__sources[i].name;
-        headers[header_count] = ignis__source_join(&ignis__sources[i]);
-        if (!headers[header_count++])
-            ignis__fail_host_memory(call, 1);
-    }
-    for (i = 0; i < header_count && headers[i]; i++)
-        ;
-    if (i < header_count) {
-        while (header_count > 0)
-            ignis__free(headers[--header_count]);
-        return false;
-    }
     count = ignis__options_gather(program, arch, options);
-    error = IGNIS__NVRTC(nvrtcCreateProgram,
-                         (&handle, program->source, program->name, header_count, (const char *const *)(void *)headers, names));
+    error = IGNIS__NVRTC(nvrtcCreateProgram, (&handle, program->source, program->name, headers.count, headers.texts, headers.names));
     ok = error == 0;
     if (!ok)
         ignis__nvrtc_fail(call, "nvrtcCreateProgram", error);
@@ -7028,8 +7772,7 @@ static bool ignis__image_compile(const char *call, const ignis__program *program
     }
     if (handle)
         (void)IGNIS__NVRTC(nvrtcDestroyProgram, (&handle));
-    while (header_count > 0)
-        ignis__free(headers[--header_count]);
+    ignis__headers_free(&headers);
     return ok;
 }
 
@@ -7094,12 +7837,14 @@ static void ignis__image_keep(ignis__image *image)
 }
 
 /*  The image of a program, held: from the memory cache, from disk, or compiled, which it is in any case when the caches are not trusted. Null on
-    failure. Whoever asks for one that is being compiled waits for it. */
+    failure. Whoever asks for one that is being compiled waits for it. What was compiled is cached when its key is what it was: a file that it
+    includes may have changed meanwhile. */
 static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program, const uint64_t key[2],
                                       bool trust, bool *from_cache)
 {
     ignis__mutex *compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
     ignis__image *image;
+    uint64_t key_now[2];
     ignis__mutex_lock(compiling);
     image = trust ? ignis__image_find(key) : NULL;
     *from_cache = image != NULL;
@@ -7112,16 +7857,15 @@ static ignis__image *ignis__image_get(const char *call, ignis__device *device, c
             memcpy(image->key, key, sizeof image->key);
             *from_cache = trust && ignis__image_from_disk(image);
         }
-        if (image && !*from_cache) {
-            if (ignis__image_compile(call, program, device, image)) {
-                ignis__image_to_disk(image);
-            } else {
-                ignis__image_drop(image);
-                image = NULL;
-            }
-        }
-        if (image)
+        if (image && *from_cache) {
             ignis__image_keep(image);
+        } else if (image && !ignis__image_compile(call, program, device, image)) {
+            ignis__image_drop(image);
+            image = NULL;
+        } else if (image && ignis__image_key(program, device, key_now) && memcmp(key, key_now, sizeof key_now) == 0) {
+            ignis__image_to_disk(image);
+            ignis__image_keep(image);
+        }
     }
     ignis__mutex_unlock(compiling);
     return image;
@@ -7154,7 +7898,7 @@ static void ignis__module_unload(ignis__module *unit)
 
 /*  Unloads a module whose launches may still be queued. It is unloaded also when the device cannot be entered; after a
     fault it ends with the process. */
-static void ignis__module_retire(const char *call, ignis__device *device, ignis__module *unit)
+static void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
 {
     ignis__binding binding;
     bool lost = ignis__devices_lost(), entered = !lost && ignis__device_enter(call, device, &binding);
@@ -7172,11 +7916,11 @@ static void ignis__module_retire(const char *call, ignis__device *device, ignis_
 static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
-    bool trust = true, again;
+    bool trust, again;
     memset(unit, 0, sizeof *unit);
     if (!ignis__library_load(call, IGNIS_LIBRARY_NVRTC)) /* its version is part of the key */
         return false;
-    ignis__image_key(program, device, key);
+    trust = ignis__image_key(program, device, key);
     do {
         int error = 0;
         ignis__image *image = ignis__image_get(call, device, program, key, trust, &unit->from_cache);
@@ -7193,12 +7937,16 @@ static bool ignis__module_make(const char *call, ignis__device *device, const ig
     return false;
 }
 
-/*  A function of a module. A driver that loads lazily loads it now: at its first launch that might wait for what runs on the device. */
+/*  A function of a module, allowed all the shared memory that a block can have: an allowance that each launch asked for could be lowered by
+    another thread just before the launch. A driver that loads lazily loads the function now: at its first launch that might wait for what runs
+    on the device. */
 static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name, void **function)
 {
-    int registers;
+    int fixed; /* bytes that it declares */
     return !IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) &&
-           !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&registers, IGNIS__CU_FUNC_REGISTERS, *function));
+           !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&fixed, IGNIS__CU_FUNC_SHARED, *function)) &&
+           !IGNIS__CUDA_FAILED(call, device, cuFuncSetAttribute,
+                               (*function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, device->info.shared_per_block - fixed));
 }
 
 /* --- kernels of the caller ------------------------------------------------------------------------------------------ */
@@ -7212,17 +7960,18 @@ typedef struct ignis__kernel_code {
     int params; /* -1: the driver does not tell */
     size_t param_size[IGNIS__MAX_PARAMS];
     int max_threads, static_shared;
-    uint64_t dynamic_shared; /* allowed so far without asking the driver again */
 } ignis__kernel_code;
 
 typedef struct ignis__kernel {
     ignis__slot slot;
-    char *memory; /* of all strings of the program */
+    char *memory; /* of all that the program points to */
     ignis__program program;
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
+    ignis__former former;
 } ignis__kernel;
 
-static ignis__pool ignis__kernels = IGNIS__POOL(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED);
+static ignis__pool ignis__kernels =
+    IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, former));
 
 static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 {
@@ -7235,10 +7984,9 @@ static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
     for (i = 0; i < ignis__device_total; i++) {
         ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(&kernel->code[i]);
         if (code)
-            ignis__module_retire(call, &ignis__devices[i], &code->module);
+            ignis__module_unload_when_idle(call, &ignis__devices[i], &code->module);
         ignis__free(code);
     }
-    ignis__free((void *)kernel->program.options);
     ignis__free(kernel->memory);
     ignis__pool_give(&ignis__kernels, kernel);
 }
@@ -7249,6 +7997,8 @@ static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
         ignis__kernel_destroy(call, kernel);
 }
 
+static void ignis__kernel_drop_held(const char *call, void *item) { ignis__kernel_drop(call, (ignis__kernel *)item); }
+
 static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
 {
     size_t offset;
@@ -7257,7 +8007,6 @@ static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__k
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->max_threads, IGNIS__CU_FUNC_MAX_THREADS, code->function)) ||
         IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->static_shared, IGNIS__CU_FUNC_SHARED, code->function)))
         return false;
-    code->dynamic_shared = (uint64_t)(code->static_shared < 48 * 1024 ? 48 * 1024 - code->static_shared : 0);
     code->params = -1;
     if (ignis__cuda.cuFuncGetParamInfo) {
         code->params = 0;
@@ -7297,6 +8046,35 @@ static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__devic
     return code;
 }
 
+static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
+{
+    ignis__program program;
+    program.source = desc->source;
+    program.name = desc->name ? desc->name : "kernel.cu";
+    program.entry = desc->entry;
+    program.options = desc->options;
+    program.option_count = desc->option_count;
+    program.headers = desc->headers;
+    program.header_count = desc->header_count;
+    return program;
+}
+
+/*  A header has a name and a text, and a name of its own: NVRTC refuses two of one name. */
+static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc *desc, int index)
+{
+    const ignis_kernel_header *header = &desc->headers[index];
+    ignis__program before = ignis__program_from(desc);
+    before.header_count = index;
+    if (!header->name || !header->text)
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.headers[%d].%s is null", index, header->name ? "text" : "name");
+    else if (ignis__header_is_known(&before, header->name, strlen(header->name)))
+        ignis__fail(IGNIS_DIAG_KERNEL_HEADER, call, "desc.headers[%d].name is \"%s\": a header before it, or one of Ignis, has that name",
+                    index, header->name);
+    else
+        return true;
+    return false;
+}
+
 static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
 {
     int i;
@@ -7310,26 +8088,20 @@ static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d", desc->option_count, IGNIS__MAX_OPTIONS);
     else if (desc->option_count > 0 && !desc->options)
         ignis__fail_null(call, "desc.options");
+    else if (desc->header_count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.header_count is %d, below 0", desc->header_count);
+    else if (desc->header_count > 0 && !desc->headers)
+        ignis__fail_null(call, "desc.headers");
     else {
         for (i = 0; i < desc->option_count && desc->options[i]; i++)
             ;
-        if (i == desc->option_count)
-            return true;
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.options[%d] is null", i);
+        if (i < desc->option_count)
+            return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.options[%d] is null", i) == IGNIS_OK;
+        for (i = 0; i < desc->header_count && ignis__kernel_header_check(call, desc, i); i++)
+            ;
+        return i == desc->header_count;
     }
     return false;
-}
-
-static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
-{
-    ignis__program program;
-    memset(&program, 0, sizeof program);
-    program.source = desc->source;
-    program.name = desc->name ? desc->name : "kernel.cu";
-    program.entry = desc->entry;
-    program.options = desc->options;
-    program.option_count = desc->option_count;
-    return program;
 }
 
 static char *ignis__program_keep(char *at, const char **text)
@@ -7340,23 +8112,28 @@ static char *ignis__program_keep(char *at, const char **text)
     return at + size;
 }
 
-/*  Copies every string of a program into memory of the kernel. */
+/*  Copies a program, with all its strings, into memory of the kernel. */
 static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
 {
-    size_t size = strlen(program.source) + strlen(program.name) + strlen(program.entry) + 3;
+    size_t option_bytes = (size_t)program.option_count * sizeof *program.options;
+    size_t header_bytes = (size_t)program.header_count * sizeof *program.headers;
+    size_t size = option_bytes + header_bytes + strlen(program.source) + strlen(program.name) + strlen(program.entry) + 3;
+    ignis_kernel_header *headers;
     const char **options;
     char *at;
     int i;
     for (i = 0; i < program.option_count; i++)
         size += strlen(program.options[i]) + 1;
+    for (i = 0; i < program.header_count; i++)
+        size += strlen(program.headers[i].name) + strlen(program.headers[i].text) + 2;
     kernel->memory = at = (char *)ignis__alloc(size);
-    options = (const char **)ignis__alloc(sizeof *options * (size_t)(program.option_count + 1));
-    if (!at || !options) {
-        ignis__free(at);
-        ignis__free((void *)options);
+    if (!at) {
         ignis__fail_host_memory(call, size);
         return false;
     }
+    options = (const char **)(void *)at;
+    headers = (ignis_kernel_header *)(void *)(at + option_bytes);
+    at += option_bytes + header_bytes;
     at = ignis__program_keep(at, &program.source);
     at = ignis__program_keep(at, &program.name);
     at = ignis__program_keep(at, &program.entry);
@@ -7364,7 +8141,13 @@ static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__p
         options[i] = program.options[i];
         at = ignis__program_keep(at, &options[i]);
     }
+    for (i = 0; i < program.header_count; i++) {
+        headers[i] = program.headers[i];
+        at = ignis__program_keep(at, &headers[i].name);
+        at = ignis__program_keep(at, &headers[i].text);
+    }
     program.options = options;
+    program.headers = headers;
     kernel->program = program;
     return true;
 }
@@ -7392,6 +8175,14 @@ IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc)
     return handle;
 }
 
+static bool ignis__kernel_kill(ignis__kernel *kernel)
+{
+    ignis__mutex_lock(&kernel->slot.lock);
+    ignis__former_write(&kernel->former, &kernel->slot, 0, kernel->program.entry);
+    ignis__mutex_unlock(&kernel->slot.lock);
+    return ignis__handle_kill(kernel);
+}
+
 IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
 {
     static const char call[] = "ignis_kernel_free";
@@ -7403,7 +8194,7 @@ IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
         ignis__kernel_drop(call, kernel);
         return ignis__failed();
     }
-    live = ignis__handle_kill(kernel);
+    live = ignis__kernel_kill(kernel);
     if (!live)
         ignis__fail_stale(call, &ignis__kernels, handle.id);
     ignis__kernel_drop(call, kernel);
@@ -7493,12 +8284,12 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
     }
     launch->arrays[launch->array_count++] = array;
     if (array->storage->device != work->device) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, work->call, "argument %d, array #%llu, is on device %d, the kernel runs on device %d", index,
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(work->device - ignis__devices));
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, work->call, "argument %d, %s, is on device %d, the kernel runs on device %d", index,
+                    ignis__array_label(array).text, (int)(array->storage->device - ignis__devices), (int)(work->device - ignis__devices));
         return false;
     }
     launch->params[index] = &launch->addresses[index];
-    return ignis__work_write(work, array, &launch->addresses[index]);
+    return ignis__work_lend(work, array, &launch->addresses[index]);
 }
 
 static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *kernel, const ignis__kernel_code *code, const ignis_arg *args,
@@ -7537,7 +8328,7 @@ static bool ignis__args_gather(const ignis__work *work, const ignis__kernel *ker
     return true;
 }
 
-/*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed, and raises the kernel's shared memory. */
+/*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed. */
 static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, ignis__kernel_code *code, const ignis_launch *launch,
                                 unsigned grid[3], unsigned block[3])
 {
@@ -7573,18 +8364,17 @@ static bool ignis__launch_check(const ignis__work *work, ignis__kernel *kernel, 
                     (long long)launch->shared_bytes, (long long)shared_limit, info->device, code->static_shared);
         return false;
     }
-    if ((uint64_t)launch->shared_bytes > ignis__atomic_load(&code->dynamic_shared)) {
-        if (IGNIS__CUDA_FAILED(work->call, work->device, cuFuncSetAttribute,
-                               (code->function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, (int)shared_limit)))
-            return false;
-        ignis__atomic_store(&code->dynamic_shared, (uint64_t)shared_limit);
-    }
     return true;
 }
 
 static bool ignis__launch(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3], unsigned shared,
                           void **params)
 {
+    if ((int64_t)shared > work->device->info.shared_per_block) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %u bytes of shared memory in a block, device %d has %d", shared,
+                    work->device->info.device, work->device->info.shared_per_block);
+        return false;
+    }
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernel,
                                (function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, work->stream, params, NULL));
 }
@@ -7607,7 +8397,7 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
     if (ok) {
         ok = ignis__args_gather(&work, kernel, code, args, count, &gathered) &&
              ignis__launch_check(&work, kernel, code, launch, grid, block) &&
-             (!capture || ignis__capture_hold(call, capture, kernel, true, &kernel->slot.state)) &&
+             (!capture || ignis__capture_hold(call, capture, kernel, &kernel->slot.state, ignis__kernel_drop_held)) &&
              (grid[0] == 0 || ignis__launch(&work, code->function, grid, block, (unsigned)launch->shared_bytes, gathered.params));
         ignis__array_drop_all(call, gathered.array_count, gathered.arrays);
     }
@@ -7877,19 +8667,6 @@ IGNIS__MAYBE_UNUSED static void *ignis__builtin_get_variant(const char *call, ig
     return variant->function;
 }
 
-/*  Lets a kernel have more than 48 KB of dynamic shared memory. */
-IGNIS__MAYBE_UNUSED static bool ignis__shared_allow(const ignis__work *work, void *function, size_t bytes)
-{
-    if (bytes <= 40 * 1024) /* with room for static shared memory beside it */
-        return true;
-    if (bytes > (size_t)work->device->info.shared_per_block) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, work->call, "the kernel needs %llu bytes of shared memory in a block, device %d has %d",
-                    (unsigned long long)bytes, work->device->info.device, work->device->info.shared_per_block);
-        return false;
-    }
-    return !IGNIS__CUDA_FAILED(work->call, work->device, cuFuncSetAttribute, (function, IGNIS__CU_FUNC_MAX_DYNAMIC_SHARED, (int)bytes));
-}
-
 /* --- warming up --------------------------------------------------------------------------------------------------------- */
 
 /*  Jobs are Ignis' own programs, every source in every dtype, then the caller's. Each keeps the failure of its worker for the caller. */
@@ -8061,25 +8838,20 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
 
 static ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
 {
-    ignis__array *array = ignis__array_hold(call, handle);
     ignis__work work;
+    ignis__array *array = ignis__array_work(call, handle, &work);
     ignis__address to;
     char element[8];
-    bool ok;
     void *params[3];
-    if (!array)
-        return ignis__failed();
-    ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
-    params[0] = &to;
-    params[1] = element;
-    params[2] = &array->numel;
-    ok = ignis__work_begin(call, array->storage->device, &work);
+    bool ok = array && ignis__work_write(&work, array, &to);
     if (ok) {
-        ok = ignis__work_write(&work, array, &to) && ignis__elementwise(&work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
-        ignis__work_end(&work);
+        ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
+        params[0] = &to;
+        params[1] = element;
+        params[2] = &array->numel;
+        ok = ignis__elementwise(&work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
     }
-    ignis__array_drop(call, array);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__array_work_end(&work, array, ok);
 }
 
 IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value) { return ignis__array_set("ignis_array_fill", array, value); }
@@ -8164,7 +8936,8 @@ IGNIS_API ignis_status ignis_array_copy(ignis_array dst, ignis_array src)
     handles[1] = src;
     if (!ignis__array_hold_all(call, 2, handles, arrays))
         return ignis__failed();
-    ok = ignis__same_numel(call, arrays[0], arrays[1], "src");
+    ok = ignis__same_numel(call, arrays[0], arrays[1], "src") &&
+         ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[1]);
     if (ok && arrays[0]->storage->device == arrays[1]->storage->device)
         ok = ignis__array_convert(call, arrays[0], arrays[1]);
     else if (ok && arrays[0]->dtype != arrays[1]->dtype) /* the kernel would have to reach across; cast on one side first */
@@ -8206,7 +8979,8 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
         return ignis__failed();
     for (i = 1; ok && i < count; i++)
         ok = ignis__same_numel(call, arrays[0], arrays[i], names[i]) && ignis__same_dtype(call, arrays[0], arrays[i], names[i]) &&
-             ignis__same_device(call, arrays[0], arrays[i], names[i]);
+             ignis__same_device(call, arrays[0], arrays[i], names[i]) &&
+             ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
     ok = ok && ignis__work_begin(call, arrays[0]->storage->device, &work);
     if (ok) {
         *numel = arrays[0]->numel;
@@ -8378,6 +9152,7 @@ typedef struct ignis__node {
     bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
+    uint64_t *versions;     /* of what is saved, when it was recorded; IGNIS__UNWRITTEN for what may be written later */
     void *params;
     ignis__array *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
 } ignis__node;
@@ -8644,6 +9419,8 @@ typedef struct ignis__random {
     ignis_array launches; /* no handle: none */
 } ignis__random;
 
+static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
+
 /*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
 static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
 {
@@ -8673,7 +9450,11 @@ static bool ignis__capture_count(const ignis__work *work, ignis__capture *captur
     ok = ok && ignis__work_write(work, array, &address) && ignis__launch(work, function, one, one, 0, params);
     if (ok) {
         ignis__array_claim(array);
-        capture->launches = array;
+        ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
+        if (ok)
+            capture->launches = array;
+        else
+            ignis__array_unclaim(work->call, array);
     } else {
         ignis__array_discard(work->call, &made);
     }
@@ -9007,6 +9788,26 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
     return tensor;
 }
 
+/*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
+static int ignis__tensors_claiming(ignis__text *text, const ignis__array *array)
+{
+    ignis__tensor *tensor;
+    uint64_t index = 0;
+    int count = 0;
+    while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
+        bool is_data, is_grad;
+        ignis__mutex_lock(&tensor->slot.lock);
+        is_data = tensor->data == array;
+        is_grad = tensor->grad == array;
+        ignis__mutex_unlock(&tensor->slot.lock);
+        if (is_data || is_grad)
+            ignis__text_add(text, ", it is the %s of a tensor %s", is_data ? "data" : "gradient", ignis__shape_write(&tensor->shape).text);
+        count += is_data + is_grad;
+        ignis__tensor_drop("ignis_array_free", tensor);
+    }
+    return count;
+}
+
 /* ===============================================================================================================
    >>tape - recording, backward, checkpoints. Knows no operation.
    =============================================================================================================== */
@@ -9040,7 +9841,8 @@ static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad 
 static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs, const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
-    size_t size = sizeof(ignis__node) + sizeof(void *) * (size_t)(count + rule->saved_count) + rule->params_size;
+    size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
+    size_t size = sizeof(ignis__node) + sizeof(ignis__tensor *) * (size_t)count + saved_size + rule->params_size;
     ignis__node *node;
     int i;
     if (!tape)
@@ -9064,7 +9866,8 @@ static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, 
     node->user_data = rule->user_data;
     node->inputs = (ignis__tensor **)(void *)(node + 1);
     node->saved = (ignis__array **)(void *)(node->inputs + count);
-    node->params = node->saved + rule->saved_count;
+    node->versions = (uint64_t *)(void *)(node->saved + rule->saved_count);
+    node->params = node->versions + rule->saved_count;
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
     for (i = 0; i < rule->saved_count; i++) {
@@ -9073,6 +9876,7 @@ static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, 
             break;
         ignis__array_claim(saved);
         ignis__array_drop(call, saved);
+        node->versions[node->saved_count] = ignis__array_version(saved);
         node->saved[node->saved_count++] = saved;
     }
     if (i < rule->saved_count) {
@@ -9183,6 +9987,26 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
     }
     ignis__tensor_drop(call, tensor);
     return detached;
+}
+
+/*  Adds the entries that have saved an array to a text; returns how often. */
+static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
+{
+    const ignis__tape *tape;
+    const ignis__node *node;
+    int count = 0, i;
+    ignis__mutex_lock(&ignis__tapes.lock);
+    for (tape = ignis__tapes.tapes; tape; tape = tape->next) {
+        for (node = tape->first; node; node = node->after) {
+            int before = count;
+            for (i = 0; i < node->saved_count; i++)
+                count += node->saved[i] == array;
+            if (count > before)
+                ignis__text_add(text, ", the gradient of '%s' needs it", node->name);
+        }
+    }
+    ignis__mutex_unlock(&ignis__tapes.lock);
+    return count;
 }
 
 /* --- gradients that add up ----------------------------------------------------------------------------------------------- */
@@ -9450,6 +10274,26 @@ static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__nod
     return NULL;
 }
 
+/*  What an entry has saved is as it was when it was recorded. */
+static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *node)
+{
+    int i;
+    for (i = 0; i < node->saved_count; i++) {
+        const ignis__array *saved = node->saved[i];
+        uint64_t version = ignis__atomic_load(&saved->storage->version);
+        if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
+            continue;
+        ignis__fail(
+            IGNIS_DIAG_SAVED_CHANGED, walk->call,
+            "the gradient of '%s' needs %s %s as it was when the operation was recorded, but it was written to since (version %llu, "
+            "recorded at %llu); write after the backward, or to a copy",
+            node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, (unsigned long long)version,
+            (unsigned long long)node->versions[i]);
+        return false;
+    }
+    return true;
+}
+
 /*  Runs the backward of one entry, and hands its gradients on. */
 static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
 {
@@ -9586,7 +10430,7 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
         ignis__mutex_unlock(&ignis__tapes.lock);
         if (node->grad) {
             thread->walking = node;
-            ok = ok && ignis__walk_step(walk, node);
+            ok = ok && ignis__walk_unchanged(walk, node) && ignis__walk_step(walk, node);
         }
         if (node->counted)
             ok = ignis__groups_pass(walk->call, node, ok);
@@ -10172,7 +11016,7 @@ static void ignis__tensors_close(const char *call)
         ignis__tape_clear(call, tape);
     while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
         if (tensor->data)
-            ignis__leak_report(call, tensor->data, "tensor over ");
+            ignis__array_leaked(call, tensor->data, "tensor over ");
         ignis__tensor_end_handle(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
@@ -10303,7 +11147,7 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
         return NULL;
     array = ignis__array_make(call, storage, shape, dtype, numel);
     if (!array) {
-        ignis__free(storage);
+        ignis__storage_destroy(storage);
         return NULL;
     }
     ignis__array_publish(array);
@@ -10375,8 +11219,7 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
     block[2] = 1;
     function = define ? ignis__builtin_get_variant(op->work.call, op->work.device, builtin, dtype, define)
                       : ignis__builtin_get(op->work.call, op->work.device, builtin, dtype);
-    op->ok = function && ignis__shared_allow(&op->work, function, shared_bytes) &&
-             ignis__launch(&op->work, function, grid, block, (unsigned)shared_bytes, params);
+    op->ok = function && ignis__launch(&op->work, function, grid, block, (unsigned)shared_bytes, params);
 }
 
 /*  A kernel of one row of threads in one row of blocks. */
@@ -12667,9 +13510,8 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     if (ignis__cross_entropy_is_few(entropy, plan))
         return;
     function = ignis__builtin_get(op->work.call, op->work.device, work->builtin, dtype);
-    op->ok = function && ignis__shared_allow(&op->work, function, plan->shared) &&
-             !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-                                 (&resident, function, (int)plan->threads, plan->shared));
+    op->ok = function && !IGNIS__CUDA_FAILED(op->work.call, op->work.device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
+                                             (&resident, function, (int)plan->threads, plan->shared));
     if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
         resident = IGNIS__ROUND_BLOCKS;
     plan->blocks = ignis__clamp(plan->blocks, 1, (int64_t)op->work.device->info.multiprocessors * (resident ? resident : 1));
@@ -13179,25 +14021,33 @@ static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer
     return (ignis__optimizer *)ignis__handle_hold(call, &ignis__optimizers, handle.id);
 }
 
-/*  Claims an array that was just made; null for none. */
-static ignis__array *ignis__optimizer_own(const char *call, ignis_array made)
-{
-    ignis__array *array;
-    if (!made.id)
-        return NULL;
-    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ignis__array_claim(array);
-    ignis__array_drop(call, array);
-    return array;
-}
-
 /*  A new array that belongs to the optimizer, like one that is given but of another dtype: zero. On failure it may be there, and is the
     caller's to end. */
 static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype, ignis__array **claimed)
 {
     ignis_array made = ignis__array_create_like(call, like, dtype);
-    *claimed = ignis__optimizer_own(call, made);
+    *claimed = ignis__array_adopt(call, made);
     return *claimed && ignis__array_set_zero(call, made) == IGNIS_OK;
+}
+
+/*  Adds the optimizers that an array belongs to to a text; returns how often. */
+static int ignis__optimizers_claiming(ignis__text *text, const ignis__array *array)
+{
+    ignis__optimizer *optimizer;
+    uint64_t index = 0;
+    int count = 0, i;
+    while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
+        ignis__mutex_lock(&optimizer->slot.lock);
+        for (i = 0; i < optimizer->count; i++) {
+            if (optimizer->parameters[i].data != array)
+                continue;
+            ignis__text_add(text, ", an optimizer changes it");
+            count++;
+        }
+        ignis__mutex_unlock(&optimizer->slot.lock);
+        ignis__optimizer_drop("ignis_array_free", optimizer);
+    }
+    return count;
 }
 
 /* --- making one ------------------------------------------------------------------------------------------------------ */
@@ -13215,7 +14065,7 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     desc.tag = "optimizer";
     state[IGNIS__OPTIM_BASE_LR] = optimizer->lr;
     state[IGNIS__OPTIM_CLIP_NEXT] = state[IGNIS__OPTIM_CLIP] = 1;
-    optimizer->state = ignis__optimizer_own(call, ignis__array_create(call, &desc));
+    optimizer->state = ignis__array_adopt(call, ignis__array_create(call, &desc));
     if (!optimizer->state)
         return false;
     optimizer->device = optimizer->state->storage->device;
@@ -13337,6 +14187,9 @@ static void ignis__optimizers_close(const char *call)
     ignis__optimizer *optimizer;
     uint64_t index = 0;
     while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "optimizer: %s of %d parameter%s on device %d",
+                           optimizer->adamw ? "adamw" : "sgd", optimizer->count, optimizer->count == 1 ? "" : "s",
+                           (int)(optimizer->device - ignis__devices));
         ignis__handle_kill(optimizer);
         ignis__optimizer_drop(call, optimizer);
     }
@@ -13424,7 +14277,7 @@ IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor 
     bool ok;
     if (!optimizer)
         return ignis__failed();
-    held = ignis__tensor_hold(call, tensor);
+    held = ignis__capture_refuses(call) ? NULL : ignis__tensor_hold(call, tensor);
     if (!held) {
         ignis__optimizer_drop(call, optimizer);
         return ignis__failed();
@@ -13452,8 +14305,12 @@ IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor 
 
 /* --- the table ------------------------------------------------------------------------------------------------------- */
 
+/*  What a call on an optimizer writes to, beside the state. */
+typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
+
 /*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
-static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter *parameter, ignis__optim_row *row, bool *ok)
+static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter *parameter, unsigned writes, ignis__optim_row *row,
+                                 bool *ok)
 {
     ignis__array *grad = NULL;
     memset(row, 0, sizeof *row);
@@ -13469,6 +14326,10 @@ static bool ignis__parameter_row(const ignis__work *work, const ignis__parameter
           (!parameter->first || ignis__work_write(work, parameter->first, &row->first)) &&
           (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&
           (!parameter->master || ignis__work_write(work, parameter->master, &row->master));
+    if (*ok && writes & IGNIS__WRITES_DATA)
+        ignis__storage_written(parameter->data->storage);
+    if (*ok && writes & IGNIS__WRITES_GRADS)
+        ignis__storage_written(grad->storage);
     ignis__array_drop(work->call, grad); /* the tensor has it, and keeps its memory */
     return *ok && row->count > 0;
 }
@@ -13504,7 +14365,7 @@ static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer
     desc.dtype = IGNIS_U8;
     desc.device = optimizer->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(optimizer->device - ignis__devices);
     desc.tag = "optimizer";
-    optimizer->table = ignis__optimizer_own(call, ignis__array_create(call, &desc));
+    optimizer->table = ignis__array_adopt(call, ignis__array_create(call, &desc));
     return optimizer->table != NULL;
 }
 
@@ -13526,7 +14387,7 @@ static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *op
 }
 
 /*  Brings the table up to date: the parameters that have a gradient, ordered by element type. */
-static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *optimizer)
+static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *optimizer, unsigned writes)
 {
     ignis_dtype dtype, some = IGNIS_F32;
     ignis__optim_row row;
@@ -13536,7 +14397,8 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
         for (i = 0; ok && i < optimizer->count; i++) {
-            if (optimizer->parameters[i].tensor->dtype != dtype || !ignis__parameter_row(work, &optimizer->parameters[i], &row, &ok))
+            if (optimizer->parameters[i].tensor->dtype != dtype ||
+                !ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok))
                 continue;
             row.chunk = row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
             row.first_block = optimizer->blocks_of[dtype];
@@ -13587,7 +14449,7 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
 }
 
 /*  Holds and locks an optimizer, enters its device and gathers the table. On failure nothing is held. */
-static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, ignis__work *work)
+static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes, ignis__work *work)
 {
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
     if (!optimizer)
@@ -13596,7 +14458,9 @@ static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimize
     if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add gives it some");
     } else if (ignis__work_begin(call, optimizer->device, work)) {
-        if (ignis__optimizer_gather(work, optimizer))
+        if (writes & IGNIS__WRITES_DATA && optimizer->zero_grad)
+            writes |= IGNIS__WRITES_GRADS;
+        if (ignis__optimizer_gather(work, optimizer, writes))
             return optimizer;
         ignis__work_end(work);
     }
@@ -13642,7 +14506,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
 {
     ignis__work work;
-    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, &work);
+    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
     ignis__address state;
     int zero_grad;
     void *adamw[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad}, *sgd[] = {NULL, NULL, &state, NULL, &zero_grad};
@@ -13664,7 +14528,7 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
 {
     ignis__work work;
-    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, &work);
+    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, IGNIS__WRITES_GRADS, &work);
     void *params[2];
     if (!optimizer)
         return ignis__failed();
@@ -13688,7 +14552,7 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
         return IGNIS_ERROR_NOT_SETUP;
     if (!(max_norm > 0))
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "max_norm is %g, which is not above 0", max_norm);
-    optimizer = ignis__optimizer_begin(call, handle, &work);
+    optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work);
     if (!optimizer)
         return ignis__failed();
     for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
@@ -13797,55 +14661,47 @@ IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, int paramete
 
 typedef struct ignis__graph {
     ignis__slot slot;
-    void *exec; /* CUgraphExec */
-    ignis__capture *capture;
+    void *exec;              /* CUgraphExec */
+    ignis__capture *capture; /* what it was made of */
 } ignis__graph;
 
 static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
 
-/*  Gives up what a capture holds: the arrays and kernels it used, and the memory that it took, which goes to Ignis' own stream. The device is idle. */
-static void ignis__capture_end(const char *call, ignis__capture *capture)
+/*  Takes apart what a capture has become; exec may be null. The device is idle, and what the capture took of its memory goes to Ignis' own stream. */
+static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
 {
+    if (exec)
+        (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
     ignis__memory_forget_stream(capture->device, capture);
-    if (capture->launches)
-        ignis__array_unclaim(call, capture->launches);
-    while (capture->held) {
-        ignis__held *held = capture->held;
-        capture->held = held->next;
-        if (held->is_kernel)
-            ignis__kernel_drop(call, (ignis__kernel *)held->item);
-        else
-            ignis__storage_drop(call, (ignis__storage *)held->item);
-        ignis__free(held);
-    }
-    ignis__free(capture);
+    ignis__capture_destroy(call, capture);
 }
 
-/*  Makes a stream for the capture alone, as other threads go on working on theirs, and begins. The device is entered. */
-static bool ignis__capture_begin(const char *call, ignis__capture *capture)
+static ignis__graph *ignis__graph_hold(const char *call, ignis_graph handle)
 {
-    ignis__device *device = capture->device;
-    ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    bool ok = ignis__device_wait(call, device); /* idle streams need no events between them during the capture */
-    if (ok)                                     /* what earlier graphs left behind can become memory of this one */
-        ok = ignis__cache_trim(call, device, cache) >= 0;
-    if (!ok || IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)))
-        return false;
-    /* Relaxed: the allocator may ask the driver for memory meanwhile. */
-    ignis__atomic_add(&device->captures, 1);
-    if (!IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED)))
-        return true;
-    ignis__atomic_add(&device->captures, (uint64_t)-1);
-    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
-    return false;
+    return (ignis__graph *)ignis__handle_hold(call, &ignis__graphs, handle.id);
 }
+
+static void ignis__graph_drop(const char *call, ignis__graph *graph)
+{
+    ignis__device *device = graph->capture->device;
+    ignis__binding binding;
+    if (!ignis__pool_drop(graph))
+        return;
+    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
+        (void)ignis__device_finish(device);
+        ignis__graph_destroy(call, graph->capture, graph->exec);
+        ignis__device_leave(&binding);
+    }
+    ignis__pool_give(&ignis__graphs, graph);
+}
+
+static void ignis__graph_drop_held(const char *call, void *item) { ignis__graph_drop(call, (ignis__graph *)item); }
 
 IGNIS_API ignis_status ignis_graph_begin(void)
 {
     static const char call[] = "ignis_graph_begin";
     ignis__binding binding;
     ignis__device *device;
-    ignis__capture *capture;
     bool ok;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
@@ -13854,36 +14710,12 @@ IGNIS_API ignis_status ignis_graph_begin(void)
     device = ignis__device_current_enter(call, &binding);
     if (!device)
         return ignis__failed();
-    capture = (ignis__capture *)ignis__alloc(sizeof *capture);
-    ok = capture != NULL;
-    if (!ok)
-        ignis__fail_host_memory(call, sizeof *capture);
-    if (ok) {
-        capture->device = device;
-        ok = ignis__capture_begin(call, capture);
-    }
-    if (ok)
-        ignis__this_thread.capture = capture;
-    else
-        ignis__free(capture);
+    ok = ignis__device_wait(call, device) &&
+         ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >=
+             0 && /* what earlier graphs left can become memory of this one */
+         ignis__capture_begin(call, device);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
-}
-
-/*  Ends the capture, and makes an executable graph of it. The capture's stream goes. Null on failure. */
-static void *ignis__capture_finish(const char *call, ignis__capture *capture)
-{
-    ignis__device *device = capture->device;
-    void *captured = NULL, *exec = NULL;
-    bool ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
-              !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
-    ignis__atomic_add(&device->captures, (uint64_t)-1);
-    if (captured)
-        (void)IGNIS__CUDA(cuGraphDestroy, (captured));
-    ignis__arrays_forget_stream(device, capture->stream);
-    (void)IGNIS__CUDA(cuStreamDestroy_v2, (capture->stream));
-    capture->stream = NULL;
-    return ok ? exec : NULL;
 }
 
 IGNIS_API ignis_graph ignis_graph_end(void)
@@ -13902,9 +14734,8 @@ IGNIS_API ignis_graph ignis_graph_end(void)
         ignis__fail(IGNIS_DIAG_CAPTURE_STATE, call, "this thread captures nothing; call ignis_graph_begin first");
         return handle;
     }
-    ignis__this_thread.capture = NULL;
     entered = ignis__device_enter(call, capture->device, &binding);
-    exec = ignis__capture_finish(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
+    exec = ignis__capture_end(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
     if (exec && entered)
         graph = (ignis__graph *)ignis__pool_take(call, &ignis__graphs);
     if (graph) {
@@ -13912,50 +14743,39 @@ IGNIS_API ignis_graph ignis_graph_end(void)
         graph->capture = capture;
         handle.id = ignis__pool_publish(&ignis__graphs, graph);
     } else {
-        if (exec)
-            (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
-        ignis__capture_end(call, capture);
+        ignis__graph_destroy(call, capture, exec);
     }
     if (entered)
         ignis__device_leave(&binding);
     return handle;
 }
 
-static ignis__graph *ignis__graph_hold(const char *call, ignis_graph handle)
-{
-    return (ignis__graph *)ignis__handle_hold(call, &ignis__graphs, handle.id);
-}
-
-static void ignis__graph_drop(const char *call, ignis__graph *graph)
-{
-    ignis__device *device = graph->capture->device;
-    ignis__binding binding;
-    if (!ignis__pool_drop(graph))
-        return;
-    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
-        (void)ignis__device_finish(device);
-        (void)IGNIS__CUDA(cuGraphExecDestroy, (graph->exec));
-        ignis__capture_end(call, graph->capture);
-        ignis__device_leave(&binding);
-    }
-    ignis__pool_give(&ignis__graphs, graph);
-}
-
+/*  Inside another capture of the device the graph becomes a part of that one, whose graph keeps it. */
 IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
 {
     static const char call[] = "ignis_graph_launch";
     ignis__graph *graph = ignis__graph_hold(call, handle);
+    const ignis__held *held;
+    ignis__capture *capture;
     ignis__work work;
     ignis__device *device;
     bool ok = false;
     if (!graph)
         return ignis__failed();
     device = graph->capture->device;
+    capture = ignis__capture_on(device);
     if (ignis__thread_now()->device != (int)(device - ignis__devices))
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current", (int)(device - ignis__devices),
                     ignis__thread_now()->device);
     else if (ignis__work_begin(call, device, &work)) {
-        ok = !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
+        ok = (!capture || ignis__capture_hold(call, capture, graph, &graph->slot.state, ignis__graph_drop_held)) &&
+             !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
+        for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
+            if (!held->written)
+                continue;
+            ok = ok && (!capture || ignis__capture_hold_storage(call, capture, (ignis__storage *)held->item));
+            ignis__storage_written((ignis__storage *)held->item); /* by a launch of the outer graph, in a capture */
+        }
         ignis__work_end(&work);
     }
     ignis__graph_drop(call, graph);
@@ -13980,20 +14800,26 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
 static void ignis__graphs_close(const char *call)
 {
     ignis__graph *graph;
+    ignis__binding binding;
     uint64_t index = 0;
-    if (ignis__capturing()) { /* left open: end it, so that the stream can be used and the memory goes */
-        ignis_graph open = ignis_graph_end();
-        if (open.id)
-            ignis_graph_free(open);
+    while (ignis__captures.first) {
+        ignis__capture *open = ignis__captures.first;
+        bool entered = ignis__device_enter(call, open->device, &binding);
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "a capture on device %d that ignis_graph_end has not ended",
+                           (int)(open->device - ignis__devices));
+        ignis__graph_destroy(call, open, ignis__capture_end(call, open));
+        if (entered)
+            ignis__device_leave(&binding);
     }
     while ((graph = (ignis__graph *)ignis__pool_next(&ignis__graphs, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "graph on device %d", (int)(graph->capture->device - ignis__devices));
         ignis__handle_kill(graph);
         ignis__graph_drop(call, graph);
     }
 }
 
 /* ===============================================================================================================
-   >>storage - safetensors files, read and written.
+   >>file - safetensors files, read and written.
    =============================================================================================================== */
 
 /*  A file is the length of its header as 8 bytes, little-endian; the header, JSON; the data of all tensors, little-endian, row by row:
@@ -14702,48 +15528,22 @@ static size_t ignis__safetensors_write(const ignis__stored *items, int count, ch
     return text.length;
 }
 
-/* --- arrays that are lent to the storage layer ----------------------------------------------------------------------- */
+/* --- arrays that are lent to a call ---------------------------------------------------------------------------- */
 
 /*  One tensor of a call that saves or loads. */
 typedef struct ignis__lent {
     ignis__array *array; /* held */
-    bool acquired;       /* by this call, for IGNIS_OWNER_WNAIS */
     ignis_tensor made;   /* by this call, until it has succeeded */
     const ignis__stored *item;
 } ignis__lent;
 
-/*  Acquires every array, one that comes twice once. Unlike ignis_contract_acquire it does not mind references, of which the tape holds
-    some: the array is back with its owner when the call returns. */
+/*  Borrows every array; one may come twice. */
 static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
 {
-    int i, earlier;
-    for (i = 0; i < count; i++) {
-        ignis__array *array = lent[i].array;
-        ignis_owner owner;
-        if (!ignis__array_lock(call, array))
+    int i;
+    for (i = 0; i < count; i++)
+        if (!ignis__contract_borrow(call, lent[i].array, IGNIS_OWNER_WNAIS, lent))
             return false;
-        owner = array->owner;
-        if (owner == IGNIS_OWNER_IGNIS) {
-            array->owner = IGNIS_OWNER_WNAIS;
-            lent[i].acquired = true;
-            ignis__track(array, false);
-        }
-        ignis__array_unlock(array);
-        for (earlier = i; owner == IGNIS_OWNER_WNAIS && earlier > 0; earlier--)
-            if (lent[earlier - 1].array == array && lent[earlier - 1].acquired)
-                owner = IGNIS_OWNER_IGNIS;
-        if (owner == IGNIS_OWNER_WNAIS) {
-            ignis__fail(IGNIS_DIAG_DOUBLE_ACQUIRE, call,
-                        "array #%llu is owned by wnais already: it is being saved or loaded by another thread",
-                        (unsigned long long)array->id);
-            return false;
-        }
-        if (owner != IGNIS_OWNER_IGNIS) {
-            ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "array #%llu is owned by %s, which has to release it first",
-                        (unsigned long long)array->id, ignis__owner_name(owner));
-            return false;
-        }
-    }
     return true;
 }
 
@@ -14761,15 +15561,10 @@ static void ignis__lent_release(const char *call, ignis__lent *lent, int count, 
 {
     int i;
     for (i = 0; i < count; i++) {
-        ignis__array *array = lent[i].array;
-        if (lent[i].acquired) {
-            ignis__mutex_lock(&array->slot.lock);
-            if (array->owner == IGNIS_OWNER_WNAIS)
-                array->owner = IGNIS_OWNER_IGNIS;
-            ignis__array_unlock(array);
+        if (lent[i].array) {
+            ignis__contract_return(lent[i].array, lent);
+            ignis__array_drop(call, lent[i].array);
         }
-        if (array)
-            ignis__array_drop(call, array);
         if (lent[i].made.id && !succeeded)
             ignis__tensor_discard(call, lent[i].made);
     }
@@ -15189,6 +15984,14 @@ static bool ignis__library_want(const char *call, ignis_library library, const c
 /*  What ignis_collective.h holds is let go first; it puts itself here when it is first used. */
 static void (*ignis__collective_close)(const char *call);
 
+#ifndef IGNIS_NO_TENSORS
+/*  Who claims an array, for the message of one that cannot be freed. */
+static int ignis__claims_name(ignis__text *text, const ignis__array *array)
+{
+    return ignis__tensors_claiming(text, array) + ignis__tape_claiming(text, array) + ignis__optimizers_claiming(text, array);
+}
+#endif
+
 static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 {
     static bool fork_watched;
@@ -15206,6 +16009,9 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__allow_tf32 = desc->allow_tf32;
     ignis__memory_setup(desc->memory_limit, desc->memory_bypass || ignis__env_flag("IGNIS_MEMORY_BYPASS"));
     ignis__kernels_setup(desc);
+#ifndef IGNIS_NO_TENSORS
+    ignis__claim_holders = ignis__claims_name;
+#endif
     if (!fork_watched)
         ignis__at_fork(ignis__forked);
     fork_watched = true;
@@ -15252,21 +16058,21 @@ static void ignis__arrays_close(const char *call)
     ignis__array *array;
     uint64_t index = 0;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
-        ignis__leak_report(call, array, "");
-        ignis__handle_kill(array);
+        ignis__array_leaked(call, array, "");
+        ignis__mutex_lock(&array->slot.lock);
+        ignis__array_kill(array);
+        ignis__array_unlock(array);
         ignis__array_drop(call, array);
     }
-    if (ignis__leaks > IGNIS__LEAKS_SHOWN)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
-    ignis__leaks = 0;
 }
 
-static void ignis__kernels_close_handles(const char *call)
+static void ignis__kernels_close(const char *call)
 {
     ignis__kernel *kernel;
     uint64_t index = 0;
     while ((kernel = (ignis__kernel *)ignis__pool_next(&ignis__kernels, &index)) != NULL) {
-        ignis__handle_kill(kernel);
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s", ignis__label_write("kernel", 0, kernel->program.entry).text);
+        ignis__kernel_kill(kernel);
         ignis__kernel_drop(call, kernel);
     }
 }
@@ -15298,7 +16104,10 @@ IGNIS_API ignis_status ignis_shutdown(void)
 #endif
     ignis__tracking_reset(call);
     ignis__arrays_close(call);
-    ignis__kernels_close_handles(call);
+    ignis__kernels_close(call);
+    if (ignis__leaks > IGNIS__LEAKS_SHOWN)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
+    ignis__leaks = 0;
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
         if (!ignis__atomic_load(&device->opened))

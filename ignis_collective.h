@@ -514,6 +514,11 @@ typedef struct ignis_channel_info {
     int64_t peer_uid; /* its user; -1: unknown */
     int64_t refused;  /* connections that a server has turned away */
     char path[512];   /* of the socket, FIFO or file; of the pipe on Windows */
+    int fd;           /* for poll and epoll: it is readable when there is something to receive, or, of a server, when it is time to call
+                         ignis_channel_accept_within; -1: there is none, as by IGNIS_CHANNEL_SHM and on Windows */
+    int send_fd;      /* it is writable when there is room for more; -1: there is none */
+    int64_t
+        unsent; /* bytes of a message that was sent and that the system has not taken yet: every later call on the channel tries again */
 } ignis_channel_info;
 
 /*  ignis_channel_serve - open a channel for others to connect to
@@ -533,6 +538,19 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc);
     Ownership: ignis_channel_close gives it back; it outlives the server's channel.
     Threads: any; those who accept on one channel take turns. Waits until the deadline. */
 IGNIS_API ignis_channel ignis_channel_accept(ignis_channel server);
+
+/*  ignis_channel_accept_within, _send_within, _receive_within - the same calls, with a deadline of their own
+    timeout_s is in seconds; 0: do not wait; below 0: as long as the channel's desc says. When 0 was too short, that is no failure to be
+    logged or kept for ignis_status_last: ignis_channel_accept_within returns 0, the others IGNIS_ERROR_TIMEOUT.
+    Returns: as ignis_channel_accept, ignis_channel_send and ignis_channel_receive.
+    Errors: as theirs.
+    Ownership: as theirs.
+    Threads: any. Waits for at most timeout_s. */
+IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel server, double timeout_s);
+IGNIS_API ignis_status ignis_channel_send_within(ignis_channel channel, const void *data, int64_t size, const int *fds, int fd_count,
+                                                 double timeout_s);
+IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel channel, void *data, int64_t capacity, int64_t *size, int *fds,
+                                                    int fd_capacity, int *fd_count, double timeout_s);
 
 /*  ignis_channel_connect - connect to a server of this name, which may come later, but before the deadline
     Returns: a channel to it, 0 on failure.
@@ -826,7 +844,8 @@ IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
 
 /* >>comm -------------------------------------------------------------------------------------------------------- */
 
-#define IGNIS_COMM_MAX_RANKS 8 /* of Ignis' own kernels; beyond, NCCL does the work */
+#define IGNIS_COMM_MAX_RANKS 8  /* of Ignis' own kernels; beyond, NCCL does the work */
+#define IGNIS_COMM_ID_BYTES 128 /* as many as NCCL's, so that programs can hand it on in the same way */
 
 /*  A communicator: what one rank of a group of GPUs holds. */
 typedef struct ignis_comm {
@@ -847,6 +866,11 @@ typedef enum ignis_comm_transport {
     IGNIS_COMM_TRANSPORT_COUNT
 } ignis_comm_transport;
 
+/*  Where ranks meet, and the secret by which they know each other: made by rank 0, and handed on by the program. */
+typedef struct ignis_comm_id {
+    unsigned char bytes[IGNIS_COMM_ID_BYTES];
+} ignis_comm_id;
+
 typedef struct ignis_comm_desc {
     int rank;                       /* with size: this rank, 0 to size - 1 (0) */
     int size;                       /* how many ranks there are (0: rank, size and device come from the environment) */
@@ -855,6 +879,7 @@ typedef struct ignis_comm_desc {
     int device;                     /* the LOCAL_RANK-th device, or the only one; IGNIS_DEVICE_0 for device 0 */
     double timeout_s;               /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
     ignis_comm_transport transport; /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
+    const ignis_comm_id *id;        /* instead of rendezvous and token: what ignis_comm_unique_id has given rank 0, on all ranks */
     int most_blocks; /* of a kernel, each on a multiprocessor of its own (as many as is fastest): see ON SEVERAL COMMUNICATORS */
 } ignis_comm_desc;
 
@@ -880,6 +905,17 @@ typedef struct ignis_comm_info {
     Ownership: the caller ends it with ignis_comm_destroy. desc and its strings are copied.
     Threads: any; waits for the other ranks. Memory: one region on each GPU, which every other rank maps. */
 IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
+
+/*  ignis_comm_unique_id - where the ranks of one ignis_comm_init can meet, and the secret by which they know each other
+    The process that is going to be rank 0 calls it and gives the id to the others, as programs of MPI give NCCL's to each other:
+    if (rank == 0) ignis_comm_unique_id(&id); MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD); desc.id = &id on all ranks. It listens
+    from here on, at a port that the system chooses, on all addresses of this host. Whoever knows the id takes part: hand it on by a way
+    that others do not read.
+    Returns: IGNIS_OK, and *id filled.
+    Errors: ARGUMENT, MEMORY, PEER (the system gives no port), UNSUPPORTED (on Windows).
+    Ownership: an id is used once; those that are not used listen until ignis_shutdown.
+    Threads: any. */
+IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id);
 
 /*  ignis_comm_split - make communicators of the ranks that give the same color
     All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their rank in comm where keys are
@@ -1135,14 +1171,14 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 #ifdef __cplusplus
 } /* extern "C" */
 
-inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
-inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
+static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
+static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 /*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
-inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
-inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
-inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
-inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
-inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
+static inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
+static inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
+static inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
+static inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
+static inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -2402,7 +2438,7 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     storage->stream = desc->stream;
     array = ignis__array_make(call, storage, &desc->shape, dtype, numel);
     if (!array) {
-        ignis__free(storage);
+        ignis__storage_destroy(storage);
         return result;
     }
     storage->release_fn = release_fn;
@@ -2667,7 +2703,7 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
 }
 
 /* ===============================================================================================================
-   >>channel - how a handle travels: unix socket, named pipe, shared memory.
+   >>peer - other processes: how they prove who they are, and the messages between them. Channels and jobs are built on it.
    =============================================================================================================== */
 
 /* --- what the collective layer needs of the system -------------------------------------------------------------------- */
@@ -2675,6 +2711,7 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
 /*  What went wrong below a public function, which then decides whether it is a failure: a client that is turned away is none. */
 typedef struct ignis__trouble {
     ignis_diagnostic diagnostic;
+    bool expected; /* the caller did not want to wait, or the other side has said goodbye */
     char why[320];
 } ignis__trouble;
 
@@ -2684,29 +2721,53 @@ static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnos
 {
     va_list args;
     trouble->diagnostic = diagnostic;
+    trouble->expected = false;
     va_start(args, format);
     vsnprintf(trouble->why, sizeof trouble->why, format, args);
     va_end(args);
     return false;
 }
 
+/*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind either. */
 static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
 {
-    return ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
+    ignis__record before, dropped;
+    ignis_status status;
+    char why[sizeof trouble->why];
+    bool quiet = ignis__this_thread.quiet;
+    if (trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT) {
+        before = ignis__quiet_begin();
+        status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
+        ignis__quiet_end(&before, &dropped, why, sizeof why);
+    } else {
+        ignis__this_thread.quiet = quiet || trouble->expected;
+        status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
+    }
+    ignis__this_thread.quiet = quiet;
+    return status;
 }
 
-/*  How long to wait: until the deadline, or until *stop is set. */
+/*  How long to wait: until the deadline, or until *stop is set. A deadline of 0: not at all. */
 typedef struct ignis__until {
     int64_t deadline_ns; /* of ignis__monotonic_ns */
     const uint64_t *stop;
 } ignis__until;
+
+static const ignis__until ignis__until_now = {0, NULL};
+
+static ignis__until ignis__until_in(int64_t ns)
+{
+    ignis__until until = {0, NULL};
+    until.deadline_ns = ignis__monotonic_ns() + ns;
+    return until;
+}
 
 static bool ignis__until_stopped(const ignis__until *until) { return until->stop && ignis__atomic_load(until->stop); }
 
 /*  The milliseconds to wait before asking again; 0: no more. */
 static int ignis__until_slice(const ignis__until *until, int most_ms)
 {
-    int64_t left_ns = until->deadline_ns - ignis__monotonic_ns();
+    int64_t left_ns = until->deadline_ns ? until->deadline_ns - ignis__monotonic_ns() : 0;
     if (left_ns <= 0 || ignis__until_stopped(until))
         return 0;
     return left_ns / 1000000 >= most_ms ? most_ms : (int)(left_ns / 1000000) + 1;
@@ -2716,7 +2777,14 @@ static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *unt
 {
     if (ignis__until_stopped(until))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed meanwhile");
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "%s before the deadline", what);
+    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet", what);
+    trouble->expected = until->deadline_ns == 0;
+    return false;
+}
+
+static bool ignis__trouble_lost(ignis__trouble *trouble)
+{
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
 }
 
 #define IGNIS__PATH_MAX 512
@@ -2746,6 +2814,19 @@ static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, s
 #pragma comment(lib, "advapi32")
 #endif
 
+typedef HANDLE ignis__file;
+#define IGNIS__NO_FILE INVALID_HANDLE_VALUE
+static void ignis__file_drop(ignis__file *file)
+{
+    if (*file != IGNIS__NO_FILE)
+        CloseHandle(*file);
+    *file = IGNIS__NO_FILE;
+}
+static void ignis__fd_drop(int *fd) { *fd = -1; }
+static void ignis__fds_close(const int *fds, int count) { (void)fds, (void)count; }
+
+static bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
+
 static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 
 static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
@@ -2772,6 +2853,9 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
 
 #include <poll.h>
 #include <signal.h>
+#ifdef __linux__
+#include <sys/epoll.h>
+#endif
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -2781,6 +2865,7 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
 extern "C" {
 #endif
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
+extern int memfd_create(const char *, unsigned);
 #ifdef __cplusplus
 }
 #endif
@@ -2792,6 +2877,67 @@ extern int accept4(int, struct sockaddr *, socklen_t *, int);
 #else
 #define IGNIS__SO_PEERCRED 17
 #endif
+
+typedef int ignis__file;
+#define IGNIS__NO_FILE (-1)
+
+/*  Descriptors that a forked child must not keep: were its copies open, nobody would notice when this process dies. A bit for each; pages
+    that are never touched cost nothing. */
+enum { IGNIS__FDS = 1 << 20 };
+
+static struct {
+    ignis__mutex lock;
+    bool watched;
+    uint64_t kept[IGNIS__FDS / 64];
+} ignis__fds = {IGNIS__MUTEX_INIT, false, {0}};
+
+static void ignis__fds_before_fork(void) { ignis__mutex_lock(&ignis__fds.lock); }
+static void ignis__fds_after_fork(void) { ignis__mutex_unlock(&ignis__fds.lock); }
+static void ignis__fds_in_child(void)
+{
+    int i;
+    for (i = 0; i < IGNIS__FDS / 64; i++)
+        for (; ignis__fds.kept[i]; ignis__fds.kept[i] &= ignis__fds.kept[i] - 1)
+            close(64 * i + ignis__lowest_bit(ignis__fds.kept[i]));
+    ignis__mutex_unlock(&ignis__fds.lock);
+}
+
+/*  A descriptor that is new, from here on to be closed by ignis__fd_drop, or in a child. */
+static int ignis__fd_keep(int fd)
+{
+    if (fd < 0 || fd >= IGNIS__FDS)
+        return fd;
+    ignis__mutex_lock(&ignis__fds.lock);
+    if (!ignis__fds.watched)
+        ignis__fds.watched = pthread_atfork(ignis__fds_before_fork, ignis__fds_after_fork, ignis__fds_in_child) == 0;
+    ignis__fds.kept[fd / 64] |= (uint64_t)1 << fd % 64;
+    ignis__mutex_unlock(&ignis__fds.lock);
+    return fd;
+}
+
+/*  Closes a descriptor, if there is one; errno stays. */
+static void ignis__fd_drop(int *fd)
+{
+    int error = errno;
+    if (*fd >= 0) {
+        ignis__mutex_lock(&ignis__fds.lock);
+        if (*fd < IGNIS__FDS)
+            ignis__fds.kept[*fd / 64] &= ~((uint64_t)1 << *fd % 64);
+        close(*fd);
+        ignis__mutex_unlock(&ignis__fds.lock);
+    }
+    *fd = -1;
+    errno = error;
+}
+static void ignis__file_drop(ignis__file *file) { ignis__fd_drop(file); }
+
+static void ignis__fds_close(const int *fds, int count)
+{
+    while (count > 0)
+        close(fds[--count]);
+}
+
+static bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
 
 static void ignis__sleep_us(int us)
 {
@@ -2853,6 +2999,44 @@ static bool ignis__private_folder(const char *call, char *path, size_t size)
     return false;
 }
 
+/*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is the end of a process. */
+enum {
+    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
+    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
+    IGNIS__GET_SEALS = 1034,
+    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
+};
+
+/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
+static int ignis__shared_make(size_t size)
+{
+    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
+    if (fd < 0)
+        return -1;
+    if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
+static void *ignis__shared_map(int fd, size_t size)
+{
+    struct stat info;
+    void *data;
+    int seals = fcntl(fd, IGNIS__GET_SEALS);
+    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
+        errno = EINVAL;
+        return NULL;
+    }
+    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+
 /*  Waits for events of a descriptor; a hang-up counts as one. */
 static bool ignis__fd_wait(ignis__trouble *trouble, int fd, short events, const ignis__until *until, const char *what)
 {
@@ -2877,15 +3061,819 @@ static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
 {
     int error = errno;
     if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+        return ignis__trouble_lost(trouble);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(error));
 }
 
-static void ignis__fds_close(const int *fds, int count)
+#endif
+
+/* --- SHA-256 (FIPS 180-4), and HMAC by it (RFC 2104) -------------------------------------------------------------------- */
+
+typedef struct ignis__sha {
+    uint32_t state[8];
+    uint64_t size;
+    unsigned char block[64];
+} ignis__sha;
+
+static uint32_t ignis__sha_turn(uint32_t x, int by) { return x >> by | x << (32 - by); }
+
+static void ignis__sha_block(ignis__sha *sha)
 {
-    while (count > 0)
-        close(fds[--count]);
+    static const uint32_t primes[64] = {
+        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be,
+        0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa,
+        0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85,
+        0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3,
+        0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f,
+        0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+    uint32_t w[64], s[8];
+    int i;
+    for (i = 0; i < 16; i++)
+        w[i] = (uint32_t)sha->block[4 * i] << 24 | (uint32_t)sha->block[4 * i + 1] << 16 | (uint32_t)sha->block[4 * i + 2] << 8 |
+               sha->block[4 * i + 3];
+    for (; i < 64; i++)
+        w[i] = w[i - 16] + w[i - 7] + (ignis__sha_turn(w[i - 15], 7) ^ ignis__sha_turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
+               (ignis__sha_turn(w[i - 2], 17) ^ ignis__sha_turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+    memcpy(s, sha->state, sizeof s);
+    for (i = 0; i < 64; i++) {
+        uint32_t a = s[7] + (ignis__sha_turn(s[4], 6) ^ ignis__sha_turn(s[4], 11) ^ ignis__sha_turn(s[4], 25)) +
+                     ((s[4] & s[5]) ^ (~s[4] & s[6])) + primes[i] + w[i];
+        uint32_t b = (ignis__sha_turn(s[0], 2) ^ ignis__sha_turn(s[0], 13) ^ ignis__sha_turn(s[0], 22)) +
+                     ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+        memmove(s + 1, s, 7 * sizeof *s);
+        s[4] += a;
+        s[0] = a + b;
+    }
+    for (i = 0; i < 8; i++)
+        sha->state[i] += s[i];
 }
+
+static void ignis__sha_begin(ignis__sha *sha)
+{
+    static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    memcpy(sha->state, start, sizeof start);
+    sha->size = 0;
+}
+
+static void ignis__sha_add(ignis__sha *sha, const void *data, size_t size)
+{
+    const unsigned char *at = (const unsigned char *)data;
+    while (size-- > 0) {
+        sha->block[sha->size++ % 64] = *at++;
+        if (sha->size % 64 == 0)
+            ignis__sha_block(sha);
+    }
+}
+
+static void ignis__sha_end(ignis__sha *sha, unsigned char out[32])
+{
+    static const unsigned char padding[64] = {0x80};
+    unsigned char bits[8];
+    int i;
+    for (i = 0; i < 8; i++)
+        bits[i] = (unsigned char)(sha->size * 8 >> (56 - 8 * i));
+    ignis__sha_add(sha, padding, 1 + (119 - sha->size % 64) % 64);
+    ignis__sha_add(sha, bits, sizeof bits);
+    for (i = 0; i < 32; i++)
+        out[i] = (unsigned char)(sha->state[i / 4] >> (24 - i % 4 * 8));
+}
+
+enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret has zeros behind it, which change no HMAC */
+
+/*  What only those make who know the secret: of two texts, one behind the other. */
+static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a, size_t a_size, const void *b, size_t b_size,
+                        unsigned char out[32])
+{
+    unsigned char pad[64];
+    ignis__sha sha;
+    int i;
+    for (i = 0; i < 64; i++)
+        pad[i] = (unsigned char)(0x36 ^ (i < IGNIS__SECRET ? secret[i] : 0));
+    ignis__sha_begin(&sha);
+    ignis__sha_add(&sha, pad, sizeof pad);
+    ignis__sha_add(&sha, a, a_size);
+    ignis__sha_add(&sha, b, b_size);
+    ignis__sha_end(&sha, out);
+    for (i = 0; i < 64; i++)
+        pad[i] ^= 0x36 ^ 0x5c;
+    ignis__sha_begin(&sha);
+    ignis__sha_add(&sha, pad, sizeof pad);
+    ignis__sha_add(&sha, out, 32);
+    ignis__sha_end(&sha, out);
+}
+
+/* --- wires: connections that carry messages ------------------------------------------------------------------------------ */
+
+enum {
+    IGNIS__WIRE_MAGIC = 0x52494749, /* "IGIR" */
+    IGNIS__WIRE_VERSION = 2,
+    IGNIS__WIRE_GREETING = 1024, /* the longest message of those who have not proven themselves yet */
+    IGNIS__NONCE = 16            /* bytes that are random, and never used twice */
+};
+
+/*  In front of every message. */
+typedef struct ignis__head {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint32_t size; /* of what follows */
+    uint32_t fd_count;
+    uint64_t sequence; /* counts the messages of a direction */
+} ignis__head;
+
+/*  What a message is. The first four prove, in this order, that both sides know the secret. */
+enum {
+    IGNIS__HEAD_HELLO = 1, /* the client's nonce */
+    IGNIS__HEAD_CHALLENGE, /* the server's nonce and proof */
+    IGNIS__HEAD_PROOF,     /* the client's proof, and its claim: what it says of itself */
+    IGNIS__HEAD_WELCOME,
+    IGNIS__HEAD_REFUSED, /* and why; without a word to those who have proven nothing */
+    IGNIS__HEAD_GOODBYE, /* the channel was closed, and nobody has died */
+    IGNIS__HEAD_DATA,
+    IGNIS__HEAD_ARRAY,
+    IGNIS__HEAD_JOB /* this and what follows */
+};
+
+typedef struct ignis__wire {
+    const struct ignis__wire_kind *kind;
+    int64_t timeout_ns;
+    uint64_t closing; /* whoever waits in it gives up */
+    uint64_t lost;    /* 1: it has failed for good; 2: the other side has said goodbye */
+    ignis__mutex send_lock, receive_lock;
+    char path[IGNIS__PATH_MAX]; /* of what clients connect to */
+    ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
+    bool named;                 /* what is at the path is ours to remove */
+    int64_t peer_pid, peer_uid;
+    uint64_t sent, received; /* messages */
+    unsigned char nonces[2][IGNIS__NONCE];
+
+    size_t capacity;      /* of a message, without its head */
+    unsigned char *inbox; /* the message that is arriving: its head, its bytes */
+    size_t inbox_size;
+    bool inbox_whole;
+    int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
+    int inbox_fd_count;
+    unsigned char *outbox; /* the message that is leaving; what a stream has not taken yet goes before the next one */
+    size_t outbox_size, outbox_done;
+    uint64_t unsent; /* there are such bytes */
+    const int *outbox_fds;
+    int outbox_fd_count;
+
+    int side; /* of shared memory */
+    bool met; /* there: the other side was seen */
+    int pause_us;
+    ignis__file shared_file;
+    struct ignis__shared *shared;
+    size_t shared_bytes;
+} ignis__wire;
+
+struct ignis__door;
+
+/*  How bytes travel. Functions return false with the trouble set, except where they say otherwise. */
+typedef struct ignis__wire_kind {
+    ignis_channel_method method;
+    const char *suffix; /* of the path */
+    bool packets;       /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
+    bool (*listen)(ignis__trouble *trouble, struct ignis__door *door);                     /* null: there is nothing to do before arrive */
+    bool (*arrive)(ignis__trouble *trouble, struct ignis__door *door, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
+    bool (*present)(ignis__wire *fresh);                                                   /* somebody is at the other end; null: always */
+    bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again);
+    int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire);                         /* of the outbox: bytes; 0: not now; -1 */
+    int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size); /* bytes; 0: not yet; -1: trouble */
+    bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what);
+    bool (*alive)(ignis__wire *wire);
+    void (*hang_up)(ignis__wire *wire); /* tells the other side, while other threads may be inside; null: closing is what tells */
+    void (*unname)(ignis__wire *wire);  /* removes what is at the path; null: it has no name of its own */
+} ignis__wire_kind;
+
+/*  Checks the head of the message that is arriving. */
+static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
+{
+    ignis__head head;
+    memcpy(&head, wire->inbox, sizeof head);
+    if (head.magic != IGNIS__WIRE_MAGIC)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "what came is no message of Ignis: it begins with 0x%08x",
+                                  head.magic);
+    if (head.version != IGNIS__WIRE_VERSION)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the other side speaks version %d of the protocol, we speak %d",
+                                  head.version, IGNIS__WIRE_VERSION);
+    if (head.size > wire->capacity || head.fd_count > (wire->kind->packets ? IGNIS_CHANNEL_MAX_FDS : 0u))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message announces %u bytes and %u descriptors, which is too much",
+                                  head.size, head.fd_count);
+    if (head.sequence != wire->received)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came where message %llu was due",
+                                  (unsigned long long)head.sequence, (unsigned long long)wire->received);
+    return true;
+}
+
+static ignis__head ignis__head_of(const ignis__wire *wire)
+{
+    ignis__head head;
+    memcpy(&head, wire->inbox, sizeof head);
+    return head;
+}
+
+static void ignis__inbox_clear(ignis__wire *wire)
+{
+    ignis__fds_close(wire->inbox_fds, wire->inbox_fd_count);
+    wire->inbox_fd_count = 0;
+    wire->inbox_size = 0;
+    wire->inbox_whole = false;
+}
+
+/*  The message in the inbox was taken. */
+static void ignis__inbox_next(ignis__wire *wire)
+{
+    ignis__inbox_clear(wire);
+    wire->received++;
+}
+
+/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline stays there. */
+static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    size_t head_size = sizeof(ignis__head);
+    while (!wire->inbox_whole) {
+        size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
+        int64_t got;
+        bool whole;
+        if (wire->kind->packets)
+            wanted = head_size + wire->capacity;
+        got = wire->kind->read(trouble, wire, wire->inbox + wire->inbox_size, wanted - wire->inbox_size);
+        if (got < 0)
+            return false;
+        if (got == 0) {
+            if (!wire->kind->wait(trouble, wire, false, until, "nothing came from the other side"))
+                return false;
+            continue;
+        }
+        if (wire->kind->packets && (size_t)got < head_size)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
+                                      (long long)got);
+        wire->pause_us = 0;
+        wire->inbox_size += (size_t)got;
+        if (wire->inbox_size < head_size)
+            continue;
+        if (!ignis__head_check(trouble, wire))
+            return false;
+        whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
+        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
+                                      ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
+        wire->inbox_whole = whole;
+    }
+    return true;
+}
+
+/*  Hands what is in the outbox to the system. */
+static bool ignis__wire_flush(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+{
+    while (wire->outbox_done < wire->outbox_size) {
+        int64_t written = wire->kind->write(trouble, wire);
+        if (written < 0)
+            return false;
+        wire->outbox_done += (size_t)written;
+        if (written > 0)
+            wire->pause_us = 0;
+        else if (!wire->kind->wait(trouble, wire, true, until, "the other side does not read"))
+            return false;
+    }
+    wire->outbox_size = wire->outbox_done = 0;
+    ignis__atomic_store(&wire->unsent, 0);
+    return true;
+}
+
+/*  Sends one message, with the send lock taken or nobody else there. A message of which a stream has taken a part counts as sent: its rest
+    stays in the outbox. */
+static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
+                             int fd_count, const ignis__until *until)
+{
+    ignis__head head;
+    if (!ignis__wire_flush(trouble, wire, until))
+        return false;
+    head.magic = IGNIS__WIRE_MAGIC;
+    head.version = IGNIS__WIRE_VERSION;
+    head.type = (uint16_t)type;
+    head.size = (uint32_t)size;
+    head.fd_count = (uint32_t)fd_count;
+    head.sequence = wire->sent;
+    memcpy(wire->outbox, &head, sizeof head);
+    if (size > 0)
+        memcpy(wire->outbox + sizeof head, data, size);
+    wire->outbox_size = sizeof head + size;
+    wire->outbox_fds = fds;
+    wire->outbox_fd_count = fd_count;
+    if (!ignis__wire_flush(trouble, wire, until) && (wire->outbox_done == 0 || trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
+        wire->outbox_size = wire->outbox_done = 0;
+        return false;
+    }
+    ignis__atomic_store(&wire->unsent, wire->outbox_size - wire->outbox_done);
+    wire->sent++;
+    return true;
+}
+
+static void ignis__wire_free(ignis__wire *wire)
+{
+    if (!wire)
+        return;
+    ignis__inbox_clear(wire);
+    if (wire->named)
+        wire->kind->unname(wire);
+#ifndef _WIN32
+    if (wire->shared)
+        ignis__shared_unmap((void *)wire->shared, wire->shared_bytes);
+#endif
+    if (wire->out != wire->in)
+        ignis__file_drop(&wire->out);
+    ignis__file_drop(&wire->in);
+    ignis__file_drop(&wire->shared_file);
+    ignis__free(wire->inbox);
+    ignis__free(wire->outbox);
+    ignis__free(wire);
+}
+
+/*  Room for messages of so many bytes; nothing is arriving or leaving. */
+static bool ignis__wire_room(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
+{
+    size_t bytes = sizeof(ignis__head) + capacity;
+    if (wire->capacity >= capacity)
+        return true;
+    ignis__free(wire->inbox);
+    ignis__free(wire->outbox);
+    wire->inbox = (unsigned char *)ignis__alloc(bytes);
+    wire->outbox = (unsigned char *)ignis__alloc(bytes);
+    wire->capacity = wire->inbox && wire->outbox ? capacity : 0;
+    return wire->capacity ||
+           ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for", (long long)(2 * bytes));
+}
+
+static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path)
+{
+    ignis__wire *wire = (ignis__wire *)ignis__alloc(sizeof *wire);
+    if (!wire) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for", (long long)sizeof *wire);
+        return NULL;
+    }
+    wire->in = wire->out = wire->shared_file = IGNIS__NO_FILE;
+    wire->kind = kind;
+    wire->peer_uid = -1;
+    snprintf(wire->path, sizeof wire->path, "%s", path);
+    ignis__mutex_init(&wire->send_lock);
+    ignis__mutex_init(&wire->receive_lock);
+    return wire;
+}
+
+static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
+{
+    uint64_t lost = ignis__atomic_load(&wire->lost);
+    if (!lost)
+        return true;
+    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST,
+                       lost == 2 ? "the other side has closed the channel" : "the channel has failed before");
+    trouble->expected = lost == 2;
+    return false;
+}
+
+/* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
+
+/*  What is in such a file. Whoever has the name keeps the file locked, so the system knows when he is gone. */
+typedef struct ignis__name_card {
+    uint64_t version, pid;
+    uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
+    unsigned char secret[IGNIS__SECRET];
+} ignis__name_card;
+
+#ifdef _WIN32
+
+static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
+{
+    *file = CreateFileA(path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
+                        FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    if (*file != IGNIS__NO_FILE)
+        return true;
+    if (GetLastError() == ERROR_SHARING_VIOLATION)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", path);
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", path, GetLastError());
+}
+static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
+{
+    DWORD written = 0;
+    return WriteFile(file, data, (DWORD)size, &written, NULL) && written == size;
+}
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
+{
+    DWORD got = 0;
+    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
+    bool ok = file != INVALID_HANDLE_VALUE && ReadFile(file, data, (DWORD)size, &got, NULL) && got == size;
+    if (file != INVALID_HANDLE_VALUE)
+        CloseHandle(file);
+    return ok;
+}
+static void ignis__name_file_remove(const char *path) { (void)path; } /* it goes with its handle */
+
+#else /* POSIX */
+
+static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
+{
+    struct stat info, now;
+    int tries;
+    for (tries = 0; tries < 100; tries++) {
+        int fd = ignis__fd_keep(open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+        bool ours;
+        if (fd < 0 || fstat(fd, &info) != 0) {
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
+            ignis__file_drop(&fd);
+            return false;
+        }
+        ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
+        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino && now.st_dev == info.st_dev) {
+            *file = fd;
+            return true;
+        }
+        ignis__file_drop(&fd);
+        if (!ours)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours", path);
+        ignis__sleep_us(1000); /* the server of before may just be going */
+    }
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
+}
+static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
+{
+    return ftruncate(file, 0) == 0 && pwrite(file, data, size, 0) == (ssize_t)size;
+}
+static bool ignis__name_file_read(const char *path, void *data, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat info;
+    bool ok =
+        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) && read(fd, data, size) == (ssize_t)size;
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
+
+#endif
+
+/* --- doors: where others connect, and prove that they know the secret ------------------------------------------------------ */
+
+/*  Who has connected and proven nothing yet. There is room for so many; the others wait where the system keeps those who knock. */
+enum { IGNIS__DOOR_PENDING = 64 };
+#define IGNIS__DOOR_PATIENCE_NS 5000000000 /* what one of them may take */
+#define IGNIS__DOOR_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
+
+typedef struct ignis__door {
+    const ignis__wire_kind *kind;
+    int64_t timeout_ns;
+    uint64_t closing;
+    ignis__mutex lock; /* whoever accepts */
+    char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
+    ignis__file file, name_file, poll; /* poll: one descriptor to wait for all that may come */
+    bool named;                        /* what is at the path is ours to remove */
+    unsigned char secret[IGNIS__SECRET];
+    uint64_t refused, arrivals;
+    struct {
+        ignis__wire *wire;
+        int64_t since_ns;           /* 0: nobody is there yet */
+    } pending[IGNIS__DOOR_PENDING]; /* the oldest first */
+    int pending_count;
+} ignis__door;
+
+/*  A proof: over both sides' nonces, so that what was heard once proves nothing again; and over the claim, so that it is the prover's. */
+static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secret, bool of_server, const void *claim, size_t size,
+                              unsigned char proof[32])
+{
+    struct {
+        char side[8];
+        unsigned char nonces[2][IGNIS__NONCE];
+    } said;
+    memcpy(said.side, of_server ? "server.." : "client..", sizeof said.side);
+    memcpy(said.nonces, wire->nonces, sizeof said.nonces);
+    ignis__hmac(secret, &said, sizeof said, claim, size, proof);
+}
+
+#ifdef __linux__
+
+/*  Adds a descriptor to those that the door's own stands for, or takes it out. */
+static void ignis__door_poll(ignis__door *door, int fd, bool add)
+{
+    struct epoll_event event;
+    memset(&event, 0, sizeof event);
+    event.events = EPOLLIN;
+    if (door->poll < 0)
+        door->poll = ignis__fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    if (fd >= 0)
+        (void)epoll_ctl(door->poll, add ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
+}
+
+/*  Waits a little for somebody to come to a door, or to say something. */
+static void ignis__door_wait(const ignis__door *door, int ms)
+{
+    const ignis__until until = ignis__until_in((int64_t)ms * 1000000);
+    ignis__trouble late;
+    if (door->file < 0 && (door->pending_count == 0 || door->pending[0].wire->in < 0)) /* shared memory wakes nobody */
+        ignis__sleep_us(1000);
+    else if (door->pending_count == IGNIS__DOOR_PENDING) /* those who knock would wake us, and there is no room */
+        ignis__sleep_us(1000);
+    else
+        (void)ignis__fd_wait(&late, door->poll, POLLIN, &until, "");
+}
+
+#else
+
+static void ignis__door_poll(ignis__door *door, ignis__file file, bool add) { (void)door, (void)file, (void)add; }
+static void ignis__door_wait(const ignis__door *door, int ms)
+{
+    (void)door, (void)ms;
+    ignis__sleep_us(1000);
+}
+
+#endif
+
+/*  Nobody is pending at index any more; the order of the others stays. */
+static ignis__wire *ignis__door_take(ignis__door *door, int index)
+{
+    ignis__wire *wire = door->pending[index].wire;
+    ignis__door_poll(door, wire->in, false);
+    door->pending_count--;
+    memmove(&door->pending[index], &door->pending[index + 1], sizeof door->pending[0] * (size_t)(door->pending_count - index));
+    return wire;
+}
+
+/*  Turns away somebody who is not pending (any more). */
+static void ignis__door_refuse(const char *call, ignis__door *door, ignis__wire *wire, bool proven, const char *why)
+{
+    ignis__trouble ignored;
+    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_GREETING) && (!wire->kind->present || wire->kind->present(wire)))
+        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0, &ignis__until_now);
+    ignis__wire_free(wire);
+    if (ignis__atomic_add(&door->refused, 1) == 1)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, door->path, why);
+}
+
+/*  Takes in who has come to a door, as far as there is room. */
+static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
+{
+    for (;;) {
+        ignis__wire *fresh;
+        if (door->pending_count == IGNIS__DOOR_PENDING) { /* an honest one that was only slow finds itself cut off, and connects again */
+            if (ignis__monotonic_ns() - door->pending[0].since_ns < IGNIS__DOOR_CROWDED_NS)
+                return true;
+            ignis__wire_free(ignis__door_take(door, 0));
+            ignis__atomic_add(&door->refused, 1);
+        }
+        fresh = ignis__wire_make(trouble, door->kind, door->path);
+        if (!fresh)
+            return false;
+        trouble->diagnostic = IGNIS_DIAG_NONE;
+        if (!door->kind->arrive(trouble, door, fresh) || !ignis__wire_room(trouble, fresh, IGNIS__WIRE_GREETING)) {
+            ignis__wire_free(fresh);
+            if (trouble->diagnostic == IGNIS_DIAG_NONE || door->pending_count == 0)
+                return trouble->diagnostic == IGNIS_DIAG_NONE;
+            ignis__wire_free(ignis__door_take(door, 0)); /* there are too many descriptors, or there is too little memory for so many */
+            ignis__atomic_add(&door->refused, 1);
+            continue;
+        }
+        door->arrivals++;
+        ignis__door_poll(door, fresh->in, true);
+        door->pending[door->pending_count].wire = fresh;
+        door->pending[door->pending_count++].since_ns = fresh->kind->present ? 0 : ignis__monotonic_ns();
+    }
+}
+
+/*  Hears somebody who is pending. 1: he has proven himself, and his claim is in the inbox; 0: not yet; -1: he is to be turned away. */
+static int ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, ignis__wire *wire)
+{
+    struct {
+        unsigned char nonce[IGNIS__NONCE], proof[32];
+    } challenge;
+    unsigned char proof[32];
+    const unsigned char *body = wire->inbox + sizeof(ignis__head);
+    ignis__head head;
+#ifndef _WIN32
+    if (wire->kind->packets && wire->peer_uid != (int64_t)geteuid()) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)wire->peer_uid,
+                           (long long)geteuid());
+        return -1;
+    }
+#endif
+    while (ignis__wire_fetch(trouble, wire, &ignis__until_now)) {
+        head = ignis__head_of(wire);
+        if (wire->received == 0 && head.type == IGNIS__HEAD_HELLO && head.size == IGNIS__NONCE && head.fd_count == 0) {
+            memcpy(wire->nonces[0], body, IGNIS__NONCE);
+            if (!ignis__random_bytes(wire->nonces[1], IGNIS__NONCE)) {
+                ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
+                return -1;
+            }
+            memcpy(challenge.nonce, wire->nonces[1], IGNIS__NONCE);
+            ignis__wire_proof(wire, door->secret, true, NULL, 0, challenge.proof);
+            ignis__inbox_next(wire);
+            if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_CHALLENGE, &challenge, sizeof challenge, NULL, 0, &ignis__until_now))
+                return -1;
+        } else if (wire->received == 1 && head.type == IGNIS__HEAD_PROOF && head.size >= sizeof proof && head.fd_count == 0) {
+            ignis__wire_proof(wire, door->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
+            if (ignis__bytes_equal(proof, body, sizeof proof))
+                return 1;
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "its token is not ours");
+            return -1;
+        } else {
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not begin with a greeting");
+            return -1;
+        }
+    }
+    return trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT ? 0 : -1;
+}
+
+/*  The next one who has proven himself, with his claim in the inbox: the caller welcomes or refuses him. Null with the trouble set. */
+static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, ignis__door *door, const ignis__until *until)
+{
+    for (;;) {
+        int i, slice;
+        if (!ignis__door_arrivals(trouble, door))
+            return NULL;
+        for (i = 0; i < door->pending_count; i++) {
+            ignis__wire *wire = door->pending[i].wire;
+            int64_t now_ns = ignis__monotonic_ns();
+            int heard = ignis__door_hear(trouble, door, wire);
+            if (heard == 0 && door->pending[i].since_ns == 0 && wire->kind->present && wire->kind->present(wire))
+                door->pending[i].since_ns = now_ns;
+            if (heard == 0 && door->pending[i].since_ns && now_ns - door->pending[i].since_ns >= IGNIS__DOOR_PATIENCE_NS) {
+                ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not prove itself in %d s",
+                                   (int)(IGNIS__DOOR_PATIENCE_NS / 1000000000));
+                heard = -1;
+            }
+            if (heard > 0)
+                return ignis__door_take(door, i);
+            if (heard < 0)
+                ignis__door_refuse(call, door, ignis__door_take(door, i--), false, trouble->why);
+        }
+        slice = ignis__until_slice(until, 50);
+        if (slice == 0) {
+            ignis__trouble_late(trouble, until, "nobody connected");
+            return NULL;
+        }
+        ignis__door_wait(door, slice);
+    }
+}
+
+/*  The claim of one who has proven himself, if it has the right size. */
+static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, void *claim, size_t size)
+{
+    if (ignis__head_of(wire).size != 32 + size)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of another version of Ignis");
+    memcpy(claim, wire->inbox + sizeof(ignis__head) + 32, size);
+    return true;
+}
+
+/*  Lets in one who has proven himself; from here on messages may have `capacity` bytes. */
+static bool ignis__wire_welcome(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
+{
+    ignis__inbox_next(wire);
+    if (wire->named)
+        wire->kind->unname(wire);
+    wire->named = false;
+    return ignis__wire_room(trouble, wire, capacity) &&
+           ignis__wire_send(trouble, wire, IGNIS__HEAD_WELCOME, NULL, 0, NULL, 0, &ignis__until_now);
+}
+
+static void ignis__door_close(ignis__door *door)
+{
+    while (door->pending_count > 0)
+        ignis__wire_free(ignis__door_take(door, 0));
+#ifndef _WIN32
+    if (door->named)
+        (void)unlink(door->path);
+#endif
+    door->named = false;
+    ignis__file_drop(&door->file);
+    ignis__file_drop(&door->poll);
+    if (door->name_file != IGNIS__NO_FILE)
+        ignis__name_file_remove(door->name_path);
+    ignis__file_drop(&door->name_file);
+}
+
+/*  A door that is closed. */
+static void ignis__door_init(ignis__door *door, const ignis__wire_kind *kind, const char *path)
+{
+    memset(door, 0, sizeof *door);
+    door->kind = kind;
+    door->file = door->name_file = door->poll = IGNIS__NO_FILE;
+    snprintf(door->path, sizeof door->path, "%s", path);
+    ignis__mutex_init(&door->lock);
+}
+
+/*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
+static bool ignis__door_open(ignis__trouble *trouble, ignis__door *door, const char *name_path, const unsigned char *secret)
+{
+    ignis__name_card card;
+    memset(&card, 0, sizeof card);
+    card.version = IGNIS__WIRE_VERSION;
+    card.pid = ignis__process_id();
+    card.has_secret = !secret;
+    if (secret)
+        memcpy(door->secret, secret, sizeof door->secret);
+    else if (!ignis__random_bytes(door->secret, sizeof door->secret))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
+    if (card.has_secret)
+        memcpy(card.secret, door->secret, sizeof card.secret);
+    if (name_path) {
+        snprintf(door->name_path, sizeof door->name_path, "%s", name_path);
+        if (!ignis__name_file_take(trouble, name_path, &door->name_file))
+            return false;
+        if (!ignis__name_file_write(door->name_file, &card, sizeof card))
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", name_path);
+    }
+    if (door->file == IGNIS__NO_FILE && door->kind->listen && !door->kind->listen(trouble, door))
+        return false;
+    ignis__door_poll(door, door->file, true);
+    return ignis__door_arrivals(trouble, door);
+}
+
+/*  Both sides prove that they know the secret (null: the one of the name), and the client makes its claim. *again: it may go better at
+    the next attempt. */
+static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *secret,
+                              const void *claim, size_t size, const ignis__until *until, bool *again)
+{
+    unsigned char message[32 + IGNIS__WIRE_GREETING / 2], proof[32];
+    const unsigned char *body;
+    ignis__name_card card;
+    ignis__head head;
+    *again = true;
+    if (!secret) { /* read after connecting: a server that is replaced meanwhile has another one */
+        if (!ignis__name_file_read(name_path, &card, sizeof card))
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
+        *again = card.version == IGNIS__WIRE_VERSION && card.has_secret;
+        if (!*again)
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                      "the server has a token of its own, or another version: set desc.token");
+    }
+    *again = false;
+    if (!ignis__wire_room(trouble, wire, IGNIS__WIRE_GREETING))
+        return false;
+    if (!ignis__random_bytes(wire->nonces[0], IGNIS__NONCE))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
+    if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_HELLO, wire->nonces[0], IGNIS__NONCE, NULL, 0, until) ||
+        !ignis__wire_fetch(trouble, wire, until)) {
+        *again = trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
+        return false;
+    }
+    head = ignis__head_of(wire);
+    body = wire->inbox + sizeof head;
+    if (head.type == IGNIS__HEAD_CHALLENGE && head.size == IGNIS__NONCE + sizeof proof) {
+        memcpy(wire->nonces[1], body, IGNIS__NONCE);
+        ignis__wire_proof(wire, secret ? secret : card.secret, true, NULL, 0, proof);
+        if (!ignis__bytes_equal(proof, body + IGNIS__NONCE, sizeof proof)) {
+            *again = !secret;
+            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s has another token than ours", wire->path);
+        }
+        ignis__inbox_next(wire);
+        ignis__wire_proof(wire, secret ? secret : card.secret, false, claim, size, message);
+        memcpy(message + sizeof proof, claim, size);
+        if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_PROOF, message, sizeof proof + size, NULL, 0, until) ||
+            !ignis__wire_fetch(trouble, wire, until)) {
+            *again = trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
+            return false;
+        }
+        head = ignis__head_of(wire);
+    }
+    if (head.type == IGNIS__HEAD_WELCOME) {
+        ignis__inbox_next(wire);
+        return true;
+    }
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s turned us away%s%.*s", wire->path,
+                              head.size ? ": " : "", head.size < 256 ? (int)head.size : 256, (const char *)body);
+}
+
+/*  Connects to whoever is, or will be, at a path. */
+static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path, const char *name_path,
+                                        const unsigned char *secret, const void *claim, size_t size, size_t capacity,
+                                        const ignis__until *until)
+{
+    int attempt;
+    for (attempt = 0;; attempt++) {
+        ignis__wire *wire = ignis__wire_make(trouble, kind, path);
+        bool again = false;
+        if (!wire)
+            return NULL;
+        if (kind->dial(trouble, wire, attempt, &again) && ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
+            ignis__wire_room(trouble, wire, capacity))
+            return wire;
+        ignis__wire_free(wire);
+        if (!again)
+            return NULL;
+        if (ignis__until_slice(until, 1) == 0) {
+            ignis__trouble last = *trouble;
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s", last.why);
+            return NULL;
+        }
+        ignis__sleep_us(5000);
+    }
+}
+
+#ifndef _WIN32
+
+/* --- sockets: the kind that jobs use too ------------------------------------------------------------------------------------ */
 
 /*  Room for the descriptors of one message. */
 typedef union ignis__fd_room {
@@ -2893,54 +3881,48 @@ typedef union ignis__fd_room {
     char space[CMSG_SPACE(IGNIS_CHANNEL_MAX_FDS * sizeof(int))];
 } ignis__fd_room;
 
-/*  One packet, in two parts. */
-static bool ignis__packet_send(ignis__trouble *trouble, int fd, const void *head, size_t head_size, const void *data, size_t size,
-                               const int *fds, int fd_count, const ignis__until *until)
+static int64_t ignis__socket_write(ignis__trouble *trouble, ignis__wire *wire)
 {
-    struct iovec parts[2];
+    struct iovec part;
     struct msghdr message;
     ignis__fd_room room;
+    size_t bytes = (size_t)wire->outbox_fd_count * sizeof(int);
+    ssize_t sent;
     memset(&message, 0, sizeof message);
     memset(&room, 0, sizeof room);
-    parts[0].iov_base = (void *)(uintptr_t)head;
-    parts[0].iov_len = head_size;
-    parts[1].iov_base = (void *)(uintptr_t)data;
-    parts[1].iov_len = size;
-    message.msg_iov = parts;
-    message.msg_iovlen = size ? 2 : 1;
-    if (fd_count > 0) {
+    part.iov_base = wire->outbox + wire->outbox_done;
+    part.iov_len = wire->outbox_size - wire->outbox_done;
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (bytes > 0) {
         struct cmsghdr *control;
         message.msg_control = room.space;
-        message.msg_controllen = CMSG_SPACE((size_t)fd_count * sizeof(int));
+        message.msg_controllen = CMSG_SPACE(bytes);
         control = CMSG_FIRSTHDR(&message);
         control->cmsg_level = SOL_SOCKET;
         control->cmsg_type = SCM_RIGHTS;
-        control->cmsg_len = CMSG_LEN((size_t)fd_count * sizeof(int));
-        memcpy(CMSG_DATA(control), fds, (size_t)fd_count * sizeof(int));
+        control->cmsg_len = CMSG_LEN(bytes);
+        memcpy(CMSG_DATA(control), wire->outbox_fds, bytes);
     }
-    for (;;) {
-        if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
-            return true;
-        if (errno == EAGAIN) {
-            if (!ignis__fd_wait(trouble, fd, POLLOUT, until, "the other side does not read"))
-                return false;
-        } else if (errno != EINTR) {
-            return ignis__trouble_errno(trouble, "sendmsg");
-        }
-    }
+    sent = sendmsg(wire->out, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+        return sent;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return 0;
+    ignis__trouble_errno(trouble, "sendmsg");
+    return -1;
 }
 
-/*  One packet of at most `capacity` bytes and IGNIS_CHANNEL_MAX_FDS descriptors; on failure none is left open. */
-static bool ignis__packet_receive(ignis__trouble *trouble, int fd, void *data, size_t capacity, size_t *size, int *fds, int *fd_count,
-                                  const ignis__until *until)
+/*  One packet, with up to IGNIS_CHANNEL_MAX_FDS descriptors; on failure none is left open. */
+static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t capacity)
 {
     struct iovec part;
     struct msghdr message;
     struct cmsghdr *control;
     ignis__fd_room room;
     ssize_t got;
-    int count = 0;
-    for (;;) {
+    int count = 0, tries = 0;
+    do { /* who closed with messages unread shows as an error first, and its last words come after it */
         memset(&message, 0, sizeof message);
         part.iov_base = data;
         part.iov_len = capacity;
@@ -2948,37 +3930,53 @@ static bool ignis__packet_receive(ignis__trouble *trouble, int fd, void *data, s
         message.msg_iovlen = 1;
         message.msg_control = room.space;
         message.msg_controllen = sizeof room.space;
-        got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        if (got >= 0)
-            break;
-        if (errno == EAGAIN) {
-            if (!ignis__fd_wait(trouble, fd, POLLIN, until, "nothing came from the other side"))
-                return false;
-        } else if (errno != EINTR) {
-            return ignis__trouble_errno(trouble, "recvmsg");
-        }
+        got = recvmsg(wire->in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == ECONNRESET && tries++ == 0);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    if (got < 0) {
+        ignis__trouble_errno(trouble, "recvmsg");
+        return -1;
     }
     for (control = CMSG_FIRSTHDR(&message); control; control = CMSG_NXTHDR(&message, control)) {
         size_t bytes = control->cmsg_len - CMSG_LEN(0);
         if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
             continue;
-        memcpy(fds + count, CMSG_DATA(control), bytes); /* all of them fit where the room for the control data fits */
+        memcpy(wire->inbox_fds + count, CMSG_DATA(control), bytes); /* all of them fit where the room for the control data fits */
         count += (int)(bytes / sizeof(int));
     }
     if (got > 0 && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-        *size = (size_t)got;
-        *fd_count = count;
-        return true;
+        wire->inbox_fd_count = count;
+        return got;
     }
-    ignis__fds_close(fds, count);
+    ignis__fds_close(wire->inbox_fds, count);
     if (message.msg_flags & MSG_CTRUNC)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                  "a message came without all of its descriptors: more than %d, or this process may not open so many",
-                                  IGNIS_CHANNEL_MAX_FDS);
-    if (got > 0)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message is longer than %lld bytes", (long long)capacity);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
+                           "a message came without all of its descriptors: more than %d, or this process may not open so many",
+                           IGNIS_CHANNEL_MAX_FDS);
+    else if (got > 0)
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message is longer than %lld bytes", (long long)capacity);
+    else
+        ignis__trouble_lost(trouble);
+    return -1;
 }
+
+static bool ignis__socket_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
+{
+    return ignis__fd_wait(trouble, to_write ? wire->out : wire->in, to_write ? POLLOUT : POLLIN, until, what);
+}
+
+/*  Asks the end that a hang-up of the other side shows at: the one that is written to. */
+static bool ignis__socket_alive(ignis__wire *wire)
+{
+    struct pollfd wanted;
+    wanted.fd = wire->out;
+    wanted.events = POLLOUT;
+    wanted.revents = 0;
+    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
+}
+
+static void ignis__socket_hang_up(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
 
 /*  The address of a path. One that is too long for an address is reached through its folder, which stays open in *folder (else -1). */
 static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struct sockaddr_un *address, int *folder)
@@ -3013,549 +4011,111 @@ static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struc
                               (int)sizeof address->sun_path - 1, (int)strlen(path));
 }
 
-/*  bind or connect, by the path. */
+/*  bind or connect, by the path: a socket, or -1 with *error. */
 static int ignis__unix_reach(ignis__trouble *trouble, const char *path, bool to_listen, int *error)
 {
     struct sockaddr_un address;
+    const struct sockaddr *to = (const struct sockaddr *)(const void *)&address;
     int folder, fd;
     bool ok;
     *error = 0;
     if (!ignis__unix_address(trouble, path, &address, &folder))
         return -1;
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) {
-        ignis__trouble_errno(trouble, "socket");
-    } else {
-        const struct sockaddr *to = (const struct sockaddr *)(const void *)&address;
-        do
-            ok = (to_listen ? bind(fd, to, sizeof address) : connect(fd, to, sizeof address)) == 0;
-        while (!ok && errno == EINTR);
-        if (!ok) {
-            *error = errno;
-            ignis__trouble_errno(trouble, path);
-            close(fd);
-            fd = -1;
-        }
+    fd = ignis__fd_keep(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    do
+        ok = fd >= 0 && (to_listen ? bind(fd, to, sizeof address) : connect(fd, to, sizeof address)) == 0;
+    while (!ok && fd >= 0 && errno == EINTR);
+    if (!ok) {
+        *error = errno;
+        ignis__trouble_errno(trouble, path);
+        ignis__file_drop(&fd);
     }
     if (folder >= 0)
         close(folder);
     return fd;
 }
 
+/*  Whose name it is may replace what somebody dead has left there. */
+static bool ignis__socket_listen(ignis__trouble *trouble, ignis__door *door)
+{
+    int error;
+    (void)unlink(door->path);
+    door->file = ignis__unix_reach(trouble, door->path, true, &error);
+    door->named = door->file >= 0;
+    return door->named && ((chmod(door->path, 0600) == 0 && listen(door->file, 4096) == 0) || ignis__trouble_errno(trouble, "listen"));
+}
+
 /*  The kernel's word for who is at the other end of a socket: struct ucred, which strict standards hide. */
-typedef struct ignis__peer {
-    int pid;
-    unsigned uid, gid;
-} ignis__peer;
-
-static bool ignis__peer_query(int fd, ignis__peer *peer)
+static bool ignis__peer_query(ignis__wire *wire)
 {
-    socklen_t size = sizeof *peer;
-    return getsockopt(fd, SOL_SOCKET, IGNIS__SO_PEERCRED, peer, &size) == 0 && size == sizeof *peer;
+    struct {
+        int pid;
+        unsigned uid, gid;
+    } peer;
+    socklen_t size = sizeof peer;
+    if (getsockopt(wire->in, SOL_SOCKET, IGNIS__SO_PEERCRED, &peer, &size) != 0 || size != sizeof peer)
+        return false;
+    wire->peer_pid = peer.pid;
+    wire->peer_uid = (int64_t)peer.uid;
+    return true;
 }
 
-/*  Waits for a lock of a file or folder; its descriptor is to be closed. -1 when there is none. */
-static int ignis__path_lock(const char *path, int64_t deadline_ns)
+static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (ignis__monotonic_ns() >= deadline_ns) {
-            close(fd);
-            return -1;
-        }
-        ignis__sleep_us(1000);
-    }
-    return fd;
-}
-
-/*  A socket that listens at a path, where only a socket that nobody listens at any more is replaced. */
-static int ignis__unix_listen(ignis__trouble *trouble, const char *path)
-{
-    char folder[IGNIS__PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    struct stat info;
-    int fd, error, probe, lock;
-    if (!slash || slash == path || (size_t)(slash - path) >= sizeof folder) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a path of %d bytes is no place for a socket", (int)strlen(path));
-        return -1;
-    }
-    memcpy(folder, path, (size_t)(slash - path));
-    folder[slash - path] = 0;
-    lock = ignis__path_lock(folder, ignis__monotonic_ns() + 5000000000); /* who else looks at the same remains waits */
-    fd = ignis__unix_reach(trouble, path, true, &error);
-    if (fd < 0 && error == EADDRINUSE && lstat(path, &info) == 0 && S_ISSOCK(info.st_mode)) {
-        probe = ignis__unix_reach(trouble, path, false, &error);
-        if (probe < 0 && error == ECONNREFUSED && unlink(path) == 0) {
-            fd = ignis__unix_reach(trouble, path, true, &error);
-        } else {
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "somebody listens at %s already", path);
-            if (probe >= 0)
-                close(probe);
-        }
-    }
-    if (fd >= 0 && (chmod(path, 0600) != 0 || listen(fd, 64) != 0)) {
-        ignis__trouble_errno(trouble, "listen");
-        close(fd);
-        (void)unlink(path);
-        fd = -1;
-    }
-    if (lock >= 0)
-        close(lock);
-    return fd;
-}
-
-/*  One attempt. *again: nobody listens there yet, or too many wait. */
-static int ignis__unix_connect(ignis__trouble *trouble, const char *path, bool *again)
-{
-    ignis__peer peer;
-    int error, fd = ignis__unix_reach(trouble, path, false, &error);
-    *again = fd < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN);
-    if (fd >= 0 && (!ignis__peer_query(fd, &peer) || peer.uid != geteuid())) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "who listens at %s is another user", path);
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-/*  A connection that waits at a listening socket, if there is one; -1: none. */
-static int ignis__unix_accept(int fd)
-{
-    int accepted;
     do
-        accepted = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    while (accepted < 0 && (errno == EINTR || errno == ECONNABORTED));
-    return accepted;
+        fresh->in = fresh->out = ignis__fd_keep(accept4(door->file, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    while (fresh->in < 0 && (errno == EINTR || errno == ECONNABORTED));
+    if (fresh->in < 0)
+        return errno != EAGAIN && errno != EWOULDBLOCK && ignis__trouble_errno(trouble, "accept");
+    (void)ignis__peer_query(fresh); /* of a stream between hosts nothing is known */
+    return true;
 }
 
-#endif
-
-/* --- wires: what a channel is made of, by method ------------------------------------------------------------------------ */
-
-#define IGNIS__WIRE_MAGIC 0x52494749u /* "IGIR" */
-#define IGNIS__WIRE_VERSION 1
-#define IGNIS__WIRE_PENDING 16                         /* connections that have not yet said who they are */
-#define IGNIS__WIRE_PATIENCE_NS 5000000000             /* what such a one may take */
-#define IGNIS__WIRE_RING (2 * IGNIS_CHANNEL_MAX_BYTES) /* bytes; a whole message with its head fits */
-
-/*  In front of every message. */
-typedef struct ignis__head {
-    uint32_t magic;
-    uint16_t version;
-    uint16_t type;
-    uint32_t size; /* of what follows */
-    uint32_t fd_count;
-    uint64_t sequence; /* counts the messages of a direction */
-} ignis__head;
-
-enum { IGNIS__HEAD_HELLO = 1, IGNIS__HEAD_WELCOME, IGNIS__HEAD_REFUSED, IGNIS__HEAD_DATA, IGNIS__HEAD_ARRAY };
-
-typedef struct ignis__hello {
-    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
-    uint64_t pid;
-} ignis__hello;
-
-#ifdef _WIN32
-typedef HANDLE ignis__file;
-#define IGNIS__NO_FILE INVALID_HANDLE_VALUE
-static void ignis__file_close(ignis__file file) { CloseHandle(file); }
-#else
-typedef int ignis__file;
-#define IGNIS__NO_FILE (-1)
-static void ignis__file_close(ignis__file file) { close(file); }
-#endif
-
-/*  The file of a shared memory channel. Side 0 is the server; each writes its own ring, and never trusts the other's words. */
-typedef struct ignis__shared {
-    uint64_t magic;
-    uint64_t closed[2]; /* by the side */
-    uint64_t unused[5];
-    struct {
-        uint64_t written; /* bytes so far, by the ring's side */
-        uint64_t unused_a[7];
-        uint64_t read; /* by the other side */
-        uint64_t unused_b[7];
-    } ring[2];
-    unsigned char bytes[2][IGNIS__WIRE_RING];
-} ignis__shared;
-
-typedef struct ignis__wire {
-    const struct ignis__wire_kind *kind;
-    int64_t timeout_ns;
-    uint64_t closing; /* whoever waits in it gives up */
-    uint64_t lost;    /* it has failed for good */
-    ignis__mutex send_lock, receive_lock;
-    char path[IGNIS__PATH_MAX]; /* of what clients connect to */
-    ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
-    bool named;                 /* what is at the path is ours to remove */
-    int64_t peer_pid, peer_uid;
-    uint64_t sent, received; /* messages */
-
-    unsigned char *inbox; /* the message that is arriving: its head, its bytes */
-    size_t inbox_size;
-    bool inbox_whole;
-    int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
-    int inbox_fd_count;
-
-    int side; /* of the shared memory */
-    ignis__file shared_file;
-    ignis__shared *shared;
-
-    bool server; /* from here on of servers */
-    char name_path[IGNIS__PATH_MAX];
-    ignis__file name_file; /* locked while the server lives; holds the token */
-    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
-    uint64_t refused;
-    uint64_t arrivals;
-    struct {
-        struct ignis__wire *wire;
-        int64_t since_ns; /* 0: nobody is there yet */
-    } pending[IGNIS__WIRE_PENDING];
-    int pending_count;
-} ignis__wire;
-
-/*  A method. Functions return false with the trouble set, except where they say otherwise. */
-typedef struct ignis__wire_kind {
-    ignis_channel_method method;
-    const char *suffix; /* of the path */
-    bool packets;       /* messages keep their boundaries, and bring descriptors */
-    bool (*listen)(ignis__trouble *trouble, ignis__wire *server);
-    bool (*arrive)(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh); /* false with no diagnostic: nobody has come */
-    bool (*spoke)(ignis__wire *fresh);                           /* something was said, perhaps by somebody who is gone; null: get tells */
-    bool (*present)(ignis__wire *fresh);                         /* somebody is at the other end */
-    bool (*attach)(ignis__trouble *trouble, ignis__wire *fresh); /* who is there has the token */
-    bool (*dial)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
-    bool (*put)(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
-                const int *fds, int fd_count, const ignis__until *until);                 /* a whole message */
-    bool (*ready)(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until); /* waits until there is something to get */
-    int64_t (*get)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size);  /* bytes; 0: not yet; -1: trouble */
-    bool (*alive)(ignis__wire *wire);
-    void (*hang_up)(ignis__wire *wire); /* tells the other side, while other threads may be inside */
-    void (*close)(ignis__wire *wire);
-} ignis__wire_kind;
-
-static void ignis__wire_close_files(ignis__wire *wire)
+static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
-    if (wire->in != IGNIS__NO_FILE)
-        ignis__file_close(wire->in);
-    if (wire->out != IGNIS__NO_FILE && wire->out != wire->in)
-        ignis__file_close(wire->out);
-    if (wire->shared_file != IGNIS__NO_FILE)
-        ignis__file_close(wire->shared_file);
-    if (wire->name_file != IGNIS__NO_FILE)
-        ignis__file_close(wire->name_file);
-    wire->in = wire->out = wire->shared_file = wire->name_file = IGNIS__NO_FILE;
-}
-
-#ifdef _WIN32
-
-/* A folder of the user's holds, for each name, a file that only one server can have open: the lock of the name, and its token. */
-static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
-{
-    server->name_file = CreateFileA(server->name_path, GENERIC_READ | GENERIC_WRITE | DELETE, FILE_SHARE_READ, NULL, CREATE_ALWAYS,
-                                    FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
-    if (server->name_file != IGNIS__NO_FILE)
+    int error;
+    (void)attempt;
+    wire->in = wire->out = ignis__unix_reach(trouble, wire->path, false, &error);
+    *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN); /* not there yet, or too many wait */
+    if (wire->in < 0)
+        return false;
+    if (ignis__peer_query(wire) && wire->peer_uid == (int64_t)geteuid())
         return true;
-    if (GetLastError() == ERROR_SHARING_VIOLATION)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", server->name_path);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", server->name_path, GetLastError());
+    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "who listens at %s is another user", wire->path);
 }
-static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
-{
-    DWORD written = 0;
-    return WriteFile(server->name_file, data, (DWORD)size, &written, NULL) && written == size;
-}
-static bool ignis__name_file_read(const char *path, void *data, size_t size)
-{
-    DWORD got = 0;
-    HANDLE file = CreateFileA(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, 0, NULL);
-    bool ok = file != INVALID_HANDLE_VALUE && ReadFile(file, data, (DWORD)size, &got, NULL) && got == size;
-    if (file != INVALID_HANDLE_VALUE)
-        CloseHandle(file);
-    return ok;
-}
-static void ignis__name_file_give(ignis__wire *server) { (void)server; } /* it goes with its handle */
 
-#else /* POSIX */
-
-/*  A file in the private folder holds, for each name, the token of its server, which locks it as long as it lives. */
-static bool ignis__name_file_take(ignis__trouble *trouble, ignis__wire *server)
-{
-    const char *path = server->name_path;
-    struct stat info, now;
-    int tries;
-    for (tries = 0; tries < 100; tries++) {
-        int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-        bool ours;
-        if (fd < 0 || fstat(fd, &info) != 0) {
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
-            if (fd >= 0)
-                close(fd);
-            return false;
-        }
-        ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
-        if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino && now.st_dev == info.st_dev) {
-            server->name_file = fd;
-            return true;
-        }
-        close(fd);
-        if (!ours)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours", path);
-        ignis__sleep_us(1000); /* the server of before may just be going */
-    }
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
-}
-static bool ignis__name_file_write(ignis__wire *server, const void *data, size_t size)
-{
-    return ftruncate(server->name_file, 0) == 0 && pwrite(server->name_file, data, size, 0) == (ssize_t)size;
-}
-static bool ignis__name_file_read(const char *path, void *data, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    struct stat info;
-    bool ok =
-        fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) && read(fd, data, size) == (ssize_t)size;
-    if (fd >= 0)
-        close(fd);
-    return ok;
-}
-static void ignis__name_file_give(ignis__wire *server) { (void)unlink(server->name_path); }
+/* clang-format off */
+static const ignis__wire_kind ignis__wire_socket = {
+    IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_dial, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+/* clang-format on */
 
 #endif
 
-/*  What is in that file. */
-typedef struct ignis__name_card {
-    uint64_t version, pid;
-    uint64_t has_token; /* 0: the caller gave one, which is no business of files */
-    unsigned char token[IGNIS_CHANNEL_TOKEN_BYTES];
-} ignis__name_card;
+/* ===============================================================================================================
+   >>channel - how a handle travels: unix socket, named pipe, shared memory.
+   =============================================================================================================== */
 
-/*  Checks the head of the message that is arriving. */
-static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
-{
-    ignis__head head;
-    memcpy(&head, wire->inbox, sizeof head);
-    if (head.magic != IGNIS__WIRE_MAGIC)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "what came is no message of Ignis: it begins with 0x%08x",
-                                  head.magic);
-    if (head.version != IGNIS__WIRE_VERSION)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the other side speaks version %d of the protocol, we speak %d",
-                                  head.version, IGNIS__WIRE_VERSION);
-    if (head.size > IGNIS_CHANNEL_MAX_BYTES || head.fd_count > (wire->kind->packets ? IGNIS_CHANNEL_MAX_FDS : 0u))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message announces %u bytes and %u descriptors, which is too much",
-                                  head.size, head.fd_count);
-    if (head.sequence != wire->received)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came where message %llu was due",
-                                  (unsigned long long)head.sequence, (unsigned long long)wire->received);
-    return true;
-}
-
-static ignis__head ignis__head_of(const ignis__wire *wire)
-{
-    ignis__head head;
-    memcpy(&head, wire->inbox, sizeof head);
-    return head;
-}
-
-static void ignis__inbox_clear(ignis__wire *wire)
-{
-#ifndef _WIN32
-    ignis__fds_close(wire->inbox_fds, wire->inbox_fd_count);
-#endif
-    wire->inbox_fd_count = 0;
-    wire->inbox_size = 0;
-    wire->inbox_whole = false;
-}
-
-/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline stays there. */
-static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
-{
-    size_t head_size = sizeof(ignis__head);
-    while (!wire->inbox_whole) {
-        size_t wanted = wire->inbox_size < head_size ? head_size : head_size + ignis__head_of(wire).size;
-        int64_t got;
-        bool whole;
-        if (wire->kind->packets)
-            wanted = head_size + IGNIS_CHANNEL_MAX_BYTES;
-        if (!wire->kind->ready(trouble, wire, until))
-            return false;
-        got = wire->kind->get(trouble, wire, wire->inbox + wire->inbox_size, wanted - wire->inbox_size);
-        if (got < 0)
-            return false;
-        if (got == 0)
-            continue;
-        if (wire->kind->packets && (size_t)got < head_size)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
-                                      (long long)got);
-        wire->inbox_size += (size_t)got;
-        if (wire->inbox_size < head_size)
-            continue;
-        if (!ignis__head_check(trouble, wire))
-            return false;
-        whole = wire->inbox_size == head_size + ignis__head_of(wire).size;
-        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "a message announces %u bytes and %u descriptors, and has %lld and %d", ignis__head_of(wire).size,
-                                      ignis__head_of(wire).fd_count, (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
-        wire->inbox_whole = whole;
-    }
-    return true;
-}
-
-static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
-                             int fd_count, const ignis__until *until)
-{
-    ignis__head head;
-    head.magic = IGNIS__WIRE_MAGIC;
-    head.version = IGNIS__WIRE_VERSION;
-    head.type = (uint16_t)type;
-    head.size = (uint32_t)size;
-    head.fd_count = (uint32_t)fd_count;
-    head.sequence = wire->sent;
-    if (!wire->kind->put(trouble, wire, &head, sizeof head, data, size, fds, fd_count, until))
-        return false;
-    wire->sent++;
-    return true;
-}
-
-static void ignis__wire_free(ignis__wire *wire)
-{
-    while (wire->pending_count > 0)
-        ignis__wire_free(wire->pending[--wire->pending_count].wire);
-    ignis__inbox_clear(wire);
-    if (wire->kind)
-        wire->kind->close(wire);
-    if (wire->name_file != IGNIS__NO_FILE)
-        ignis__name_file_give(wire);
-    ignis__wire_close_files(wire);
-    ignis__free(wire->inbox);
-    ignis__free(wire);
-}
-
-static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path, int64_t timeout_ns)
-{
-    ignis__wire *wire = (ignis__wire *)ignis__alloc(sizeof *wire);
-    if (wire) {
-        wire->in = wire->out = wire->shared_file = wire->name_file = IGNIS__NO_FILE;
-        wire->inbox = (unsigned char *)ignis__alloc(sizeof(ignis__head) + IGNIS_CHANNEL_MAX_BYTES);
-        wire->kind = kind;
-        wire->timeout_ns = timeout_ns;
-        wire->peer_uid = -1;
-        snprintf(wire->path, sizeof wire->path, "%s", path);
-        ignis__mutex_init(&wire->send_lock);
-        ignis__mutex_init(&wire->receive_lock);
-        if (wire->inbox)
-            return wire;
-        ignis__free(wire);
-    }
-    ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for",
-                       (long long)(sizeof *wire + sizeof(ignis__head) + IGNIS_CHANNEL_MAX_BYTES));
-    return NULL;
-}
+#define IGNIS__WIRE_RING (2 * (int)IGNIS_CHANNEL_MAX_BYTES) /* bytes of a pipe or ring; a whole message with its head fits */
 
 #ifndef _WIN32
-
-/* --- sockets */
-
-static bool ignis__socket_listen(ignis__trouble *trouble, ignis__wire *server)
-{
-    server->in = ignis__unix_listen(trouble, server->path);
-    server->named = server->in >= 0;
-    return server->named;
-}
-
-static bool ignis__socket_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
-{
-    ignis__peer peer;
-    int fd = ignis__unix_accept(server->in);
-    if (fd < 0)
-        return errno != EAGAIN && ignis__trouble_errno(trouble, "accept");
-    fresh->in = fresh->out = fd;
-    if (ignis__peer_query(fd, &peer)) {
-        fresh->peer_pid = peer.pid;
-        fresh->peer_uid = (int64_t)peer.uid;
-    }
-    return true;
-}
-
-static bool ignis__socket_present(ignis__wire *fresh)
-{
-    (void)fresh;
-    return true;
-}
-
-static bool ignis__socket_attach(ignis__trouble *trouble, ignis__wire *fresh)
-{
-    (void)trouble, (void)fresh;
-    return true;
-}
-
-static bool ignis__socket_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
-{
-    ignis__peer peer;
-    int fd = ignis__unix_connect(trouble, wire->path, again);
-    if (fd < 0)
-        return false;
-    wire->in = wire->out = fd;
-    if (ignis__peer_query(fd, &peer)) {
-        wire->peer_pid = peer.pid;
-        wire->peer_uid = (int64_t)peer.uid;
-    }
-    return true;
-}
-
-static bool ignis__socket_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
-                              const int *fds, int fd_count, const ignis__until *until)
-{
-    return ignis__packet_send(trouble, wire->out, head, head_size, data, size, fds, fd_count, until);
-}
-
-static bool ignis__socket_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
-{
-    return ignis__fd_wait(trouble, wire->in, POLLIN, until, "nothing came from the other side");
-}
-
-static int64_t ignis__socket_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
-{
-    ignis__until now = {0, NULL};
-    size_t got = 0;
-    if (ignis__packet_receive(trouble, wire->in, data, size, &got, wire->inbox_fds, &wire->inbox_fd_count, &now))
-        return (int64_t)got;
-    return trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT ? 0 : -1;
-}
-
-static bool ignis__socket_alive(ignis__wire *wire)
-{
-    struct pollfd wanted;
-    wanted.fd = wire->in;
-    wanted.events = POLLOUT;
-    wanted.revents = 0;
-    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
-}
-
-static void ignis__socket_hang_up(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
-
-static void ignis__socket_close(ignis__wire *wire)
-{
-    if (wire->named)
-        (void)unlink(wire->path);
-}
 
 /* --- FIFOs: path.up brings what clients say, path.down what the server says. A pair serves one client and loses its name then. */
 
-static bool ignis__pipe_path(const ignis__wire *wire, const char *way, char path[IGNIS__PATH_MAX])
+static bool ignis__pipe_path(ignis__trouble *trouble, const ignis__wire *wire, const char *way, char path[IGNIS__PATH_MAX])
 {
-    return snprintf(path, IGNIS__PATH_MAX, "%s.%s", wire->path, way) < IGNIS__PATH_MAX;
+    return snprintf(path, IGNIS__PATH_MAX, "%s.%s", wire->path, way) < IGNIS__PATH_MAX ||
+           ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
 }
 
 static void ignis__pipe_unname(ignis__wire *wire)
 {
     char path[IGNIS__PATH_MAX];
-    if (wire->named && ignis__pipe_path(wire, "up", path))
+    ignis__trouble ignored;
+    if (ignis__pipe_path(&ignored, wire, "up", path))
         (void)unlink(path);
-    if (wire->named && ignis__pipe_path(wire, "down", path))
+    if (ignis__pipe_path(&ignored, wire, "down", path))
         (void)unlink(path);
-    wire->named = false;
 }
 
 #define IGNIS__SET_PIPE_SIZE 1031 /* F_SETPIPE_SZ, which strict standards hide */
@@ -3564,10 +4124,9 @@ static void ignis__pipe_unname(ignis__wire *wire)
 static int ignis__pipe_open(const char *path, int mode)
 {
     struct stat info;
-    int fd = open(path, mode | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    int fd = ignis__fd_keep(open(path, mode | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
     if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode) || !ignis__private_file(&info))) {
-        close(fd);
-        fd = -1;
+        ignis__file_drop(&fd);
         errno = EACCES;
     }
     if (fd >= 0)
@@ -3575,16 +4134,16 @@ static int ignis__pipe_open(const char *path, int mode)
     return fd;
 }
 
-static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
 {
     char up[IGNIS__PATH_MAX], down[IGNIS__PATH_MAX];
-    if (server->pending_count > 0)
+    if (door->pending_count > 0)
         return false;
-    if (!ignis__pipe_path(fresh, "up", up) || !ignis__pipe_path(fresh, "down", down))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
-    fresh->named = true;
+    if (!ignis__pipe_path(trouble, fresh, "up", up) || !ignis__pipe_path(trouble, fresh, "down", down))
+        return false;
     ignis__pipe_unname(fresh); /* remains; nobody else has the name while we have it */
     fresh->named = true;
+    fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
     if (mkfifo(down, 0600) != 0 || mkfifo(up, 0600) != 0 || (fresh->in = ignis__pipe_open(up, O_RDONLY)) < 0)
         return ignis__trouble_errno(trouble, up);
     return true;
@@ -3593,26 +4152,19 @@ static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ign
 static bool ignis__pipe_present(ignis__wire *fresh)
 {
     char down[IGNIS__PATH_MAX];
-    if (fresh->out < 0 && ignis__pipe_path(fresh, "down", down))
+    ignis__trouble ignored;
+    if (fresh->out < 0 && ignis__pipe_path(&ignored, fresh, "down", down))
         fresh->out = ignis__pipe_open(down, O_WRONLY); /* only works while somebody reads there */
     return fresh->out >= 0;
 }
 
-static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
-{
-    if (!ignis__pipe_present(fresh))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "it does not read our answer");
-    fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
-    ignis__pipe_unname(fresh);
-    return true;
-}
-
-static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     char up[IGNIS__PATH_MAX], down[IGNIS__PATH_MAX];
     struct stat info, now;
-    if (!ignis__pipe_path(wire, "up", up) || !ignis__pipe_path(wire, "down", down))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the pipe is longer than %d bytes", IGNIS__PATH_MAX - 1);
+    (void)attempt;
+    if (!ignis__pipe_path(trouble, wire, "up", up) || !ignis__pipe_path(trouble, wire, "down", down))
+        return false;
     wire->out = ignis__pipe_open(up, O_WRONLY);
     *again = wire->out >= 0 || errno == ENOENT || errno == ENXIO;
     if (wire->out < 0)
@@ -3628,77 +4180,68 @@ static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *a
 }
 
 /*  write without SIGPIPE, which a FIFO without a reader raises. */
-static ssize_t ignis__pipe_write(int fd, const void *data, size_t size)
+static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
 {
     static const struct timespec no_time = {0, 0};
     sigset_t pipe_signal, before, pending;
     ssize_t written;
     int error;
+    if (!wire->kind->present(wire)) {
+        ignis__trouble_lost(trouble);
+        return -1;
+    }
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);
     sigemptyset(&pending);
     (void)sigpending(&pending);
     (void)pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
-    written = write(fd, data, size);
+    written = write(wire->out, wire->outbox + wire->outbox_done, wire->outbox_size - wire->outbox_done);
     error = errno;
     if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
         while (sigtimedwait(&pipe_signal, NULL, &no_time) < 0 && errno == EINTR)
             ;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;
-    return written;
-}
-
-static bool ignis__pipe_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
-                            const int *fds, int fd_count, const ignis__until *until)
-{
-    size_t done = 0, total = head_size + size;
-    (void)fds, (void)fd_count;
-    while (done < total) {
-        const char *from = done < head_size ? (const char *)head + done : (const char *)data + (done - head_size);
-        ssize_t written = ignis__pipe_write(wire->out, from, done < head_size ? head_size - done : total - done);
-        if (written > 0)
-            done += (size_t)written;
-        else if (written < 0 && errno != EAGAIN && errno != EINTR)
-            return ignis__trouble_errno(trouble, "write");
-        else if (!ignis__fd_wait(trouble, wire->out, POLLOUT, until, "the other side does not read")) {
-            if (done > 0) /* half a message cannot be taken back */
-                ignis__atomic_store(&wire->lost, 1);
-            return false;
-        }
+    if (written < 0 && error != EAGAIN && error != EINTR) {
+        ignis__trouble_errno(trouble, "write");
+        return -1;
     }
-    return true;
+    return written < 0 ? 0 : written;
 }
 
-static int64_t ignis__pipe_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+/*  Looks first: nothing is read from a FIFO that nobody has opened yet as well as from one that was closed. */
+static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
 {
-    ssize_t got = read(wire->in, data, size);
-    if (got > 0)
-        return got;
+    ignis__trouble late;
+    ssize_t got;
+    if (!ignis__fd_wait(&late, wire->in, POLLIN, &ignis__until_now, ""))
+        return 0;
+    got = read(wire->in, data, size);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (got < 0)
         ignis__trouble_errno(trouble, "read");
-    else
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
-    return -1;
+    else if (got == 0)
+        ignis__trouble_lost(trouble);
+    return got > 0 ? got : -1;
 }
 
-static bool ignis__pipe_alive(ignis__wire *wire)
-{
-    struct pollfd wanted;
-    wanted.fd = wire->out;
-    wanted.events = POLLOUT;
-    wanted.revents = 0;
-    return poll(&wanted, 1, 0) >= 0 && !(wanted.revents & (POLLHUP | POLLERR | POLLNVAL));
-}
+/* --- shared memory: two rings in a sealed file without a name, which a link in the folder leads to (/proc/<pid>/fd/<number>). It serves
+   one client, and the link goes then. Each side locks its byte of the file, by which the other knows that it lives: the system lets go
+   of the locks of the dead. */
 
-static void ignis__pipe_hang_up(ignis__wire *wire) { (void)wire; } /* closing is what tells */
-
-static void ignis__pipe_close(ignis__wire *wire) { ignis__pipe_unname(wire); }
-
-/* --- shared memory: a file with two rings, which serves one client and loses its name then. Each side locks its byte of the file, by
-   which the other knows that it lives: the system lets go of the locks of the dead. */
+/*  Side 0 is the server; each writes its own ring, and never trusts the other's words. */
+typedef struct ignis__shared {
+    uint64_t magic;
+    uint64_t unused[7];
+    struct {
+        uint64_t written; /* bytes so far, by the ring's side */
+        uint64_t unused_a[7];
+        uint64_t read; /* by the other side */
+        uint64_t unused_b[7];
+    } ring[2];
+    unsigned char bytes[2][IGNIS__WIRE_RING];
+} ignis__shared;
 
 #ifdef F_OFD_SETLK
 #define IGNIS__LOCK_GET F_OFD_GETLK
@@ -3708,12 +4251,13 @@ static void ignis__pipe_close(ignis__wire *wire) { ignis__pipe_unname(wire); }
 #define IGNIS__LOCK_SET 37
 #endif
 
-static bool ignis__shm_lock(const ignis__wire *wire, int side, bool *taken)
+/*  how: F_WRLCK takes the byte of a side, F_UNLCK gives it back; with `taken`, whether another one has it. */
+static bool ignis__shm_lock(const ignis__wire *wire, int side, short how, bool *taken)
 {
     struct flock lock;
     int result;
     memset(&lock, 0, sizeof lock);
-    lock.l_type = F_WRLCK;
+    lock.l_type = how;
     lock.l_whence = SEEK_SET;
     lock.l_start = side;
     lock.l_len = 1;
@@ -3723,135 +4267,86 @@ static bool ignis__shm_lock(const ignis__wire *wire, int side, bool *taken)
     return result == 0;
 }
 
-static bool ignis__shm_other_lives(const ignis__wire *wire)
+static bool ignis__shm_alive(ignis__wire *wire)
 {
     bool taken = false;
-    return ignis__shm_lock(wire, 1 - wire->side, &taken) && taken && !ignis__atomic_load(&wire->shared->closed[1 - wire->side]);
+    (void)ignis__shm_lock(wire, 1 - wire->side, F_WRLCK, &taken);
+    wire->met |= taken;
+    return taken;
 }
 
-/*  Maps the file, which is ours alone and has the right size. */
+static void ignis__shm_unname(ignis__wire *wire) { (void)unlink(wire->path); }
+
 static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
 {
     struct stat info;
-    void *memory;
     wire->side = side;
-    if (fstat(wire->shared_file, &info) != 0 || !S_ISREG(info.st_mode) || !ignis__private_file(&info) ||
-        info.st_size != (off_t)sizeof(ignis__shared))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours, or not whole", wire->path);
-    memory = mmap(NULL, sizeof(ignis__shared), PROT_READ | PROT_WRITE, MAP_SHARED, wire->shared_file, 0);
-    if (memory == MAP_FAILED)
-        return ignis__trouble_errno(trouble, wire->path);
-    wire->shared = (ignis__shared *)memory;
-    wire->peer_uid = (int64_t)info.st_uid;
-    return true;
-}
-
-/*  The file gets its name when it is whole: a client that found it half made would lock it, look, and go: a connection lost. */
-static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
-{
-    char unnamed[IGNIS__PATH_MAX];
-    bool whole = false;
-    if (server->pending_count > 0)
-        return false;
-    if (snprintf(unnamed, sizeof unnamed, "%s.new", fresh->path) >= (int)sizeof unnamed)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the file is longer than %d bytes", IGNIS__PATH_MAX - 1);
-    (void)unlink(unnamed); /* remains; nobody else has the name while we have it */
-    fresh->shared_file = open(unnamed, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fresh->shared_file < 0)
-        return ignis__trouble_errno(trouble, unnamed);
-    if (ftruncate(fresh->shared_file, (off_t)sizeof(ignis__shared)) != 0 || !ignis__shm_lock(fresh, 0, NULL)) {
-        ignis__trouble_errno(trouble, unnamed);
-    } else if (ignis__shm_map(trouble, fresh, 0)) {
-        ignis__atomic_store(&fresh->shared->magic, IGNIS__WIRE_MAGIC);
-        whole = rename(unnamed, fresh->path) == 0 || ignis__trouble_errno(trouble, fresh->path);
+    if (fstat(wire->shared_file, &info) == 0 && ignis__private_file(&info)) {
+        wire->peer_uid = (int64_t)info.st_uid;
+        wire->shared_bytes = sizeof(ignis__shared);
+        wire->shared = (ignis__shared *)ignis__shared_map(wire->shared_file, wire->shared_bytes);
     }
-    fresh->named = whole;
-    if (!whole)
-        (void)unlink(unnamed);
-    return whole;
+    return wire->shared || ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s leads to no shared memory of ours", wire->path);
 }
 
-static bool ignis__shm_present(ignis__wire *fresh)
+/*  The link gets its name when what it leads to is whole. */
+static bool ignis__shm_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
 {
-    bool taken = false;
-    return ignis__shm_lock(fresh, 1, &taken) && taken;
+    char fresh_path[IGNIS__PATH_MAX], target[64];
+    if (door->pending_count > 0)
+        return false;
+    if (snprintf(fresh_path, sizeof fresh_path, "%s.new", fresh->path) >= (int)sizeof fresh_path)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the link is longer than %d bytes", IGNIS__PATH_MAX - 1);
+    fresh->shared_file = ignis__fd_keep(ignis__shared_make(sizeof(ignis__shared)));
+    if (fresh->shared_file < 0 || !ignis__shm_lock(fresh, 0, F_WRLCK, NULL))
+        return ignis__trouble_errno(trouble, "shared memory");
+    if (!ignis__shm_map(trouble, fresh, 0))
+        return false;
+    ignis__atomic_store(&fresh->shared->magic, IGNIS__WIRE_MAGIC);
+    snprintf(target, sizeof target, "/proc/%lu/fd/%d", ignis__process_id(), fresh->shared_file);
+    (void)unlink(fresh_path); /* remains; nobody else has the name while we have it */
+    fresh->named = symlink(target, fresh_path) == 0 && rename(fresh_path, fresh->path) == 0;
+    return fresh->named || ignis__trouble_errno(trouble, fresh->path);
 }
 
-static bool ignis__shm_spoke(ignis__wire *fresh) { return ignis__atomic_load(&fresh->shared->ring[1].written) != 0; }
-
-static bool ignis__shm_attach(ignis__trouble *trouble, ignis__wire *fresh)
-{
-    (void)trouble;
-    (void)unlink(fresh->path);
-    fresh->named = false;
-    return true;
-}
-
-static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__shm_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     struct stat info, now;
-    wire->shared_file = open(wire->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    (void)attempt;
+    wire->shared_file = ignis__fd_keep(open(wire->path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
     *again = wire->shared_file >= 0 || errno == ENOENT;
     if (wire->shared_file < 0)
         return ignis__trouble_errno(trouble, wire->path);
-    if (!ignis__shm_lock(wire, 1, NULL))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
-    if (fstat(wire->shared_file, &info) != 0 || lstat(wire->path, &now) != 0 || now.st_ino != info.st_ino)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its file");
     if (!ignis__shm_map(trouble, wire, 1))
         return false;
-    if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_other_lives(wire))
+    if (!ignis__shm_lock(wire, 1, F_WRLCK, NULL))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
+    if (fstat(wire->shared_file, &info) != 0 || stat(wire->path, &now) != 0 || now.st_ino != info.st_ino)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its memory");
+    if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_alive(wire))
         return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
-    if (ignis__shm_spoke(wire))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the file of a client that is gone");
+    if (ignis__atomic_load(&wire->shared->ring[1].written))
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server has not yet replaced the memory of a client that is gone");
     return true;
 }
 
 /*  Bytes that the other side has written and we have not read, or that we may write; -1: its words make no sense. */
-static int64_t ignis__shm_room(const ignis__wire *wire, bool to_write)
+static int64_t ignis__shm_room(ignis__trouble *trouble, const ignis__wire *wire, bool to_write)
 {
     int ring = to_write ? wire->side : 1 - wire->side;
     uint64_t used = ignis__atomic_load(&wire->shared->ring[ring].written) - ignis__atomic_load(&wire->shared->ring[ring].read);
-    if (used > IGNIS__WIRE_RING)
-        return -1;
-    return to_write ? IGNIS__WIRE_RING - (int64_t)used : (int64_t)used;
-}
-
-static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, size_t wanted, const ignis__until *until,
-                            const char *what)
-{
-    int64_t look_ns = 0;
-    int pause_us = 0;
-    for (;;) {
-        int64_t room = ignis__shm_room(wire, to_write), now_ns = ignis__monotonic_ns();
-        if (room < 0)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
-        if ((to_write && ignis__atomic_load(&wire->shared->closed[1 - wire->side])) || now_ns >= look_ns) {
-            bool lives = ignis__shm_other_lives(wire);
-            look_ns = now_ns + 20000000;
-            if (!lives && (to_write || ignis__shm_room(wire, false) < (int64_t)wanted)) /* it may have written before it went */
-                return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
-        }
-        if (room >= (int64_t)wanted)
-            return true;
-        if (ignis__until_slice(until, 1) == 0)
-            return ignis__trouble_late(trouble, until, what);
-        if (pause_us > 0)
-            ignis__sleep_us(pause_us);
-        pause_us = pause_us < 1000 ? pause_us + 20 : 1000;
-    }
-}
-
-static bool ignis__shm_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
-{
-    return ignis__shm_wait(trouble, wire, false, 1, until, "nothing came from the other side");
+    if (used <= (uint64_t)IGNIS__WIRE_RING)
+        return to_write ? IGNIS__WIRE_RING - (int64_t)used : (int64_t)used;
+    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
+    return -1;
 }
 
 /*  Copies in or out of a ring, around its end. */
 static void ignis__shm_copy(unsigned char *ring, uint64_t at, void *data, size_t size, bool into)
 {
-    size_t begin = (size_t)(at % IGNIS__WIRE_RING), first = IGNIS__WIRE_RING - begin < size ? IGNIS__WIRE_RING - begin : size;
+    size_t begin = (size_t)(at % (uint64_t)IGNIS__WIRE_RING), first = (size_t)IGNIS__WIRE_RING - begin;
     unsigned char *bytes = (unsigned char *)data;
+    first = first < size ? first : size;
     if (into) {
         memcpy(ring + begin, bytes, first);
         memcpy(ring, bytes + first, size - first);
@@ -3861,29 +4356,37 @@ static void ignis__shm_copy(unsigned char *ring, uint64_t at, void *data, size_t
     }
 }
 
-static bool ignis__shm_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
-                           const int *fds, int fd_count, const ignis__until *until)
+/*  The whole message or nothing. */
+static int64_t ignis__shm_write(ignis__trouble *trouble, ignis__wire *wire)
 {
-    uint64_t *written = &wire->shared->ring[wire->side].written, at;
-    (void)fds, (void)fd_count;
-    if (!ignis__shm_wait(trouble, wire, true, head_size + size, until, "the other side does not read"))
-        return false;
-    at = ignis__atomic_load(written);
-    ignis__shm_copy(wire->shared->bytes[wire->side], at, (void *)(uintptr_t)head, head_size, true);
-    if (size > 0)
-        ignis__shm_copy(wire->shared->bytes[wire->side], at + head_size, (void *)(uintptr_t)data, size, true);
-    ignis__atomic_store(written, at + head_size + size);
-    return true;
-}
-
-static int64_t ignis__shm_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
-{
-    uint64_t *read_so_far = &wire->shared->ring[1 - wire->side].read, at = ignis__atomic_load(read_so_far);
-    int64_t room = ignis__shm_room(wire, false);
-    if (room < 0) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
+    uint64_t *written = &wire->shared->ring[wire->side].written, at = ignis__atomic_load(written);
+    int64_t room = ignis__shm_room(trouble, wire, true);
+    if (!ignis__shm_alive(wire)) {
+        ignis__trouble_lost(trouble);
         return -1;
     }
+    if (room < (int64_t)wire->outbox_size)
+        return room < 0 ? -1 : 0;
+    ignis__shm_copy(wire->shared->bytes[wire->side], at, wire->outbox, wire->outbox_size, true);
+    ignis__atomic_store(written, at + wire->outbox_size);
+    return (int64_t)wire->outbox_size;
+}
+
+static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    uint64_t *read_so_far = &wire->shared->ring[1 - wire->side].read, at = ignis__atomic_load(read_so_far);
+    int64_t room = ignis__shm_room(trouble, wire, false);
+    if (room == 0) { /* it may write before it goes, and may not have come yet */
+        bool lives = ignis__shm_alive(wire);
+        room = ignis__shm_room(trouble, wire, false);
+        if (room == 0 && !lives && wire->met) {
+            ignis__trouble_lost(trouble);
+            return -1;
+        }
+    }
+    if (room <= 0)
+        return room;
+    wire->met = true;
     if ((int64_t)size > room)
         size = (size_t)room;
     ignis__shm_copy(wire->shared->bytes[1 - wire->side], at, data, size, false);
@@ -3891,55 +4394,31 @@ static int64_t ignis__shm_get(ignis__trouble *trouble, ignis__wire *wire, void *
     return (int64_t)size;
 }
 
-static bool ignis__shm_alive(ignis__wire *wire) { return ignis__shm_other_lives(wire); }
-
-static void ignis__shm_hang_up(ignis__wire *wire) { ignis__atomic_store(&wire->shared->closed[wire->side], 1); }
-
-static void ignis__shm_close(ignis__wire *wire)
+/*  Nothing wakes who waits for memory: it looks again, and less often with time. */
+static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
 {
-    if (wire->named)
-        (void)unlink(wire->path);
-    wire->named = false;
-    if (wire->shared) {
-        ignis__shm_hang_up(wire);
-        munmap((void *)wire->shared, sizeof *wire->shared);
-    }
-    wire->shared = NULL;
+    (void)to_write;
+    if (ignis__until_slice(until, 1) == 0)
+        return ignis__trouble_late(trouble, until, what);
+    if (wire->pause_us > 0)
+        ignis__sleep_us(wire->pause_us);
+    wire->pause_us = wire->pause_us < 1000 ? wire->pause_us + 20 : 1000;
+    return true;
 }
+
+static void ignis__shm_hang_up(ignis__wire *wire) { (void)ignis__shm_lock(wire, wire->side, F_UNLCK, NULL); }
 
 /* clang-format off */
-static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_SOCKET, "sock", true, ignis__socket_listen, ignis__socket_arrive, NULL, ignis__socket_present, ignis__socket_attach,
-     ignis__socket_dial, ignis__socket_put, ignis__socket_ready, ignis__socket_get, ignis__socket_alive, ignis__socket_hang_up,
-     ignis__socket_close},
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach,
-     ignis__pipe_dial, ignis__pipe_put, ignis__socket_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up,
-     ignis__pipe_close},
-    {IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_spoke, ignis__shm_present, ignis__shm_attach,
-     ignis__shm_dial, ignis__shm_put, ignis__shm_ready, ignis__shm_get, ignis__shm_alive, ignis__shm_hang_up,
-     ignis__shm_close},
-};
+static const ignis__wire_kind ignis__wire_pipe = {
+    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_dial, ignis__pipe_write,
+    ignis__pipe_read, ignis__socket_wait, ignis__socket_alive, NULL, ignis__pipe_unname};
+static const ignis__wire_kind ignis__wire_memory = {
+    IGNIS_CHANNEL_SHM, "shm", false, NULL, ignis__shm_arrive, ignis__shm_alive, ignis__shm_dial, ignis__shm_write,
+    ignis__shm_read, ignis__shm_wait, ignis__shm_alive, ignis__shm_hang_up, ignis__shm_unname};
 /* clang-format on */
-#define IGNIS__WIRE_DEFAULT IGNIS_CHANNEL_SOCKET
-
-/*  Waits a little for somebody to come to a server, or to say something. */
-static void ignis__wire_listen_wait(const ignis__wire *server, int ms)
-{
-    struct pollfd wanted[IGNIS__WIRE_PENDING + 1];
-    int i, count = 0;
-    memset(wanted, 0, sizeof wanted);
-    if (server->in >= 0)
-        wanted[count++].fd = server->in;
-    for (i = 0; i < server->pending_count; i++) {
-        if (server->pending[i].wire->in >= 0)
-            wanted[count++].fd = server->pending[i].wire->in;
-        else if (ms > 1)
-            ms = 1;
-    }
-    for (i = 0; i < count; i++)
-        wanted[i].events = POLLIN;
-    (void)poll(wanted, (nfds_t)count, ms);
-}
+/*  By ignis_channel_method. */
+static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_socket, &ignis__wire_socket, &ignis__wire_pipe,
+                                                            &ignis__wire_memory};
 
 #else /* Windows */
 
@@ -3949,20 +4428,20 @@ static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
 {
     DWORD error = GetLastError();
     if (error == ERROR_BROKEN_PIPE || error == ERROR_PIPE_NOT_CONNECTED || error == ERROR_NO_DATA)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+        return ignis__trouble_lost(trouble);
     return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, error);
 }
 
-static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh)
+static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
 {
     SECURITY_ATTRIBUTES security;
-    if (server->pending_count > 0)
+    if (door->pending_count > 0)
         return false;
     security.nLength = sizeof security;
     security.bInheritHandle = FALSE;
     if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &security.lpSecurityDescriptor, NULL))
         return ignis__pipe_trouble(trouble, "the owner's security descriptor");
-    fresh->in = fresh->out = CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (server->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
+    fresh->in = fresh->out = CreateNamedPipeA(fresh->path, PIPE_ACCESS_DUPLEX | (door->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
                                               PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS,
                                               PIPE_UNLIMITED_INSTANCES, IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
     LocalFree(security.lpSecurityDescriptor);
@@ -3971,120 +4450,106 @@ static bool ignis__pipe_arrive(ignis__trouble *trouble, ignis__wire *server, ign
 
 static bool ignis__pipe_present(ignis__wire *fresh)
 {
-    return !ConnectNamedPipe(fresh->in, NULL) && (GetLastError() == ERROR_PIPE_CONNECTED || GetLastError() == ERROR_NO_DATA);
-}
-
-static bool ignis__pipe_attach(ignis__trouble *trouble, ignis__wire *fresh)
-{
     ULONG pid = 0;
-    if (!GetNamedPipeClientProcessId(fresh->in, &pid))
-        return ignis__pipe_trouble(trouble, "the client's process");
-    fresh->peer_pid = (int64_t)pid;
+    if (ConnectNamedPipe(fresh->in, NULL) || (GetLastError() != ERROR_PIPE_CONNECTED && GetLastError() != ERROR_NO_DATA))
+        return false;
+    if (GetNamedPipeClientProcessId(fresh->in, &pid))
+        fresh->peer_pid = (int64_t)pid;
     return true;
 }
 
-static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__pipe_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
-    ignis__name_card name;
+    (void)attempt;
     wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
                                        SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
     *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
     if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) || !GetNamedPipeServerProcessId(wire->in, &pid))
         return ignis__pipe_trouble(trouble, wire->path);
-    /* the name of a pipe is anybody's, the folder is not */
-    if (!ignis__name_file_read(wire->name_path, &name, sizeof name) || name.pid != pid)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to another process than %s", wire->path, wire->name_path);
-    wire->peer_pid = (int64_t)pid;
+    wire->peer_pid = (int64_t)pid; /* the name of a pipe is anybody's; that it is the right server, it has to prove */
     return true;
 }
 
-static bool ignis__pipe_put(ignis__trouble *trouble, ignis__wire *wire, const void *head, size_t head_size, const void *data, size_t size,
-                            const int *fds, int fd_count, const ignis__until *until)
+static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
 {
-    size_t done = 0, total = head_size + size;
-    (void)fds, (void)fd_count;
-    while (done < total) {
-        const char *from = done < head_size ? (const char *)head + done : (const char *)data + (done - head_size);
-        DWORD written = 0;
-        if (!WriteFile(wire->out, from, (DWORD)(done < head_size ? head_size - done : total - done), &written, NULL))
-            return ignis__pipe_trouble(trouble, "WriteFile");
-        done += written;
-        if (written > 0)
-            continue;
-        if (ignis__until_slice(until, 1) == 0) {
-            if (done > 0) /* half a message cannot be taken back */
-                ignis__atomic_store(&wire->lost, 1);
-            return ignis__trouble_late(trouble, until, "the other side does not read");
-        }
-        ignis__sleep_us(1000);
-    }
-    return true;
+    DWORD written = 0;
+    if (WriteFile(wire->out, wire->outbox + wire->outbox_done, (DWORD)(wire->outbox_size - wire->outbox_done), &written, NULL))
+        return (int64_t)written;
+    ignis__pipe_trouble(trouble, "WriteFile");
+    return -1;
 }
 
-static bool ignis__pipe_ready(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
 {
-    for (;;) {
-        DWORD available = 0;
-        bool open = PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) != 0;
-        if (open && available > 0)
-            return true;
-        if (!open && GetLastError() == ERROR_BROKEN_PIPE) /* other errors: nobody is there yet */
-            return ignis__pipe_trouble(trouble, "PeekNamedPipe");
-        if (ignis__until_slice(until, 1) == 0)
-            return ignis__trouble_late(trouble, until, "nothing came from the other side");
-        ignis__sleep_us(1000);
-    }
-}
-
-static int64_t ignis__pipe_get(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
-{
-    DWORD got = 0;
+    DWORD got = 0, available = 0;
+    if (PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) ? available == 0 : GetLastError() != ERROR_BROKEN_PIPE)
+        return 0; /* nothing, or nobody is there yet */
     if (ReadFile(wire->in, data, (DWORD)size, &got, NULL) || GetLastError() == ERROR_NO_DATA)
         return (int64_t)got;
     ignis__pipe_trouble(trouble, "ReadFile");
     return -1;
 }
 
+static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
+{
+    (void)wire, (void)to_write;
+    if (ignis__until_slice(until, 1) == 0)
+        return ignis__trouble_late(trouble, until, what);
+    ignis__sleep_us(1000);
+    return true;
+}
+
 static bool ignis__pipe_alive(ignis__wire *wire) { return PeekNamedPipe(wire->in, NULL, 0, NULL, NULL, NULL) != 0; }
 
-static void ignis__pipe_hang_up(ignis__wire *wire) { (void)wire; } /* closing is what tells */
-
-static void ignis__pipe_close(ignis__wire *wire) { (void)wire; }
+static void ignis__pipe_unname(ignis__wire *wire) { (void)wire; }
 
 /* clang-format off */
-static const ignis__wire_kind ignis__wire_kinds[] = {
-    {IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, NULL, ignis__pipe_present, ignis__pipe_attach, ignis__pipe_dial,
-     ignis__pipe_put, ignis__pipe_ready, ignis__pipe_get, ignis__pipe_alive, ignis__pipe_hang_up, ignis__pipe_close},
-};
+static const ignis__wire_kind ignis__wire_pipe = {
+    IGNIS_CHANNEL_PIPE, "pipe", false, NULL, ignis__pipe_arrive, ignis__pipe_present, ignis__pipe_dial, ignis__pipe_write,
+    ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, ignis__pipe_unname};
 /* clang-format on */
-#define IGNIS__WIRE_DEFAULT IGNIS_CHANNEL_PIPE
-
-static void ignis__wire_listen_wait(const ignis__wire *server, int ms)
-{
-    (void)server, (void)ms;
-    ignis__sleep_us(1000);
-}
+static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_pipe, NULL, &ignis__wire_pipe, NULL};
 
 #endif
 
-/* --- how a server and a client come to trust each other ----------------------------------------------------------------- */
+/* --- channels ----------------------------------------------------------------------------------------------------------- */
 
 /*  What both sides make of a desc. */
 typedef struct ignis__address_of {
     const ignis__wire_kind *kind;
     char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
+    unsigned char secret[IGNIS__SECRET]; /* desc.token */
     int64_t timeout_ns;
 } ignis__address_of;
 
 static const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
 
+static int64_t ignis__timeout_ns(double timeout_s) { return timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(timeout_s * 1e9); }
+
+/*  Where the server of a name is reached, and the file that holds its secret. */
+static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name, ignis__address_of *address)
+{
+    int length, name_length;
+    if (!ignis__private_folder(call, folder, IGNIS__PATH_MAX))
+        return false;
+    name_length = snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, name, address->kind->suffix);
+#ifdef _WIN32
+    length = snprintf(address->path, sizeof address->path, "\\\\.\\pipe\\ignis-%s", name);
+#else
+    length = snprintf(address->path, sizeof address->path, "%s/%s.%s", folder, name, address->kind->suffix);
+#endif
+    if (length >= 0 && (size_t)length < sizeof address->path && name_length >= 0 && (size_t)name_length < sizeof address->name_path)
+        return true;
+    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+    return false;
+}
+
 static bool ignis__channel_address(const char *call, const ignis_channel_desc *desc, ignis__address_of *address)
 {
     char folder[IGNIS__PATH_MAX];
-    ignis_channel_method method;
-    int i, length, name_length;
+    int length;
     if (!ignis__enter(call))
         return false;
     if (!desc || !desc->name) {
@@ -4104,222 +4569,61 @@ static bool ignis__channel_address(const char *call, const ignis_channel_desc *d
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
         return false;
     }
-    method = desc->method == IGNIS_CHANNEL_DEFAULT ? IGNIS__WIRE_DEFAULT : desc->method;
-    address->kind = NULL;
-    for (i = 0; i < IGNIS__COUNT(ignis__wire_kinds); i++)
-        if (ignis__wire_kinds[i].method == method)
-            address->kind = &ignis__wire_kinds[i];
+    memset(address, 0, sizeof *address);
+    address->kind = ignis__wire_kinds[desc->method];
     if (!address->kind) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system", ignis__method_names[method]);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system", ignis__method_names[desc->method]);
         return false;
     }
-    address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : desc->timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(desc->timeout_s * 1e9);
+    if (desc->token)
+        memcpy(address->secret, desc->token, IGNIS_CHANNEL_TOKEN_BYTES);
+    address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : ignis__timeout_ns(desc->timeout_s);
     length = snprintf(folder, sizeof folder, "%s", desc->directory ? desc->directory : "");
     if (length < 0 || (size_t)length >= sizeof folder) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes", (int)sizeof folder - 1);
         return false;
     }
-    if (!ignis__private_folder(call, folder, sizeof folder))
-        return false;
-    name_length = snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, desc->name, address->kind->suffix);
-#ifdef _WIN32
-    length = snprintf(address->path, sizeof address->path, "\\\\.\\pipe\\ignis-%s", desc->name);
-#else
-    length = snprintf(address->path, sizeof address->path, "%s/%s.%s", folder, desc->name, address->kind->suffix);
-#endif
-    if (length < 0 || (size_t)length >= sizeof address->path || name_length < 0 || (size_t)name_length >= sizeof address->name_path) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
-        return false;
-    }
-    return true;
+    return ignis__channel_paths(call, folder, desc->name, address);
 }
 
-/*  Lets a connection in whose first message is there: 1; turns it away: -1; waits for it: 0. */
-static int ignis__wire_judge(ignis__trouble *trouble, ignis__wire *server, ignis__wire *fresh, int64_t *since_ns)
-{
-    ignis__until now = {0, NULL};
-    ignis__hello hello;
-    int64_t now_ns = ignis__monotonic_ns();
-    bool spoke;
-#ifndef _WIN32
-    if (fresh->kind->packets && fresh->peer_uid != (int64_t)geteuid()) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of user %lld, and we are user %lld", (long long)fresh->peer_uid,
-                           (long long)geteuid());
-        return -1;
-    }
-#endif
-    spoke = fresh->kind->spoke && fresh->kind->spoke(fresh); /* asked before presence, as who spoke was there before that */
-    if (*since_ns == 0 && fresh->kind->present(fresh))
-        *since_ns = now_ns;
-    if (*since_ns == 0 && fresh->kind->spoke && !spoke)
-        return 0;
-    if (!ignis__wire_fetch(trouble, fresh, &now)) {
-        if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
-            return -1;
-        if (*since_ns == 0 || now_ns - *since_ns < IGNIS__WIRE_PATIENCE_NS)
-            return 0;
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it said nothing for %d s", (int)(IGNIS__WIRE_PATIENCE_NS / 1000000000));
-        return -1;
-    }
-    if (ignis__head_of(fresh).type != IGNIS__HEAD_HELLO || ignis__head_of(fresh).size != sizeof hello || fresh->inbox_fd_count > 0) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not begin with a greeting");
-        return -1;
-    }
-    memcpy(&hello, fresh->inbox + sizeof(ignis__head), sizeof hello);
-    if (!ignis__bytes_equal(hello.token, server->token, sizeof hello.token)) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "its token is not ours");
-        return -1;
-    }
-    ignis__inbox_clear(fresh);
-    fresh->received++;
-    if (fresh->peer_pid == 0)
-        fresh->peer_pid = (int64_t)hello.pid;
-    now.deadline_ns = now_ns + 1000000000;
-    return fresh->kind->attach(trouble, fresh) && ignis__wire_send(trouble, fresh, IGNIS__HEAD_WELCOME, NULL, 0, NULL, 0, &now) ? 1 : -1;
-}
-
-static void ignis__wire_refuse(const char *call, ignis__wire *server, int index, const char *why)
-{
-    ignis__wire *wire = server->pending[index].wire;
-    ignis__until now = {0, NULL};
-    ignis__trouble ignored;
-    if (wire->kind->present(wire))
-        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, NULL, 0, NULL, 0, &now);
-    ignis__wire_free(wire);
-    server->pending[index] = server->pending[--server->pending_count];
-    if (ignis__atomic_add(&server->refused, 1) == 1)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, server->path, why);
-}
-
-/*  Takes in who has come to a server. */
-static bool ignis__wire_arrivals(const char *call, ignis__trouble *trouble, ignis__wire *server)
-{
-    for (;;) {
-        ignis__wire *fresh = ignis__wire_make(trouble, server->kind, server->path, server->timeout_ns);
-        if (!fresh)
-            return false;
-        trouble->diagnostic = IGNIS_DIAG_NONE;
-        if (!server->kind->arrive(trouble, server, fresh)) {
-            ignis__wire_free(fresh);
-            return trouble->diagnostic == IGNIS_DIAG_NONE;
-        }
-        server->arrivals++;
-        if (server->pending_count == IGNIS__WIRE_PENDING)
-            ignis__wire_refuse(call, server, 0, "too many at once say nothing");
-        server->pending[server->pending_count].wire = fresh;
-        server->pending[server->pending_count++].since_ns = 0;
-    }
-}
-
-/*  The next connection that has the token; null with the trouble set. */
-static ignis__wire *ignis__wire_accept(const char *call, ignis__trouble *trouble, ignis__wire *server, const ignis__until *until)
-{
-    for (;;) {
-        int i, slice;
-        if (!ignis__wire_arrivals(call, trouble, server))
-            return NULL;
-        for (i = 0; i < server->pending_count; i++) {
-            ignis__wire *wire = server->pending[i].wire;
-            int verdict = ignis__wire_judge(trouble, server, wire, &server->pending[i].since_ns);
-            if (verdict > 0) {
-                server->pending[i] = server->pending[--server->pending_count];
-                return wire;
-            }
-            if (verdict < 0)
-                ignis__wire_refuse(call, server, i--, trouble->why);
-        }
-        slice = ignis__until_slice(until, 50);
-        if (slice == 0) {
-            ignis__trouble_late(trouble, until, "nobody connected");
-            return NULL;
-        }
-        ignis__wire_listen_wait(server, slice);
-    }
-}
-
-/*  What a client says first, and the server's answer. */
-static bool ignis__wire_greet(ignis__trouble *trouble, ignis__wire *wire, const char *name_path, const unsigned char *token,
-                              const ignis__until *until, bool *again)
-{
-    ignis__hello hello;
-    ignis__name_card name;
-    int type;
-    *again = true;
-    memset(&hello, 0, sizeof hello);
-    hello.pid = ignis__process_id();
-    if (token) {
-        memcpy(hello.token, token, sizeof hello.token);
-    } else { /* read after connecting: a server that is replaced meanwhile has another one */
-        if (!ignis__name_file_read(name_path, &name, sizeof name))
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
-        *again = name.version == IGNIS__WIRE_VERSION && name.has_token;
-        if (!*again)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "the server has a token of its own, or another version: set desc.token");
-        memcpy(hello.token, name.token, sizeof hello.token);
-    }
-    if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_HELLO, &hello, sizeof hello, NULL, 0, until) ||
-        !ignis__wire_fetch(trouble, wire, until)) {
-        *again = trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
-        return false;
-    }
-    type = ignis__head_of(wire).type;
-    ignis__inbox_clear(wire);
-    wire->received++;
-    *again = false;
-    if (type == IGNIS__HEAD_WELCOME)
-        return true;
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s turned us away: its token is another", wire->path);
-}
-
-static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__address_of *address, const unsigned char *token,
-                                        const ignis__until *until)
-{
-    for (;;) {
-        ignis__wire *wire = ignis__wire_make(trouble, address->kind, address->path, address->timeout_ns);
-        bool again = false;
-        if (!wire)
-            return NULL;
-        snprintf(wire->name_path, sizeof wire->name_path, "%s", address->name_path);
-        if (address->kind->dial(trouble, wire, &again) && ignis__wire_greet(trouble, wire, address->name_path, token, until, &again))
-            return wire;
-        ignis__wire_free(wire);
-        if (!again)
-            return NULL;
-        if (ignis__until_slice(until, 1) == 0) {
-            ignis__trouble last = *trouble;
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s", last.why);
-            return NULL;
-        }
-        ignis__sleep_us(5000);
-    }
-}
-
-/* --- channels ----------------------------------------------------------------------------------------------------------- */
-
+/*  One of the two is there: a wire that carries messages, or a door where others connect. */
 typedef struct ignis__channel {
     ignis__slot slot;
     ignis__wire *wire;
+    ignis__door *door;
 } ignis__channel;
 
 static ignis__pool ignis__channels = IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
+/*  Closes what is no longer used by anybody, after a goodbye if there is room for one. */
+static void ignis__channel_free(ignis__wire *wire, ignis__door *door)
+{
+    ignis__trouble ignored;
+    if (wire && !ignis__atomic_load(&wire->lost))
+        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_GOODBYE, NULL, 0, NULL, 0, &ignis__until_now);
+    ignis__wire_free(wire);
+    if (door)
+        ignis__door_close(door);
+    ignis__free(door);
+}
+
 static void ignis__channel_drop(ignis__channel *channel)
 {
     ignis__wire *wire = channel->wire;
+    ignis__door *door = channel->door;
     if (!ignis__pool_drop(channel))
         return;
     channel->wire = NULL;
+    channel->door = NULL;
     ignis__pool_give(&ignis__channels, channel);
-    ignis__wire_free(wire);
+    ignis__channel_free(wire, door);
 }
 
 static bool ignis__channel_kill(ignis__channel *channel)
 {
     if (!ignis__handle_kill(channel))
         return false;
-    ignis__atomic_store(&channel->wire->closing, 1);
+    ignis__atomic_store(channel->wire ? &channel->wire->closing : &channel->door->closing, 1);
     return true;
 }
 
@@ -4327,47 +4631,25 @@ static void ignis__channels_close(const char *call)
 {
     ignis__channel *channel;
     uint64_t index = 0;
-    (void)call;
     while ((channel = (ignis__channel *)ignis__pool_next(&ignis__channels, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s", channel->door ? "server" : "client");
         ignis__channel_kill(channel);
         ignis__channel_drop(channel);
     }
 }
 
-/*  A forked child holds copies of all descriptors: without this, the other side of a channel would not notice when we die. */
-static void ignis__channels_forked(void)
-{
-    uint64_t index, count = ignis__atomic_load(&ignis__channels.count);
-    int i;
-    for (index = 0; index < count; index++) {
-        ignis__channel *channel = (ignis__channel *)(void *)ignis__pool_slot(&ignis__channels, index);
-        if (!ignis__pool_live(channel))
-            continue;
-        for (i = 0; i < channel->wire->pending_count; i++)
-            ignis__wire_close_files(channel->wire->pending[i].wire);
-        ignis__wire_close_files(channel->wire);
-    }
-}
-
-static void ignis__channels_use(void)
-{
-    static uint64_t watched;
-    ignis__section_use(IGNIS__SECTION_CHANNEL, ignis__channels_close);
-    if (ignis__atomic_add(&watched, 1) == 1)
-        ignis__at_fork(ignis__channels_forked);
-}
-
-/*  Gives a wire a handle; frees it when that cannot be. */
-static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire)
+/*  Gives a wire or a door a handle; frees it when that cannot be. */
+static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire, ignis__door *door)
 {
     ignis_channel handle = IGNIS__ZERO;
     ignis__channel *channel = (ignis__channel *)ignis__pool_take(call, &ignis__channels);
     if (!channel) {
-        ignis__wire_free(wire);
+        ignis__channel_free(wire, door);
         return handle;
     }
-    ignis__channels_use();
+    ignis__section_use(IGNIS__SECTION_CHANNEL, ignis__channels_close);
     channel->wire = wire;
+    channel->door = door;
     handle.id = ignis__pool_publish(&ignis__channels, channel);
     return handle;
 }
@@ -4381,7 +4663,7 @@ static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handl
 static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
 {
     ignis__channel *channel = ignis__channel_hold(call, handle);
-    if (!channel || channel->wire->server == server)
+    if (!channel || (channel->door != NULL) == server)
         return channel;
     ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
                 server ? "the channel does not listen; ignis_channel_serve makes one that does"
@@ -4396,61 +4678,70 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     ignis_channel none = IGNIS__ZERO;
     ignis__address_of address;
     ignis__trouble trouble;
-    ignis__name_card name;
-    ignis__wire *wire;
-    bool ok;
+    ignis__door *door;
     if (!ignis__channel_address(call, desc, &address))
         return none;
-    wire = ignis__wire_make(&trouble, address.kind, address.path, address.timeout_ns);
-    ok = wire != NULL;
-    if (ok) {
-        wire->server = true;
-        snprintf(wire->name_path, sizeof wire->name_path, "%s", address.name_path);
-        memset(&name, 0, sizeof name);
-        name.version = IGNIS__WIRE_VERSION;
-        name.pid = ignis__process_id();
-        name.has_token = !desc->token;
-        if (desc->token)
-            memcpy(wire->token, desc->token, sizeof wire->token);
-        else if (!ignis__random_bytes(wire->token, sizeof wire->token))
-            ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
-        if (name.has_token)
-            memcpy(name.token, wire->token, sizeof name.token);
-        ok = ok && ignis__name_file_take(&trouble, wire);
-        if (ok && !ignis__name_file_write(wire, &name, sizeof name))
-            ok = ignis__trouble_set(&trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", wire->name_path);
-        ok = ok && (!wire->kind->listen || wire->kind->listen(&trouble, wire)) && ignis__wire_arrivals(call, &trouble, wire);
+    door = (ignis__door *)ignis__alloc(sizeof *door);
+    if (!door) {
+        ignis__fail_host_memory(call, sizeof *door);
+        return none;
     }
-    if (ok)
-        return ignis__channel_publish(call, wire);
-    if (wire)
-        ignis__wire_free(wire);
+    ignis__door_init(door, address.kind, address.path);
+    door->timeout_ns = address.timeout_ns;
+    if (ignis__door_open(&trouble, door, address.name_path, desc->token ? address.secret : NULL))
+        return ignis__channel_publish(call, NULL, door);
+    ignis__channel_free(NULL, door);
     ignis__trouble_report(call, &trouble);
     return none;
 }
 
-IGNIS_API ignis_channel ignis_channel_accept(ignis_channel handle)
+/*  When a call on a channel gives up: timeout_s from now; below 0: when the channel's own deadline has passed. */
+static ignis__until ignis__channel_until(int64_t timeout_ns, const uint64_t *closing, double timeout_s)
 {
-    static const char call[] = "ignis_channel_accept";
+    ignis__until until = ignis__until_in(timeout_s < 0 ? timeout_ns : ignis__timeout_ns(timeout_s));
+    until.stop = closing;
+    if (timeout_s == 0)
+        until.deadline_ns = 0;
+    return until;
+}
+
+static ignis_channel ignis__channel_accept(const char *call, ignis_channel handle, double timeout_s)
+{
     ignis_channel accepted = IGNIS__ZERO;
     ignis__channel *channel = ignis__channel_hold_as(call, handle, true);
     ignis__trouble trouble;
     ignis__until until;
-    ignis__wire *server, *wire;
+    ignis__wire *wire;
+    ignis__door *door;
+    uint64_t pid = 0;
     if (!channel)
         return accepted;
-    server = channel->wire;
-    until.deadline_ns = ignis__monotonic_ns() + server->timeout_ns;
-    until.stop = &server->closing;
-    ignis__mutex_lock(&server->receive_lock);
-    wire = ignis__wire_accept(call, &trouble, server, &until);
-    ignis__mutex_unlock(&server->receive_lock);
-    if (wire)
-        accepted = ignis__channel_publish(call, wire);
-    else
+    door = channel->door;
+    until = ignis__channel_until(door->timeout_ns, &door->closing, timeout_s);
+    ignis__mutex_lock(&door->lock);
+    while ((wire = ignis__door_next(call, &trouble, door, &until)) != NULL) {
+        if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) && ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
+            break;
+        ignis__door_refuse(call, door, wire, true, trouble.why);
+    }
+    ignis__mutex_unlock(&door->lock);
+    if (wire) {
+        wire->timeout_ns = door->timeout_ns;
+        if (wire->peer_pid == 0)
+            wire->peer_pid = (int64_t)pid;
+        accepted = ignis__channel_publish(call, wire, NULL);
+    } else {
         ignis__trouble_report(call, &trouble);
+    }
     ignis__channel_drop(channel);
     return accepted;
+}
+
+IGNIS_API ignis_channel ignis_channel_accept(ignis_channel handle) { return ignis__channel_accept("ignis_channel_accept", handle, -1); }
+
+IGNIS_API ignis_channel ignis_channel_accept_within(ignis_channel handle, double timeout_s)
+{
+    return ignis__channel_accept("ignis_channel_accept_within", handle, timeout_s);
 }
 
 IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
@@ -4459,14 +4750,18 @@ IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc)
     ignis_channel none = IGNIS__ZERO;
     ignis__address_of address;
     ignis__trouble trouble;
-    ignis__until until = {0, NULL};
+    ignis__until until;
     ignis__wire *wire;
+    uint64_t pid = ignis__process_id();
     if (!ignis__channel_address(call, desc, &address))
         return none;
-    until.deadline_ns = ignis__monotonic_ns() + address.timeout_ns;
-    wire = ignis__wire_connect(&trouble, &address, desc->token, &until);
-    if (wire)
-        return ignis__channel_publish(call, wire);
+    until = ignis__until_in(address.timeout_ns);
+    wire = ignis__wire_connect(&trouble, address.kind, address.path, address.name_path, desc->token ? address.secret : NULL, &pid,
+                               sizeof pid, IGNIS_CHANNEL_MAX_BYTES, &until);
+    if (wire) {
+        wire->timeout_ns = address.timeout_ns;
+        return ignis__channel_publish(call, wire, NULL);
+    }
     ignis__trouble_report(call, &trouble);
     return none;
 }
@@ -4509,46 +4804,51 @@ static void ignis__wire_fail(ignis__wire *wire, const ignis__trouble *trouble)
 {
     if (trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT || trouble->diagnostic == IGNIS_DIAG_CHANNEL_FREED)
         return;
-    ignis__atomic_store(&wire->lost, 1);
-    wire->kind->hang_up(wire);
+    if (!ignis__atomic_load(&wire->lost))
+        ignis__atomic_store(&wire->lost, 1);
+    if (wire->kind->hang_up)
+        wire->kind->hang_up(wire);
 }
 
-static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
+/*  Sends one message of a type, in the time that there is, or says why not. */
+static bool ignis__channel_put(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size, const int *fds,
+                               int fd_count, double timeout_s)
 {
-    if (!ignis__atomic_load(&wire->lost))
-        return true;
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the channel has failed before");
+    ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
+    bool ok;
+    ignis__mutex_lock(&wire->send_lock);
+    ok = ignis__wire_usable(trouble, wire) && ignis__wire_send(trouble, wire, type, data, size, fds, fd_count, &until);
+    if (!ok && trouble->diagnostic != IGNIS_DIAG_CHANNEL_LOST) /* what the other side said before it went can still be received */
+        ignis__wire_fail(wire, trouble);
+    ignis__mutex_unlock(&wire->send_lock);
+    return ok;
+}
+
+static ignis_status ignis__channel_send(const char *call, ignis_channel handle, const void *data, int64_t size, const int *fds,
+                                        int fd_count, double timeout_s)
+{
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    ignis_status status = IGNIS_OK;
+    ignis__trouble trouble;
+    if (!channel)
+        return ignis__failed();
+    if (!ignis__channel_send_check(call, channel->wire, data, size, fds, fd_count))
+        status = ignis__failed();
+    else if (!ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, timeout_s))
+        status = ignis__trouble_report(call, &trouble);
+    ignis__channel_drop(channel);
+    return status;
 }
 
 IGNIS_API ignis_status ignis_channel_send(ignis_channel handle, const void *data, int64_t size, const int *fds, int fd_count)
 {
-    static const char call[] = "ignis_channel_send";
-    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
-    ignis_status status = IGNIS_OK;
-    ignis__trouble trouble;
-    ignis__until until;
-    ignis__wire *wire;
-    if (!channel)
-        return ignis__failed();
-    wire = channel->wire;
-    if (!ignis__channel_send_check(call, wire, data, size, fds, fd_count)) {
-        status = ignis__failed();
-    } else {
-        until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-        until.stop = &wire->closing;
-        ignis__mutex_lock(&wire->send_lock);
-        if (!ignis__wire_usable(&trouble, wire)) {
-            status = ignis__trouble_report(call, &trouble);
-        } else if (!ignis__wire_send(&trouble, wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count, &until)) {
-            status = ignis__trouble_report(call, &trouble);
-            /* a packet was sent or not; and what the other side said before it went can still be received */
-            if (!wire->kind->packets && trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST)
-                ignis__wire_fail(wire, &trouble);
-        }
-        ignis__mutex_unlock(&wire->send_lock);
-    }
-    ignis__channel_drop(channel);
-    return status;
+    return ignis__channel_send("ignis_channel_send", handle, data, size, fds, fd_count, -1);
+}
+
+IGNIS_API ignis_status ignis_channel_send_within(ignis_channel handle, const void *data, int64_t size, const int *fds, int fd_count,
+                                                 double timeout_s)
+{
+    return ignis__channel_send("ignis_channel_send_within", handle, data, size, fds, fd_count, timeout_s);
 }
 
 /*  Hands the message in the inbox out, if there is room for it. */
@@ -4569,18 +4869,26 @@ static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void 
     if (count > 0)
         memcpy(fds, wire->inbox_fds, (size_t)count * sizeof(int));
     wire->inbox_fd_count = 0; /* they are the caller's now */
-    ignis__inbox_clear(wire);
-    wire->received++;
+    ignis__inbox_next(wire);
     return IGNIS_OK;
 }
 
-/*  Brings the next message or array into the inbox, in the time that the channel has. The receive lock is taken. */
-static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire)
+/*  Sends on what a stream has not taken yet, if nobody else is sending. */
+static void ignis__wire_push(ignis__wire *wire)
 {
-    ignis__until until;
+    ignis__trouble ignored;
+    if (!ignis__atomic_load(&wire->unsent) || !ignis__mutex_try(&wire->send_lock))
+        return;
+    (void)ignis__wire_flush(&ignored, wire, &ignis__until_now);
+    ignis__mutex_unlock(&wire->send_lock);
+}
+
+/*  Brings the next message or array into the inbox. The receive lock is taken. */
+static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire, double timeout_s)
+{
+    ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
     int type;
-    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-    until.stop = &wire->closing;
+    ignis__wire_push(wire);
     if (wire->inbox_whole)
         return true;
     if (ignis__wire_usable(trouble, wire) && ignis__wire_fetch(trouble, wire, &until)) {
@@ -4588,6 +4896,10 @@ static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire)
         if (type == IGNIS__HEAD_DATA || type == IGNIS__HEAD_ARRAY)
             return true;
         ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", type);
+        if (type == IGNIS__HEAD_GOODBYE) {
+            ignis__atomic_store(&wire->lost, 2);
+            (void)ignis__wire_usable(trouble, wire);
+        }
     }
     if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
         ignis__inbox_clear(wire);
@@ -4595,10 +4907,9 @@ static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire)
     return false;
 }
 
-IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
-                                             int *fd_count)
+static ignis_status ignis__channel_receive(const char *call, ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds,
+                                           int fd_capacity, int *fd_count, double timeout_s)
 {
-    static const char call[] = "ignis_channel_receive";
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status;
     ignis__trouble trouble;
@@ -4613,7 +4924,7 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
         status = ignis__fail_null(call, !data && capacity > 0 ? "data" : "fds");
     } else {
         ignis__mutex_lock(&wire->receive_lock);
-        if (!ignis__wire_next(&trouble, wire))
+        if (!ignis__wire_next(&trouble, wire, timeout_s))
             status = ignis__trouble_report(call, &trouble);
         else if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
             status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is an array; take it with ignis_share_receive");
@@ -4625,26 +4936,48 @@ IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, i
     return status;
 }
 
+IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds, int fd_capacity,
+                                             int *fd_count)
+{
+    return ignis__channel_receive("ignis_channel_receive", handle, data, capacity, size, fds, fd_capacity, fd_count, -1);
+}
+
+IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel handle, void *data, int64_t capacity, int64_t *size, int *fds,
+                                                    int fd_capacity, int *fd_count, double timeout_s)
+{
+    return ignis__channel_receive("ignis_channel_receive_within", handle, data, capacity, size, fds, fd_capacity, fd_count, timeout_s);
+}
+
 IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_info *info)
 {
     static const char call[] = "ignis_channel_query";
     ignis__channel *channel = ignis__channel_hold(call, handle);
     ignis__wire *wire;
+    ignis__door *door;
     if (!channel)
         return ignis__failed();
     wire = channel->wire;
+    door = channel->door;
     if (!info) {
         ignis__channel_drop(channel);
         return ignis__fail_null(call, "info");
     }
     memset(info, 0, sizeof *info);
-    info->method = wire->kind->method;
-    info->server = wire->server;
-    info->alive = wire->server || (!ignis__atomic_load(&wire->lost) && wire->kind->alive(wire));
-    info->peer_pid = wire->peer_pid;
-    info->peer_uid = wire->peer_uid;
-    info->refused = (int64_t)ignis__atomic_load(&wire->refused);
-    snprintf(info->path, sizeof info->path, "%s", wire->path);
+    info->method = (wire ? wire->kind : door->kind)->method;
+    info->server = door != NULL;
+    info->alive = !wire || (!ignis__atomic_load(&wire->lost) && wire->kind->alive(wire));
+    info->peer_pid = wire ? wire->peer_pid : 0;
+    info->peer_uid = wire ? wire->peer_uid : -1;
+    info->refused = door ? (int64_t)ignis__atomic_load(&door->refused) : 0;
+    snprintf(info->path, sizeof info->path, "%s", wire ? wire->path : door->path);
+    if (wire)
+        ignis__wire_push(wire);
+    info->unsent = wire ? (int64_t)ignis__atomic_load(&wire->unsent) : 0;
+    info->fd = info->send_fd = -1;
+#ifndef _WIN32
+    info->fd = wire ? wire->in : door->kind == &ignis__wire_memory ? -1 : door->poll;
+    info->send_fd = wire ? wire->out : -1;
+#endif
     ignis__channel_drop(channel);
     return IGNIS_OK;
 }
@@ -4725,18 +5058,10 @@ static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)siz
 extern "C" {
 #endif
 extern int pipe2(int[2], int);
-extern int memfd_create(const char *, unsigned);
 #ifdef __cplusplus
 }
 #endif
 #endif
-
-enum {
-    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
-    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
-    IGNIS__GET_SEALS = 1034,
-    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW: touching memory that was cut off is the end of a process */
-};
 
 /*  In clock ticks since the system has started: the 22nd word, counted behind the program's name, which can hold anything. */
 static uint64_t ignis__process_started(void)
@@ -4792,44 +5117,7 @@ static bool ignis__file_publish(const char *part, const char *path)
     return made;
 }
 
-/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
-static int ignis__shared_make(size_t size)
-{
-    int fd = memfd_create("ignis", IGNIS__MEMFD_FLAGS), error;
-    if (fd < 0)
-        return -1;
-    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
-        return fd;
-    error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
-static void *ignis__shared_map(int fd, size_t size)
-{
-    struct stat info;
-    void *data;
-    int seals = fcntl(fd, IGNIS__GET_SEALS);
-    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
-        errno = EINVAL;
-        return NULL;
-    }
-    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return data == MAP_FAILED ? NULL : data;
-}
-
-static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
-
 #endif
-
-/*  Closes a descriptor, if there is one. */
-static void ignis__fd_drop(int *fd)
-{
-    ignis__lease_close(*fd);
-    *fd = -1;
-}
 
 /*  Host memory to be shared; see ignis__shared_make. */
 static bool ignis__host_share(const char *call, int64_t size, ignis_vmm_handle *handle)
@@ -6817,26 +7105,26 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
 {
     static const char call[] = "ignis_transport_measure";
     ignis__transport *transport = ignis__transport_hold_ready(call, handle);
-    int64_t large, small = -1;
+    int64_t large_ns, small_ns = -1;
     if (!transport)
         return ignis__failed();
     if (bytes < 0) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld, below 0", (long long)bytes);
-        large = -1;
+        large_ns = -1;
     } else {
         bytes = bytes ? bytes : (int64_t)64 << 20;
-        large = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
-        if (large >= 0)
-            small = ignis__measure_size(call, transport, 4, 20);
+        large_ns = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
+        if (large_ns >= 0)
+            small_ns = ignis__measure_size(call, transport, 4, 20);
     }
-    if (small >= 0) {
+    if (small_ns >= 0) {
         ignis__mutex_lock(&transport->slot.lock);
-        transport->bandwidth_gbs = (double)bytes / (double)(large ? large : 1);
-        transport->latency_us = (double)small * 1e-3;
+        transport->bandwidth_gbs = (double)bytes / (double)(large_ns ? large_ns : 1);
+        transport->latency_us = (double)small_ns * 1e-3;
         ignis__mutex_unlock(&transport->slot.lock);
     }
     ignis__transport_drop(transport);
-    return small >= 0 ? IGNIS_OK : ignis__failed();
+    return small_ns >= 0 ? IGNIS_OK : ignis__failed();
 }
 
 /* ===============================================================================================================
@@ -7010,7 +7298,7 @@ IGNIS_API ignis_array ignis_share_receive(ignis_channel channel_handle)
         return result;
     wire = channel->wire;
     ignis__mutex_lock(&wire->receive_lock);
-    came = ignis__wire_next(&trouble, wire);
+    came = ignis__wire_next(&trouble, wire, -1);
     if (!came)
         ignis__trouble_report(call, &trouble);
     came = came && ignis__share_take(call, wire, &message, &handle);
@@ -7379,26 +7667,42 @@ static int ignis__nccl_error(ignis__nccl_comm *nccl)
    =============================================================================================================== */
 
 /*  Where this process stands in its job, and where the ranks meet: of the desc, or of the environment. */
-enum { IGNIS__JOB_MAX_RANKS = 1024, IGNIS__JOB_TOKEN = 64 };
+enum { IGNIS__JOB_MAX_RANKS = 1024 };
 
 typedef struct ignis__place {
     int rank, size;
-    int local_rank;   /* -1: nobody said */
-    char source[32];  /* who said so */
-    char folder[256]; /* "": they meet at host and port */
-    char host[256], port[8];
-    char token[IGNIS__JOB_TOKEN];
+    int local_rank;                      /* -1: nobody said */
+    char job[160];                       /* by what name the launcher knows the job; "": none */
+    char folder[256];                    /* a private one; "": the usual one */
+    char name[64];                       /* of rank 0, in that folder, if they meet there */
+    char address[300];                   /* "host:port" where they meet otherwise; "": they meet in the folder */
+    bool by_id;                          /* of ignis_comm_unique_id */
+    unsigned char secret[IGNIS__SECRET]; /* of the address */
 } ignis__place;
+
+/*  What an id holds. */
+typedef struct ignis__id {
+    char magic[8];
+    unsigned char secret[IGNIS__SECRET];
+    char address[IGNIS_COMM_ID_BYTES - 8 - IGNIS__SECRET]; /* "host,host:port" */
+} ignis__id;
+
+typedef char ignis__id_has_its_size[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
 
 /*  Launchers, and the variables by which they tell each process its rank. The first that is complete is taken, if no other contradicts. */
 static const struct {
     const char *name, *rank, *size, *local_rank;
+    const char *job[2]; /* which together name the job; null: there is none */
 } ignis__launchers[] = {
-    {"ignis", "IGNIS_RANK", "IGNIS_WORLD_SIZE", "IGNIS_LOCAL_RANK"},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"ignis", "IGNIS_RANK", "IGNIS_WORLD_SIZE", "IGNIS_LOCAL_RANK", {NULL, NULL}},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", {"TORCHELASTIC_RUN_ID", NULL}},
+    {"openmpi",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
+    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {"PMI_JOBID", NULL}},
+    {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
 /*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is reported; *number is -1
@@ -7439,6 +7743,19 @@ static bool ignis__launcher_read(const char *call, int which, ignis__place *plac
     return false;
 }
 
+/*  The name of a launcher's job. torchrun calls it "none" when nobody has named it. */
+static void ignis__job_name(int which, ignis__place *place)
+{
+    const char *part[2];
+    int i;
+    for (i = 0; i < 2; i++) {
+        const char *variable = ignis__launchers[which].job[i];
+        part[i] = variable && getenv(variable) ? getenv(variable) : "";
+    }
+    if ((*part[0] || *part[1]) && strcmp(part[0], "none") != 0)
+        snprintf(place->job, sizeof place->job, "%.60s.%.60s.%s", part[0], part[1], ignis__launchers[which].name);
+}
+
 static bool ignis__launchers_read(const char *call, ignis__place *place)
 {
     const char *wanted = getenv("IGNIS_COMM_LAUNCHER");
@@ -7457,7 +7774,7 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             place->rank = said.rank;
             place->size = said.size;
             place->local_rank = said.local_rank;
-            snprintf(place->source, sizeof place->source, "%s", ignis__launchers[i].name);
+            ignis__job_name(i, place);
             found = i;
         } else if (said.rank != place->rank || said.size != place->size) {
             ignis__fail(
@@ -7498,18 +7815,17 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
         text++;
         length -= 2;
     }
-    if (!length || length >= sizeof place->host || *digit || port < 1 || port > 65535) {
-        ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                    "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
-        return false;
+    if (length > 0 && length < 256 && !*digit && port >= 1 && port <= 65535 && !memchr(text, ',', length)) {
+        snprintf(place->address, sizeof place->address, "%.*s:%ld", (int)length, text, port);
+        return true;
     }
-    memcpy(place->host, text, length);
-    place->host[length] = 0;
-    snprintf(place->port, sizeof place->port, "%ld", port);
-    return true;
+    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
+    return false;
 }
 
-/*  The meeting place that the environment names. torchrun's own store listens at MASTER_PORT, so ranks that it starts meet one higher. */
+/*  The meeting place that the environment names, or that the launcher's name for the job will do for. torchrun's own store listens at
+    MASTER_PORT, so ranks that it starts meet one higher. */
 static bool ignis__place_env(const char *call, ignis__place *place)
 {
     const char *folder = getenv("IGNIS_COMM_DIR"), *host = getenv("MASTER_ADDR"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
@@ -7523,25 +7839,60 @@ static bool ignis__place_env(const char *call, ignis__place *place)
         return false;
     if (port < 0 && master > 0)
         port = master + (agent && strcmp(agent, "True") == 0);
-    if (!host || !*host || port < 0) {
-        ignis__fail(
-            IGNIS_DIAG_COMM_ENVIRONMENT, call,
-            "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder (one host), or MASTER_ADDR and "
-            "MASTER_PORT, or desc.rendezvous",
-            place->rank, place->size);
-        return false;
+    if (host && *host && port > 0) {
+        snprintf(text, sizeof text, strchr(host, ':') ? "[%.255s]:%d" : "%.255s:%d", host, port);
+        return ignis__place_parse(call, "MASTER_ADDR", text, place);
     }
-    snprintf(text, sizeof text, strchr(host, ':') ? "[%.255s]:%d" : "%.255s:%d", host, port);
-    return ignis__place_parse(call, "MASTER_ADDR", text, place);
+    if (*place->job)
+        return true;
+    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder (one host), or MASTER_ADDR and "
+                "MASTER_PORT, or desc.rendezvous, or desc.id",
+                place->rank, place->size);
+    return false;
+}
+
+/*  Where ranks meet that share an id, or a token, or only the private folder of their user. */
+static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
+{
+    const char *token = desc->token ? desc->token : getenv("IGNIS_COMM_TOKEN");
+    ignis__sha sha;
+    uint64_t hash;
+    if (desc->id) {
+        ignis__id id;
+        memcpy(&id, desc->id, sizeof id);
+        if (memcmp(id.magic, "IGNISID1", sizeof id.magic) != 0 || !memchr(id.address, 0, sizeof id.address) || desc->rendezvous ||
+            desc->token) {
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                        desc->rendezvous || desc->token ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
+                                                        : "desc.id was not made by ignis_comm_unique_id");
+            return false;
+        }
+        snprintf(place->address, sizeof place->address, "%s", id.address);
+        memcpy(place->secret, id.secret, sizeof place->secret);
+        place->by_id = true;
+        return true;
+    }
+    if (!(desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place) : ignis__place_env(call, place)))
+        return false;
+    snprintf(place->name, sizeof place->name, "meet");
+    if (token && *token && *place->address) {
+        ignis__sha_begin(&sha);
+        ignis__sha_add(&sha, token, strlen(token));
+        ignis__sha_end(&sha, place->secret);
+    } else if (!*place->folder) { /* nobody listens at a port: the name of the address and of the job is enough */
+        hash = ignis__hash(ignis__hash(IGNIS__HASH_START, place->address, strlen(place->address)), place->job, strlen(place->job));
+        snprintf(place->name, sizeof place->name, "job-%016llx", (unsigned long long)hash);
+        place->address[0] = 0;
+    }
+    return true;
 }
 
 static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
 {
-    const char *token = desc->token ? desc->token : getenv("IGNIS_COMM_TOKEN");
     memset(place, 0, sizeof *place);
     place->size = 1;
     place->local_rank = -1;
-    snprintf(place->source, sizeof place->source, "%s", desc->size ? "desc" : "nobody");
     if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 || desc->rank >= (desc->size ? desc->size : 1)) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
                     desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
@@ -7553,15 +7904,7 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     } else if (!ignis__launchers_read(call, place)) {
         return false;
     }
-    if (token && strlen(token) >= sizeof place->token) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the token has %d bytes; it may have up to %d", (int)strlen(token),
-                    (int)sizeof place->token - 1);
-        return false;
-    }
-    snprintf(place->token, sizeof place->token, "%s", token ? token : "");
-    if (place->size == 1)
-        return true;
-    return desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place) : ignis__place_env(call, place);
+    return place->size == 1 || ignis__place_secret_read(call, desc, place);
 }
 
 /*  The device that a rank takes when it does not name one. */
@@ -7666,7 +8009,10 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_LEAVE,      /* the sender has destroyed the communicator `key` */
     IGNIS__JOB_ABORT,      /* or aborted it */
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
-    IGNIS__JOB_LOST        /* from rank 0: a rank of another host has died; its number is the data */
+    IGNIS__JOB_LOST,       /* from rank 0: a rank of another host has died; its number is the data */
+    IGNIS__JOB_ANSWER,     /* of a meeting, as what follows */
+    IGNIS__JOB_TABLE,
+    IGNIS__JOB_VERDICT
 } ignis__job_kind;
 
 enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
@@ -7675,6 +8021,7 @@ enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
 
 /* --- what the collective layer needs of the system: streams, and which host this is ------------------------------------ */
 
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -7682,57 +8029,144 @@ enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
 #define IGNIS__MILLISECOND ((int64_t)1000000)
 #define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
 
-/*  Waits for a descriptor. False: the deadline has passed. */
-static bool ignis__job_poll(int fd, short events, int64_t deadline)
+/*  Seconds after which a host that says nothing at all, not even that it is there, is taken for gone. A process that only stands still is
+    not: its system answers for it. */
+#ifndef IGNIS__JOB_SILENCE_S
+#define IGNIS__JOB_SILENCE_S 15
+#endif
+
+static void ignis__tcp_tune(int fd)
 {
-    ignis__trouble trouble;
-    ignis__until until = {0, NULL};
-    until.deadline_ns = deadline;
-    return ignis__fd_wait(&trouble, fd, events, &until, "");
+    static const int options[][3] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+#ifdef TCP_USER_TIMEOUT
+        {IPPROTO_TCP, TCP_KEEPIDLE, (IGNIS__JOB_SILENCE_S + 2) / 3},
+        {IPPROTO_TCP, TCP_KEEPINTVL, (IGNIS__JOB_SILENCE_S + 5) / 6},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, IGNIS__JOB_SILENCE_S * 1000},
+#endif
+    };
+    int i;
+    for (i = 0; i < IGNIS__COUNT(options); i++)
+        (void)setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof options[i][2]);
 }
 
-/*  Writes all of it, or fails with errno; a deadline is ETIMEDOUT. */
-static bool ignis__job_write(int fd, const void *data, size_t size, int64_t deadline)
+/*  A socket of one address that listens, or is connected; -1 with errno. */
+static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
 {
-    const char *at = (const char *)data;
-    while (size > 0) {
-        ssize_t sent = send(fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent > 0) {
-            at += sent;
-            size -= (size_t)sent;
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            if (!ignis__job_poll(fd, POLLOUT, deadline)) {
-                errno = ETIMEDOUT;
-                return false;
-            }
-        } else if (errno != EINTR) {
-            return false;
-        }
+    const ignis__until until = ignis__until_in(1000 * IGNIS__MILLISECOND);
+    ignis__trouble late;
+    int fd = ignis__fd_keep(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)), one = 1, error = 0;
+    socklen_t size = sizeof error;
+    if (fd < 0)
+        return -1;
+    if (to_listen) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+        if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, 4096) != 0)
+            error = errno;
+    } else if (connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
+        error = errno;
+        if (error == EINPROGRESS && !ignis__fd_wait(&late, fd, POLLOUT, &until, ""))
+            error = ETIMEDOUT;
+        else if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+            error = errno;
     }
+    ignis__tcp_tune(fd);
+    if (!error)
+        return fd;
+    ignis__file_drop(&fd);
+    errno = error;
+    return -1;
+}
+
+/*  Of "host:port", or of the attempt-th host of "host,host:port". */
+static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attempt, bool to_listen)
+{
+    struct addrinfo hints, *all = NULL, *at;
+    char text[IGNIS__PATH_MAX], *host = text, *port, *comma;
+    int fd = -1, error, hosts = 1, anywhere = 0;
+    snprintf(text, sizeof text, "%s", path);
+    port = strrchr(text, ':');
+    if (!port) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" has no port", path);
+        return -1;
+    }
+    *port++ = 0;
+    for (comma = text; (comma = strchr(comma, ',')) != NULL; comma++)
+        hosts++;
+    for (attempt %= hosts; attempt > 0; attempt--)
+        host = strchr(host, ',') + 1;
+    host[strcspn(host, ",")] = 0;
+    memset(&hints, 0, sizeof hints);
+    hints.ai_socktype = SOCK_STREAM;
+    error = getaddrinfo(host, port, &hints, &all);
+    if (error) {
+        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%.100s: %s", host, gai_strerror(error));
+        return -1;
+    }
+    for (at = all; at && fd < 0; at = at->ai_next) {
+        fd = ignis__tcp_try(at, to_listen);
+        anywhere |= fd < 0 && errno == EADDRNOTAVAIL;
+        if (fd < 0)
+            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s%s", strerror(errno),
+                               errno == EADDRINUSE ? "; choose another port with IGNIS_COMM_PORT, on all ranks" : "");
+    }
+    freeaddrinfo(all);
+    if (fd >= 0 || !to_listen || !anywhere)
+        return fd;
+    snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1); /* the name is that of a router: all addresses of this host */
+    return ignis__tcp_open(trouble, text, 0, true);
+}
+
+static bool ignis__tcp_listen(ignis__trouble *trouble, ignis__door *door)
+{
+    door->file = ignis__tcp_open(trouble, door->path, 0, true);
+    return door->file >= 0;
+}
+
+static bool ignis__tcp_arrive(ignis__trouble *trouble, ignis__door *door, ignis__wire *fresh)
+{
+    if (!ignis__socket_arrive(trouble, door, fresh))
+        return false;
+    ignis__tcp_tune(fresh->in);
     return true;
 }
 
-static bool ignis__job_read(int fd, void *data, size_t size, int64_t deadline)
+static bool ignis__tcp_dial(ignis__trouble *trouble, ignis__wire *wire, int attempt, bool *again)
 {
-    char *at = (char *)data;
-    while (size > 0) {
-        ssize_t got;
-        if (!ignis__job_poll(fd, POLLIN, deadline)) {
-            errno = ETIMEDOUT;
-            return false;
-        }
-        got = recv(fd, at, size, MSG_DONTWAIT);
-        if (got == 0)
-            errno = ECONNRESET;
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-            return false;
-        if (got > 0) {
-            at += got;
-            size -= (size_t)got;
-        }
-    }
-    return true;
+    *again = true;
+    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, attempt, false);
+    return wire->in >= 0;
 }
+
+static int64_t ignis__tcp_write(ignis__trouble *trouble, ignis__wire *wire)
+{
+    ssize_t sent = send(wire->out, wire->outbox + wire->outbox_done, wire->outbox_size - wire->outbox_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+        return sent;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return 0;
+    ignis__trouble_errno(trouble, "send");
+    return -1;
+}
+
+static int64_t ignis__tcp_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+{
+    ssize_t got = recv(wire->in, data, size, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    if (got < 0)
+        ignis__trouble_errno(trouble, "recv");
+    else if (got == 0)
+        ignis__trouble_lost(trouble);
+    return got > 0 ? got : -1;
+}
+
+/* clang-format off */
+static const ignis__wire_kind ignis__wire_tcp = {
+    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_arrive, NULL, ignis__tcp_dial, ignis__tcp_write, ignis__tcp_read,
+    ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+/* clang-format on */
 
 /*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */
 static uint64_t ignis__job_host(void)
@@ -7754,17 +8188,118 @@ static uint64_t ignis__job_host(void)
     return hash;
 }
 
+/* --- ids: a meeting place and its secret, to be handed on by the program ------------------------------------------------ */
+
+/*  Of ids that this process has made: where rank 0 is going to listen. */
+typedef struct ignis__id_place {
+    struct ignis__id_place *next;
+    unsigned char secret[IGNIS__SECRET];
+    int listener;
+} ignis__id_place;
+
+static struct {
+    ignis__mutex lock;
+    ignis__id_place *first;
+} ignis__ids = {IGNIS__MUTEX_INIT, NULL};
+
+/*  Takes the socket of an id, or of any (null); -1: there is none. */
+static int ignis__id_take(const unsigned char *secret)
+{
+    ignis__id_place **at, *place;
+    int fd = -1;
+    ignis__mutex_lock(&ignis__ids.lock);
+    for (at = &ignis__ids.first; *at && secret && memcmp((*at)->secret, secret, IGNIS__SECRET) != 0; at = &(*at)->next)
+        ;
+    if ((place = *at) != NULL) {
+        *at = place->next;
+        fd = place->listener;
+        ignis__free(place);
+    }
+    ignis__mutex_unlock(&ignis__ids.lock);
+    return fd;
+}
+
+static void ignis__ids_close(const char *call)
+{
+    int fd;
+    (void)call;
+    while ((fd = ignis__id_take(NULL)) >= 0)
+        ignis__file_drop(&fd);
+}
+
+/*  Writes the addresses of this host of a family as "a,b,", as far as there is room. */
+static void ignis__id_addresses(ignis__id *id, int family)
+{
+    struct ifaddrs *all = NULL, *at;
+    if (getifaddrs(&all) != 0)
+        return;
+    for (at = all; at; at = at->ifa_next) {
+        char text[80];
+        size_t length = strlen(id->address);
+        if (at->ifa_addr && at->ifa_addr->sa_family == family &&
+            getnameinfo(at->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6), text, sizeof text, NULL,
+                        0, NI_NUMERICHOST) == 0 &&
+            strncmp(text, "127.", 4) != 0 && strcmp(text, "::1") != 0 && strncmp(text, "fe80:", 5) != 0 &&
+            length + strlen(text) + 17 < sizeof id->address)
+            snprintf(id->address + length, sizeof id->address - length, "%s,", text);
+    }
+    freeifaddrs(all);
+}
+
+IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *out)
+{
+    static const char call[] = "ignis_comm_unique_id";
+    ignis__id_place *place;
+    struct sockaddr_storage bound;
+    struct addrinfo any;
+    socklen_t size = sizeof bound;
+    ignis__id id;
+    bool ok;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!out)
+        return ignis__fail_null(call, "id");
+    place = (ignis__id_place *)ignis__alloc(sizeof *place);
+    if (!place)
+        return ignis__fail_host_memory(call, sizeof *place);
+    memset(&id, 0, sizeof id);
+    memcpy(id.magic, "IGNISID1", sizeof id.magic);
+    memset(&bound, 0, sizeof bound); /* any address, any port: all zero */
+    memset(&any, 0, sizeof any);
+    ignis__id_addresses(&id, AF_INET);
+    if (!*id.address)
+        ignis__id_addresses(&id, AF_INET6);
+    any.ai_family = strchr(id.address, ':') ? AF_INET6 : AF_INET;
+    any.ai_socktype = SOCK_STREAM;
+    any.ai_addr = (struct sockaddr *)(void *)&bound;
+    any.ai_addrlen = any.ai_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    bound.ss_family = (sa_family_t)any.ai_family;
+    place->listener = ignis__tcp_try(&any, true);
+    ok = place->listener >= 0 && getsockname(place->listener, any.ai_addr, &size) == 0 && ignis__random_bytes(id.secret, sizeof id.secret);
+    if (!ok) {
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, call, "this process cannot listen: %s", strerror(errno));
+        ignis__file_drop(&place->listener);
+        ignis__free(place);
+        return ignis__failed();
+    }
+    snprintf(id.address + strlen(id.address), sizeof id.address - strlen(id.address), "%s:%d", /* the port is where both kinds have it */
+             any.ai_family == AF_INET ? "127.0.0.1" : "::1", ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
+    memcpy(place->secret, id.secret, sizeof place->secret);
+    ignis__section_use(IGNIS__SECTION_JOB, ignis__ids_close);
+    ignis__mutex_lock(&ignis__ids.lock);
+    place->next = ignis__ids.first;
+    ignis__ids.first = place;
+    ignis__mutex_unlock(&ignis__ids.lock);
+    memcpy(out, &id, sizeof *out);
+    return IGNIS_OK;
+}
+
 /* --- messages and what is known of each rank -------------------------------------------------------------------------- */
 
-enum {
-    IGNIS__JOB_MAGIC = 0x4A4E4749,
-    IGNIS__JOB_QUEUED = 1024, /* messages of one rank that nobody has asked for yet */
-    IGNIS__JOB_BACKLOG = 128
-};
+enum { IGNIS__JOB_QUEUED = 1024 }; /* messages of one rank that nobody has asked for yet */
 
+/*  In front of what a message of the job says. */
 typedef struct ignis__job_header {
-    uint32_t magic;
-    uint16_t kind, size;
     int32_t from, to;
     uint64_t key;
 } ignis__job_header;
@@ -7778,15 +8313,11 @@ typedef struct ignis__job_message {
 } ignis__job_message;
 
 typedef struct ignis__job_link {
-    int fd;      /* -1: this rank itself, or one that is reached through rank 0 */
-    bool stream; /* TCP; otherwise a socket that keeps messages apart */
-    bool ended;  /* nothing more will come */
+    ignis__wire *wire; /* null: this rank itself, or one that is reached through rank 0 */
+    bool ended;        /* nothing more will come */
     ignis__job_state state;
-    ignis__mutex sending;
     ignis__job_message *first;
     int queued;
-    size_t have; /* of a message that is coming through a stream */
-    unsigned char part[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
 } ignis__job_link;
 
 struct ignis__job {
@@ -7795,7 +8326,7 @@ struct ignis__job {
     int rank, size;
     int hosts, local_rank, local_size;
     int64_t timeout_ns;
-    unsigned char token[16]; /* that ranks show each other */
+    unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, from rank 0 */
     ignis__job_rank *ranks;
     ignis__job_link *links; /* null for one rank alone */
     struct pollfd *polls;   /* of the watcher */
@@ -7806,62 +8337,39 @@ struct ignis__job {
     bool watched, ending;
     ignis__thread_handle watcher;
     ignis__job_watch *watches;
-    ignis__job *next; /* of all jobs, for a fork */
 };
 
-static ignis__mutex ignis__jobs_lock = IGNIS__MUTEX_INIT;
-static ignis__job *ignis__jobs;
+static void ignis__job_wake(const ignis__job *job) { (void)!write(job->wake[1], "", 1); }
 
-static void ignis__jobs_before_fork(void) { ignis__mutex_lock(&ignis__jobs_lock); }
-static void ignis__jobs_after_fork(void) { ignis__mutex_unlock(&ignis__jobs_lock); }
-
-/*  A child has no part in the job: were its copies of the sockets open, nobody would notice the end of its parent. */
-static void ignis__jobs_in_child(void)
-{
-    ignis__job *job;
-    int i;
-    for (job = ignis__jobs; job; job = job->next)
-        for (i = 0; job->links && i < job->size; i++)
-            ignis__fd_drop(&job->links[i].fd);
-    ignis__mutex_unlock(&ignis__jobs_lock);
-}
-
-/*  The link that leads to a rank. */
-static ignis__job_link *ignis__job_route(ignis__job *job, int to) { return &job->links[job->links[to].fd >= 0 ? to : 0]; }
+/*  The wire that leads to a rank. */
+static ignis__wire *ignis__job_route(ignis__job *job, int to) { return job->links[job->links[to].wire ? to : 0].wire; }
 
 /*  Sends one message, with a descriptor if fd is not negative. False: nobody is there, or *late. */
 static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size, int fd,
                                int64_t deadline, bool *late)
 {
     unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
-    ignis__job_link *link = ignis__job_route(job, to);
+    ignis__wire *wire = ignis__job_route(job, to);
     ignis__job_header header;
     ignis__trouble trouble;
     ignis__until until = {0, NULL};
-    bool ok = false;
+    bool ok;
     *late = false;
-    memset(&header, 0, sizeof header);
-    header.magic = IGNIS__JOB_MAGIC;
-    header.kind = (uint16_t)kind;
-    header.size = (uint16_t)size;
     header.from = from;
     header.to = to;
     header.key = key;
     memcpy(bytes, &header, sizeof header);
     if (size)
         memcpy(bytes + sizeof header, data, size);
-    if (link->fd < 0 || (fd >= 0 && link->stream))
+    if (!wire || (fd >= 0 && !wire->kind->packets))
         return false;
-    ignis__mutex_lock(&link->sending);
-    if (link->stream) {
-        ok = ignis__job_write(link->fd, bytes, sizeof header + size, deadline);
-        *late = !ok && errno == ETIMEDOUT;
-    } else {
-        until.deadline_ns = deadline;
-        ok = ignis__packet_send(&trouble, link->fd, bytes, sizeof header + size, NULL, 0, &fd, fd >= 0, &until);
-        *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-    }
-    ignis__mutex_unlock(&link->sending);
+    until.deadline_ns = deadline;
+    ignis__mutex_lock(&wire->send_lock);
+    ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0, &until);
+    *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    ignis__mutex_unlock(&wire->send_lock);
+    if (ignis__atomic_load(&wire->unsent))
+        ignis__job_wake(job); /* the watcher sends the rest */
     return ok;
 }
 
@@ -7909,55 +8417,61 @@ static void ignis__job_lose(ignis__job *job, int rank)
         if (job->ranks[i].host != job->ranks[rank].host && job->links[i].state == IGNIS__JOB_ALIVE)
             (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
     for (i = 1; i < job->size && rank == 0; i++)
-        if (job->links[i].fd < 0)
+        if (!job->links[i].wire)
             ignis__job_lose(job, i);
 }
 
-/*  What one message does. False: it breaks the protocol, and so does its sender. Takes fd over. */
-static bool ignis__job_deliver(ignis__job *job, int through, const unsigned char *bytes, size_t size, int fd)
+/*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
+static bool ignis__job_keep(ignis__job *job, const ignis__job_header *header, ignis__wire *wire, const unsigned char *data, size_t size)
 {
+    ignis__job_message *message = (ignis__job_message *)ignis__alloc(sizeof *message), **last;
+    ignis__job_link *from = &job->links[header->from];
+    bool ok;
+    if (!message)
+        return false;
+    message->key = header->key;
+    message->size = size;
+    message->fd = wire->inbox_fd_count ? wire->inbox_fds[0] : -1;
+    wire->inbox_fd_count = 0; /* it is the message's now */
+    memcpy(message->data, data, size);
+    pthread_mutex_lock(&job->lock);
+    for (last = &from->first; *last; last = &(*last)->next)
+        ;
+    *last = message;
+    ok = ++from->queued <= IGNIS__JOB_QUEUED;
+    pthread_cond_broadcast(&job->changed);
+    pthread_mutex_unlock(&job->lock);
+    return ok;
+}
+
+/*  What the message in the inbox does. False: it breaks the protocol, and so does its sender. */
+static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
+{
+    const ignis__head head = ignis__head_of(wire);
+    const unsigned char *data = wire->inbox + sizeof head + sizeof(ignis__job_header);
+    const size_t size = head.size - sizeof(ignis__job_header);
+    const int kind = (int)head.type - (int)IGNIS__HEAD_JOB;
     ignis__job_header header;
-    ignis__job_message *message, **last;
-    ignis__job_link *from;
     int32_t number;
     bool ok, late;
-    memcpy(&header, bytes, sizeof header);
-    ok = header.magic == IGNIS__JOB_MAGIC && header.size <= IGNIS__JOB_DATA && size == sizeof header + header.size && header.from >= 0 &&
-         header.from < job->size && header.from != job->rank &&
-         (header.from == through || (through == 0 && job->links[header.from].fd < 0)) && header.to >= 0 && header.to < job->size;
-    if (ok && header.to != job->rank) { /* rank 0 passes on what goes from host to host */
-        ok = job->rank == 0 && job->links[header.to].fd >= 0;
-        if (ok)
-            (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)header.kind, header.key, bytes + sizeof header,
-                                     header.size, -1, ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
-        ignis__fd_drop(&fd);
-        return ok;
-    }
-    if (ok && header.kind == IGNIS__JOB_RECORD) {
-        message = (ignis__job_message *)ignis__alloc(sizeof *message);
-        if (!message) {
-            ignis__fd_drop(&fd);
-            return false;
-        }
-        message->key = header.key;
-        message->size = header.size;
-        message->fd = fd;
-        memcpy(message->data, bytes + sizeof header, header.size);
-        pthread_mutex_lock(&job->lock);
-        from = &job->links[header.from];
-        for (last = &from->first; *last; last = &(*last)->next)
-            ;
-        *last = message;
-        ok = ++from->queued <= IGNIS__JOB_QUEUED;
-        pthread_cond_broadcast(&job->changed);
-        pthread_mutex_unlock(&job->lock);
-        return ok;
-    }
-    ignis__fd_drop(&fd);
-    if (!ok)
+    if (head.size < sizeof header || size > IGNIS__JOB_DATA || head.fd_count > 1)
         return false;
+    memcpy(&header, wire->inbox + sizeof head, sizeof header);
+    if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 || header.to >= job->size ||
+        (header.from != through && (through != 0 || job->links[header.from].wire)))
+        return false;
+    if (header.to != job->rank) { /* rank 0 passes on what goes from host to host */
+        if (job->rank != 0 || !job->links[header.to].wire)
+            return false;
+        (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)kind, header.key, data, size, -1,
+                                 ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
+        return true;
+    }
+    if (kind == IGNIS__JOB_RECORD)
+        return ignis__job_keep(job, &header, wire, data, size);
     pthread_mutex_lock(&job->lock);
-    switch (header.kind) {
+    ok = true;
+    switch (kind) {
     case IGNIS__JOB_LEAVE: ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, header.key); break;
     case IGNIS__JOB_ABORT: ignis__job_notify(job, IGNIS__JOB_ABORTED, header.from, header.key); break;
     case IGNIS__JOB_BYE:
@@ -7967,8 +8481,10 @@ static bool ignis__job_deliver(ignis__job *job, int through, const unsigned char
         }
         break;
     case IGNIS__JOB_LOST:
-        memcpy(&number, bytes + sizeof header, sizeof number);
-        ok = header.from == 0 && header.size == sizeof number && number > 0 && number < job->size;
+        ok = header.from == 0 && size == sizeof number;
+        if (ok)
+            memcpy(&number, data, sizeof number);
+        ok = ok && number > 0 && number < job->size;
         if (ok)
             ignis__job_lose(job, number);
         break;
@@ -7978,63 +8494,18 @@ static bool ignis__job_deliver(ignis__job *job, int through, const unsigned char
     return ok;
 }
 
-/*  Reads what has come from a rank of this host. False: nothing more will come. */
-static bool ignis__job_drain_packets(ignis__job *job, int rank)
-{
-    unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
-    ignis__until now = {0, NULL};
-    ignis__trouble trouble;
-    int fds[IGNIS_CHANNEL_MAX_FDS], count = 0, ends = 0;
-    size_t size = 0;
-    for (;;) {
-        if (ignis__packet_receive(&trouble, job->links[rank].fd, bytes, sizeof bytes, &size, fds, &count, &now)) {
-            if (count > 1 || size < sizeof(ignis__job_header)) {
-                ignis__fds_close(fds, count);
-                return false;
-            }
-            if (!ignis__job_deliver(job, rank, bytes, size, count ? fds[0] : -1))
-                return false;
-        } else if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT) {
-            return true;
-        } else if (trouble.diagnostic != IGNIS_DIAG_CHANNEL_LOST || ends++ > 0) {
-            return false; /* who closed with messages unread shows as an error first, and its last words come after it */
-        }
-    }
-}
-
-/*  The same for one of another host. */
-static bool ignis__job_drain_stream(ignis__job *job, int rank)
-{
-    ignis__job_link *link = &job->links[rank];
-    for (;;) {
-        ignis__job_header header;
-        size_t want = sizeof header;
-        ssize_t got;
-        if (link->have >= sizeof header) {
-            memcpy(&header, link->part, sizeof header);
-            if (header.magic != IGNIS__JOB_MAGIC || header.size > IGNIS__JOB_DATA)
-                return false;
-            want += header.size;
-        }
-        if (link->have == want) {
-            link->have = 0;
-            if (!ignis__job_deliver(job, rank, link->part, want, -1))
-                return false;
-            continue;
-        }
-        got = recv(link->fd, link->part + link->have, want - link->have, MSG_DONTWAIT);
-        if (got > 0)
-            link->have += (size_t)got;
-        else if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-            return false;
-        else if (errno != EINTR)
-            return true;
-    }
-}
-
+/*  Reads what has come from a rank, and sends it what was left. False: nothing more will come. */
 static bool ignis__job_drain(ignis__job *job, int rank)
 {
-    return job->links[rank].stream ? ignis__job_drain_stream(job, rank) : ignis__job_drain_packets(job, rank);
+    ignis__wire *wire = job->links[rank].wire;
+    ignis__trouble trouble;
+    ignis__wire_push(wire);
+    while (ignis__wire_fetch(&trouble, wire, &ignis__until_now)) {
+        if (!ignis__job_deliver(job, rank, wire))
+            return false;
+        ignis__inbox_next(wire);
+    }
+    return trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
 }
 
 static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
@@ -8050,9 +8521,11 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         job->polls[0].fd = job->wake[0];
         job->polls[0].events = POLLIN;
         for (i = 0; i < job->size; i++) {
-            bool open = job->links[i].fd >= 0 && !job->links[i].ended;
-            job->polls[1 + i].fd = open ? job->links[i].fd : -1;
+            const ignis__wire *wire = job->links[i].ended ? NULL : job->links[i].wire;
+            job->polls[1 + i].fd = wire ? wire->in : -1;
             job->polls[1 + i].events = POLLIN | IGNIS__POLL_HANGUP;
+            if (wire && ignis__atomic_load(&wire->unsent))
+                job->polls[1 + i].events |= POLLOUT;
             job->polls[1 + i].revents = 0;
             count = 2 + i;
         }
@@ -8083,8 +8556,6 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
     }
 }
 
-static void ignis__job_wake(const ignis__job *job) { (void)!write(job->wake[1], "", 1); }
-
 /*  Starts the watcher, on which no signal handler of the program shall run. */
 static bool ignis__job_watcher_start(ignis__job *job)
 {
@@ -8101,7 +8572,6 @@ static bool ignis__job_watcher_start(ignis__job *job)
 /*  Takes a job apart, in whatever state it is. */
 static void ignis__job_end(ignis__job *job)
 {
-    ignis__job **at;
     int i;
     if (job->watched) {
         for (i = 0; i < job->size; i++)
@@ -8113,12 +8583,6 @@ static void ignis__job_end(ignis__job *job)
         ignis__job_wake(job);
         ignis__thread_join(job->watcher);
     }
-    ignis__mutex_lock(&ignis__jobs_lock);
-    for (at = &ignis__jobs; *at && *at != job; at = &(*at)->next)
-        ;
-    if (*at)
-        *at = job->next;
-    ignis__mutex_unlock(&ignis__jobs_lock);
     for (i = 0; job->links && i < job->size; i++) {
         while (job->links[i].first) {
             ignis__job_message *message = job->links[i].first;
@@ -8126,7 +8590,7 @@ static void ignis__job_end(ignis__job *job)
             ignis__fd_drop(&message->fd);
             ignis__free(message);
         }
-        ignis__fd_drop(&job->links[i].fd);
+        ignis__wire_free(job->links[i].wire);
     }
     ignis__fd_drop(&job->wake[0]);
     ignis__fd_drop(&job->wake[1]);
@@ -8358,28 +8822,17 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
 
 /* --- how the ranks meet ----------------------------------------------------------------------------------------------- */
 
-enum { IGNIS__JOB_VERSION = 1 };
-
-/*  What a rank says first, to rank 0. */
-typedef struct ignis__job_hello {
-    uint32_t magic, version;
-    char token[IGNIS__JOB_TOKEN];
-    ignis__job_rank rank;
-} ignis__job_hello;
-
-/*  What it is told, when all have come, or why it cannot take part; then, the table of ranks. */
+/*  What rank 0 tells the others when all have come, before the table of ranks, or why they cannot take part. */
 typedef struct ignis__answer {
-    uint32_t magic, version;
-    int32_t refused; /* 0, 1, or 2 for a wrong token */
+    int32_t refused; /* a diagnostic, or 0 */
+    int32_t unused;
     uint64_t key;
-    unsigned char token[16];
+    unsigned char secret[IGNIS__SECRET];
     char why[256];
 } ignis__answer;
 
-/*  What a rank says first to another of its host. */
+/*  The claim of a rank to another one of its host. */
 typedef struct ignis__greeting {
-    uint32_t magic, version;
-    unsigned char token[16];
     int32_t from, to;
 } ignis__greeting;
 
@@ -8389,273 +8842,91 @@ typedef struct ignis__verdict {
     char why[252];
 } ignis__verdict;
 
-static uint32_t ignis__job_version(void) { return (uint32_t)IGNIS__JOB_VERSION << 16 | (uint32_t)sizeof(ignis__job_hello); }
-
-/*  A socket that listens, and those who have connected and not said yet who they are. Whoever says nothing, or something else, is turned
-    away; nobody else notices. */
-enum { IGNIS__GATE_CLIENTS = 64, IGNIS__GATE_BYTES = 512 };
-
-typedef enum ignis__gate_verdict { IGNIS__GATE_MORE, IGNIS__GATE_TAKEN, IGNIS__GATE_AWAY } ignis__gate_verdict;
-
-typedef struct ignis__gate_client {
-    int fd;
-    int64_t deadline;
-    size_t have;
-    unsigned char data[IGNIS__GATE_BYTES];
-} ignis__gate_client;
-
-typedef struct ignis__gate {
-    int listener;
-    size_t want; /* bytes that a client says */
-    ignis__gate_verdict (*admit)(void *context, int fd, const unsigned char *data, size_t have);
-    void *context;
-    int count;
-    ignis__gate_client client[IGNIS__GATE_CLIENTS];
-} ignis__gate;
-
-static void ignis__gate_drop(ignis__gate *gate, int i, bool taken)
-{
-    if (!taken)
-        close(gate->client[i].fd);
-    gate->client[i] = gate->client[--gate->count];
-}
-
-/*  Lets in who is there, and hears them; waits for somebody for up to 50 ms. */
-static void ignis__gate_turn(ignis__gate *gate)
-{
-    struct pollfd polls[IGNIS__GATE_CLIENTS + 1];
-    int64_t now;
-    int i, fd;
-    polls[0].fd = gate->listener;
-    for (i = 0; i < gate->count; i++)
-        polls[1 + i].fd = gate->client[i].fd;
-    for (i = 0; i <= gate->count; i++)
-        polls[i].events = POLLIN;
-    (void)poll(polls, (nfds_t)gate->count + 1, 50);
-    while ((fd = ignis__unix_accept(gate->listener)) >= 0) {
-        if (gate->count == IGNIS__GATE_CLIENTS) /* the one that has been silent for longest */
-            ignis__gate_drop(gate, 0, false);
-        gate->client[gate->count].fd = fd;
-        gate->client[gate->count].have = 0;
-        gate->client[gate->count++].deadline = ignis__monotonic_ns() + 5000 * IGNIS__MILLISECOND;
-    }
-    now = ignis__monotonic_ns();
-    for (i = 0; i < gate->count;) {
-        ignis__gate_client *client = &gate->client[i];
-        ssize_t got = recv(client->fd, client->data + client->have, gate->want - client->have, MSG_DONTWAIT);
-        ignis__gate_verdict verdict = IGNIS__GATE_MORE;
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) || (got < 0 && now > client->deadline)) {
-            ignis__gate_drop(gate, i, false);
-            continue;
-        }
-        if (got > 0) {
-            client->have += (size_t)got;
-            verdict = gate->admit(gate->context, client->fd, client->data, client->have);
-        }
-        if (verdict == IGNIS__GATE_MORE)
-            i++;
-        else
-            ignis__gate_drop(gate, i, verdict == IGNIS__GATE_TAKEN);
-    }
-}
-
-static void ignis__gate_close(ignis__gate *gate)
-{
-    while (gate->count)
-        ignis__gate_drop(gate, 0, false);
-    ignis__fd_drop(&gate->listener);
-}
-
 /*  A meeting, as one rank sees it. */
 typedef struct ignis__meeting {
     const char *call;
     ignis__job *job;
     const ignis__place *place;
     int64_t deadline;
-    int *fds;            /* on rank 0: to each rank; on others: to rank 0 at 0 */
-    int listener;        /* for ranks of this host */
-    char meet_path[384]; /* "": they meet by TCP */
-    char token_path[384];
-    char where[320];
-    int came, turned_away;
+    ignis__wire **wires;       /* on rank 0: to each rank; on others: to rank 0 at 0 */
+    ignis__address_of address; /* where rank 0 is */
+    ignis__door *door, *local; /* of rank 0, for all; and for the ranks of this host */
+    int came;
     int failed; /* a rank that says that it has failed, -1: none */
-    char last_away[200];
 } ignis__meeting;
 
-static void ignis__job_refuse(int fd, int how, const char *why)
+static bool ignis__meeting_say(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data, size_t size,
+                               int64_t deadline)
 {
-    ignis__answer answer;
-    memset(&answer, 0, sizeof answer);
-    answer.magic = IGNIS__JOB_MAGIC;
-    answer.version = ignis__job_version();
-    answer.refused = how;
-    snprintf(answer.why, sizeof answer.why, "%s", why);
-    (void)ignis__job_write(fd, &answer, sizeof answer, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND);
+    ignis__until until = {0, NULL};
+    until.deadline_ns = deadline;
+    return ignis__wire_send(trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, data, size, NULL, 0, &until);
 }
 
-/*  Who speaks to rank 0, and whether it may take part. */
-static ignis__gate_verdict ignis__meeting_admit(void *context, int fd, const unsigned char *data, size_t have)
+static bool ignis__meeting_hear(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data, size_t size, int64_t deadline)
 {
-    ignis__meeting *meeting = (ignis__meeting *)context;
+    ignis__until until = {0, NULL};
+    until.deadline_ns = deadline;
+    if (!ignis__wire_fetch(trouble, wire, &until))
+        return false;
+    if (ignis__head_of(wire).type != (int)IGNIS__HEAD_JOB + (int)kind || ignis__head_of(wire).size != size)
+        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it said something else than was due");
+    memcpy(data, wire->inbox + sizeof(ignis__head), size);
+    ignis__inbox_next(wire);
+    return true;
+}
+
+/*  What one rank says of itself, with all texts ended. */
+static void ignis__job_rank_clean(ignis__job_rank *rank)
+{
+    rank->path[sizeof rank->path - 1] = 0;
+    rank->pci[sizeof rank->pci - 1] = 0;
+    rank->failed[sizeof rank->failed - 1] = 0;
+}
+
+/*  Lets a rank take part that has proven that it belongs to the job. False: it is told why it cannot. */
+static bool ignis__meeting_admit(ignis__meeting *meeting, ignis__trouble *trouble, ignis__wire *wire)
+{
     ignis__job *job = meeting->job;
-    char *why = meeting->last_away;
-    ignis__job_hello hello;
-    uint32_t first[2];
-    ignis__peer peer;
-    int how = 1;
-    if (have < sizeof first)
-        return IGNIS__GATE_MORE;
-    memcpy(first, data, sizeof first);
-    if (first[0] == IGNIS__JOB_MAGIC && first[1] == ignis__job_version() && have < sizeof hello)
-        return IGNIS__GATE_MORE;
-    memset(&hello, 0, sizeof hello);
-    memcpy(&hello, data, have);
-    why[0] = 0;
-    if (first[0] != IGNIS__JOB_MAGIC) {
-        snprintf(why, sizeof meeting->last_away, "it is no rank of Ignis");
-        how = 0;
-    } else if (first[1] != ignis__job_version()) {
-        snprintf(why, sizeof meeting->last_away, "its version of Ignis is another one (0x%x, not 0x%x)", (unsigned)first[1],
-                 (unsigned)ignis__job_version());
-    } else if (!ignis__bytes_equal((const unsigned char *)hello.token, (const unsigned char *)meeting->place->token, sizeof hello.token)) {
-        snprintf(why, sizeof meeting->last_away, "its token is not that of this job");
-        how = 2;
-    } else if (*meeting->meet_path && (!ignis__peer_query(fd, &peer) || peer.uid != geteuid())) {
-        snprintf(why, sizeof meeting->last_away, "it is of another user");
-    } else if (hello.rank.size != job->size) {
-        snprintf(why, sizeof meeting->last_away, "it counts %d ranks, and rank 0 counts %d", (int)hello.rank.size, job->size);
-    } else if (hello.rank.rank < 1 || hello.rank.rank >= job->size) {
-        snprintf(why, sizeof meeting->last_away, "it says it is rank %d, and %s", (int)hello.rank.rank,
-                 hello.rank.rank == 0 ? "that is who it speaks to" : "there is none");
-    } else if (meeting->fds[hello.rank.rank] >= 0) {
-        snprintf(why, sizeof meeting->last_away, "rank %d is here already, as process %d", (int)hello.rank.rank,
-                 (int)job->ranks[hello.rank.rank].pid);
-    }
-    if (*why) {
-        meeting->turned_away++;
-        if (how)
-            ignis__job_refuse(fd, how, why);
-        return IGNIS__GATE_AWAY;
-    }
-    hello.rank.path[sizeof hello.rank.path - 1] = 0;
-    hello.rank.pci[sizeof hello.rank.pci - 1] = 0;
-    hello.rank.failed[sizeof hello.rank.failed - 1] = 0;
-    if (*hello.rank.failed)
-        meeting->failed = hello.rank.rank;
-    job->ranks[hello.rank.rank] = hello.rank;
-    meeting->fds[hello.rank.rank] = fd;
+    ignis__job_rank rank;
+    const ignis_diagnostic no = IGNIS_DIAG_CHANNEL_MESSAGE;
+    if (!ignis__claim_read(trouble, wire, &rank, sizeof rank))
+        return false;
+    ignis__job_rank_clean(&rank);
+    if (rank.size != job->size)
+        return ignis__trouble_set(trouble, no, "it counts %d ranks, and rank 0 counts %d", (int)rank.size, job->size);
+    if (rank.rank < 1 || rank.rank >= job->size)
+        return ignis__trouble_set(trouble, no, "it says it is rank %d, and %s", (int)rank.rank,
+                                  rank.rank == 0 ? "that is who it speaks to" : "there is none");
+    if (meeting->wires[rank.rank])
+        return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank, (int)job->ranks[rank.rank].pid);
+    if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_GREETING))
+        return false;
+    if (*rank.failed)
+        meeting->failed = rank.rank;
+    job->ranks[rank.rank] = rank;
+    meeting->wires[rank.rank] = wire;
     meeting->came++;
-    return IGNIS__GATE_TAKEN;
+    return true;
 }
 
-/*  On rank 0: those who went away again while the others were waited for. */
+/*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before the answer. */
 static void ignis__meeting_miss(ignis__meeting *meeting)
 {
-    char byte;
+    ignis__job *job = meeting->job;
     int i;
-    for (i = 1; i < meeting->job->size; i++) {
-        ssize_t got;
-        if (meeting->fds[i] < 0)
-            continue;
-        got = recv(meeting->fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-        if (got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
-            ignis__fd_drop(&meeting->fds[i]);
+    for (i = 0; i < job->size; i++) {
+        job->polls[i].fd = meeting->wires[i] ? meeting->wires[i]->in : -1;
+        job->polls[i].events = POLLIN | IGNIS__POLL_HANGUP;
+        job->polls[i].revents = 0;
+    }
+    (void)poll(job->polls, (nfds_t)job->size, 0);
+    for (i = 0; i < job->size; i++)
+        if (job->polls[i].fd >= 0 && job->polls[i].revents) {
+            ignis__wire_free(meeting->wires[i]);
+            meeting->wires[i] = NULL;
             meeting->came--;
         }
-    }
-}
-
-/*  An address of host and port: bound and listening, or connected. -1: *why says what the last one of the host's addresses had against
-    it. */
-static int ignis__tcp_open(const ignis__place *place, bool to_listen, int64_t deadline, char *why, size_t why_size, bool *in_use)
-{
-    struct addrinfo hints, *all = NULL, *at;
-    int fd = -1, one = 1, error;
-    bool anywhere = false;
-    *in_use = false;
-    memset(&hints, 0, sizeof hints);
-    hints.ai_socktype = SOCK_STREAM;
-    error = getaddrinfo(place->host, place->port, &hints, &all);
-    if (error) {
-        snprintf(why, why_size, "%s", gai_strerror(error));
-        return -1;
-    }
-    for (at = all; at && fd < 0; at = at->ai_next) {
-        fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
-        if (fd < 0) {
-            snprintf(why, why_size, "%s", strerror(errno));
-            continue;
-        }
-        error = 0;
-        if (to_listen) {
-            (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-            if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, IGNIS__JOB_BACKLOG) != 0)
-                error = errno;
-            anywhere |= error == EADDRNOTAVAIL;
-        } else if (connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
-            socklen_t size = sizeof error;
-            error = errno;
-            if (error == EINPROGRESS && !ignis__job_poll(fd, POLLOUT, deadline))
-                error = ETIMEDOUT;
-            else if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-                error = errno;
-        }
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        if (error) {
-            *in_use |= error == EADDRINUSE;
-            snprintf(why, why_size, "%s", strerror(error));
-            ignis__fd_drop(&fd);
-        }
-    }
-    freeaddrinfo(all);
-    if (fd < 0 && anywhere && !*in_use) { /* the name is that of a router or of another network: all addresses of this host */
-        ignis__place all_of_them = *place;
-        snprintf(all_of_them.host, sizeof all_of_them.host, "0.0.0.0");
-        return ignis__tcp_open(&all_of_them, true, deadline, why, why_size, in_use);
-    }
-    return fd;
-}
-
-/*  The secret of a job that meets in a folder: a file that only this user reads. */
-static bool ignis__token_write(ignis__meeting *meeting, ignis__place *place)
-{
-    static const char digits[] = "0123456789abcdef";
-    unsigned char bytes[16];
-    char part[400];
-    size_t i;
-    FILE *file;
-    bool ok;
-    if (!ignis__random_bytes(bytes, sizeof bytes))
-        return false;
-    memset(place->token, 0, sizeof place->token);
-    for (i = 0; i < sizeof bytes; i++) {
-        place->token[2 * i] = digits[bytes[i] >> 4];
-        place->token[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    snprintf(part, sizeof part, "%s.part", meeting->token_path);
-    (void)unlink(part);
-    file = ignis__file_create(part);
-    ok = file && chmod(part, 0600) == 0 && fwrite(place->token, 1, 32, file) == 32;
-    if (file && fclose(file) != 0)
-        ok = false;
-    if (ok && rename(part, meeting->token_path) == 0)
-        return true;
-    (void)unlink(part);
-    return false;
-}
-
-static bool ignis__token_read(const ignis__meeting *meeting, ignis__place *place)
-{
-    int file = open(meeting->token_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat info;
-    ssize_t got = -1;
-    if (file < 0)
-        return false;
-    memset(place->token, 0, sizeof place->token);
-    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info))
-        got = read(file, place->token, 32);
-    close(file);
-    return got == 32;
 }
 
 /*  Names of the ranks that rank 0 still waits for: "1, 2, 5". */
@@ -8665,7 +8936,7 @@ static void ignis__meeting_missing(const ignis__meeting *meeting, char *out, siz
     int i;
     ignis__text_begin(&text, out, size);
     for (i = 1; i < meeting->job->size; i++)
-        if (meeting->fds[i] < 0)
+        if (!meeting->wires[i])
             ignis__text_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
@@ -8695,190 +8966,114 @@ static bool ignis__meeting_check(const ignis__meeting *meeting, char *why, size_
     return true;
 }
 
+/*  The secret of the meeting; null: it lies in the private folder. */
+static const unsigned char *ignis__place_secret(const ignis__place *place) { return *place->address ? place->secret : NULL; }
+
 /*  On rank 0: waits for all, and tells them the table, or why there is none. */
-static bool ignis__meeting_lead(ignis__meeting *meeting, ignis__place *place)
+static bool ignis__meeting_lead(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
-    ignis__gate *gate;
+    const char *name_path = *meeting->place->address ? NULL : meeting->address.name_path;
+    int64_t deadline = meeting->deadline + 1000 * IGNIS__MILLISECOND;
     ignis__answer answer;
     ignis__trouble trouble;
-    char why[256];
-    bool in_use = false, ok;
     int i, k;
-    gate = (ignis__gate *)ignis__alloc(sizeof *gate);
-    if (!gate) {
-        ignis__fail_host_memory(meeting->call, sizeof *gate);
+    if (meeting->place->by_id && (meeting->door->file = ignis__id_take(meeting->place->secret)) < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, meeting->call,
+                    "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
         return false;
     }
-    gate->want = sizeof(ignis__job_hello);
-    gate->admit = ignis__meeting_admit;
-    gate->context = meeting;
-    if (*meeting->meet_path) {
-        gate->listener = ignis__unix_listen(&trouble, meeting->meet_path);
-        snprintf(why, sizeof why, "%.250s", gate->listener < 0 ? trouble.why : "");
-        if (gate->listener >= 0 && !ignis__token_write(meeting, place)) {
-            snprintf(why, sizeof why, "the token in it cannot be written: %s", strerror(errno));
-            ignis__fd_drop(&gate->listener);
-            (void)unlink(meeting->meet_path);
-        }
-    } else {
-        gate->listener = ignis__tcp_open(place, true, meeting->deadline, why, sizeof why, &in_use);
-    }
-    if (gate->listener < 0) {
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 cannot listen at %s: %s%s", meeting->where, why,
-                    in_use ? "; choose another port with IGNIS_COMM_PORT, on all ranks" : "");
-        ignis__free(gate);
+    if (!ignis__door_open(&trouble, meeting->door, name_path, ignis__place_secret(meeting->place))) {
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 cannot listen at %s: %s", meeting->address.path, trouble.why);
         return false;
     }
-    while (meeting->came < job->size - 1 && ignis__monotonic_ns() < meeting->deadline && meeting->failed <= 0) {
-        ignis__gate_turn(gate);
+    while (meeting->came < job->size - 1 && meeting->failed <= 0 && ignis__monotonic_ns() < meeting->deadline) {
+        ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
+        ignis__wire *wire = ignis__door_next(meeting->call, &trouble, meeting->door, &until);
+        if (!wire && trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+            ignis__sleep_us(10000); /* a lack of memory or descriptors may pass */
+        if (wire && !ignis__meeting_admit(meeting, &trouble, wire))
+            ignis__door_refuse(meeting->call, meeting->door, wire, true, trouble.why);
         ignis__meeting_miss(meeting);
     }
-    ignis__gate_close(gate);
-    ignis__free(gate);
-    if (*meeting->meet_path) {
-        (void)unlink(meeting->token_path);
-        (void)unlink(meeting->meet_path);
-    }
-    if (meeting->turned_away)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_COMM_RENDEZVOUS, "%s: %d that came to %s were turned away; the last: %s", meeting->call,
-                    meeting->turned_away, meeting->where, meeting->last_away);
+    ignis__door_close(meeting->door);
     memset(&answer, 0, sizeof answer);
-    answer.magic = IGNIS__JOB_MAGIC;
-    answer.version = ignis__job_version();
     answer.key = job->key;
-    memcpy(answer.token, job->token, sizeof answer.token);
-    ok = meeting->came == job->size - 1;
+    memcpy(answer.secret, job->secret, sizeof answer.secret);
     if (meeting->failed >= 0) {
         snprintf(answer.why, sizeof answer.why, "rank %d: %s", meeting->failed, job->ranks[meeting->failed].failed);
-        answer.refused = 1;
-        ok = true;
-    } else if (!ok) {
+        answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
+    } else if (meeting->came < job->size - 1) {
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
         snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
-                 job->size, meeting->where, (double)job->timeout_ns / 1e9, missing);
-        answer.refused = 3;
+                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing);
+        answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
     } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
-        answer.refused = 1;
+        answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     }
     for (i = 1; i < job->size; i++) {
-        bool sent = meeting->fds[i] >= 0 &&
-                    ignis__job_write(meeting->fds[i], &answer, sizeof answer, meeting->deadline + 1000 * IGNIS__MILLISECOND);
+        bool sent =
+            meeting->wires[i] && ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_ANSWER, &answer, sizeof answer, deadline);
         for (k = 0; sent && !answer.refused && k < job->size; k++)
-            sent = ignis__job_write(meeting->fds[i], &job->ranks[k], sizeof job->ranks[k], meeting->deadline + 1000 * IGNIS__MILLISECOND);
+            sent = ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k], deadline);
     }
-    if (!answer.refused || *job->ranks[0].failed)
-        return !answer.refused;
-    ignis__fail(ok ? IGNIS_DIAG_COMM_RENDEZVOUS : IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
-    return false;
+    if (answer.refused && !*job->ranks[0].failed)
+        ignis__fail((ignis_diagnostic)answer.refused, meeting->call, "%s", answer.why);
+    return !answer.refused;
 }
 
-/*  On the others: finds rank 0, says hello, and gets the table. */
-static bool ignis__meeting_follow(ignis__meeting *meeting, ignis__place *place)
+/*  On the others: finds rank 0, and gets the table. */
+static bool ignis__meeting_follow(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
+    const ignis__place *place = meeting->place;
+    ignis__until until = {0, NULL};
     ignis__trouble trouble;
-    ignis__job_hello hello;
     ignis__answer answer;
-    char why[256] = "nobody is there";
-    bool in_use, again, spoken;
     int k;
-    for (;;) {
-        int fd, pause_us = 5000;
-        spoken = false;
-        memset(&answer, 0, sizeof answer);
-        if (*meeting->meet_path) {
-            fd = ignis__unix_connect(&trouble, meeting->meet_path, &again);
-            if (fd < 0)
-                snprintf(why, sizeof why, "%.250s", trouble.why);
-            if (fd >= 0 && !ignis__token_read(meeting, place)) { /* rank 0 is about to write it */
-                snprintf(why, sizeof why, "there is no token in it");
-                ignis__fd_drop(&fd);
-            }
-        } else {
-            fd = ignis__tcp_open(place, false, ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, why, sizeof why, &in_use);
-            pause_us = 20000;
-        }
-        if (fd >= 0) {
-            memset(&hello, 0, sizeof hello);
-            hello.magic = IGNIS__JOB_MAGIC;
-            hello.version = ignis__job_version();
-            memcpy(hello.token, place->token, sizeof hello.token);
-            hello.rank = job->ranks[job->rank];
-            spoken = true;
-            if (ignis__job_write(fd, &hello, sizeof hello, meeting->deadline) &&
-                ignis__job_read(fd, &answer, sizeof answer, meeting->deadline + 500 * IGNIS__MILLISECOND)) {
-                answer.why[sizeof answer.why - 1] = 0;
-                meeting->fds[0] = fd;
-                if (answer.magic != IGNIS__JOB_MAGIC)
-                    answer.refused = 1;
-                if (answer.refused != 2 || !*meeting->meet_path)
-                    break;
-                ignis__fd_drop(&meeting->fds[0]); /* the token was that of an earlier job, whose rank 0 died */
-            } else {
-                snprintf(why, sizeof why, "%s", errno == ETIMEDOUT ? "it did not answer: other ranks may be missing" : strerror(errno));
-                close(fd);
-            }
-        }
-        if (ignis__monotonic_ns() >= meeting->deadline) {
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "rank %d did not reach rank 0 at %s within %g s: %s", job->rank,
-                        meeting->where, (double)job->timeout_ns / 1e9, why);
-            return false;
-        }
-        if (spoken && !answer.refused) {
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call,
-                        "%s closed the connection of rank %d without an answer (%s): rank 0 has died, or another program listens there",
-                        meeting->where, job->rank, why);
-            return false;
-        }
-        ignis__sleep_us(pause_us);
-    }
-    if (answer.refused && *job->ranks[job->rank].failed)
-        return false; /* it knows why */
-    if (answer.refused) {
-        if (answer.magic == IGNIS__JOB_MAGIC && answer.refused == 3)
-            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
-        else if (answer.magic == IGNIS__JOB_MAGIC)
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s has turned rank %d away: %s", meeting->where, job->rank,
-                        answer.why);
+    until.deadline_ns = meeting->deadline;
+    meeting->wires[0] =
+        ignis__wire_connect(&trouble, meeting->address.kind, meeting->address.path, meeting->address.name_path, ignis__place_secret(place),
+                            &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_GREETING, &until);
+    if (!meeting->wires[0]) {
+        if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "rank %d did not reach rank 0 within %g s: %s%s", job->rank,
+                        (double)job->timeout_ns / 1e9, trouble.why,
+                        *place->address ? "" : " (ranks of several hosts need MASTER_ADDR, MASTER_PORT and IGNIS_COMM_TOKEN, or desc.id)");
         else
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call,
-                        "who listens at %s is no rank of Ignis; choose another port with IGNIS_COMM_PORT", meeting->where);
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d cannot take part: %s", job->rank, trouble.why);
+        return false;
+    }
+    if (!ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
+                             meeting->deadline + 500 * IGNIS__MILLISECOND)) {
+        bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+        ignis__fail(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call,
+                    late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
+                         : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
+                    meeting->address.path, job->rank, (double)job->timeout_ns / 1e9);
+        return false;
+    }
+    answer.why[sizeof answer.why - 1] = 0;
+    if (answer.refused) {
+        if (answer.refused == IGNIS_DIAG_COMM_TIMEOUT)
+            ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, meeting->call, "%s", answer.why);
+        else if (!*job->ranks[job->rank].failed) /* else it knows why */
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s has turned rank %d away: %s", meeting->address.path,
+                        job->rank, answer.why);
         return false;
     }
     job->key = answer.key;
-    memcpy(job->token, answer.token, sizeof job->token);
+    memcpy(job->secret, answer.secret, sizeof job->secret);
     for (k = 0; k < job->size; k++) {
-        if (!ignis__job_read(meeting->fds[0], &job->ranks[k], sizeof job->ranks[k], meeting->deadline + 1000 * IGNIS__MILLISECOND)) {
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s went away: %s", meeting->where, strerror(errno));
+        if (!ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_TABLE, &job->ranks[k], sizeof job->ranks[k],
+                                 meeting->deadline + 1000 * IGNIS__MILLISECOND)) {
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 at %s went away: %s", meeting->address.path, trouble.why);
             return false;
         }
-        job->ranks[k].path[sizeof job->ranks[k].path - 1] = 0;
-        job->ranks[k].pci[sizeof job->ranks[k].pci - 1] = 0;
+        ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
-}
-
-static ignis__gate_verdict ignis__greeting_admit(void *context, int fd, const unsigned char *data, size_t have)
-{
-    ignis__meeting *meeting = (ignis__meeting *)context;
-    ignis__job *job = meeting->job;
-    ignis__greeting greeting;
-    ignis__peer peer;
-    if (have < sizeof greeting)
-        return IGNIS__GATE_MORE;
-    memcpy(&greeting, data, sizeof greeting);
-    if (greeting.magic == IGNIS__JOB_MAGIC && greeting.version == ignis__job_version() && greeting.to == job->rank &&
-        ignis__bytes_equal(greeting.token, job->token, sizeof job->token) && greeting.from > job->rank && greeting.from < job->size &&
-        job->ranks[greeting.from].host == job->ranks[job->rank].host && job->links[greeting.from].fd < 0 && ignis__peer_query(fd, &peer) &&
-        peer.uid == geteuid()) {
-        job->links[greeting.from].fd = fd;
-        meeting->came++;
-        return IGNIS__GATE_TAKEN;
-    }
-    meeting->turned_away++;
-    return IGNIS__GATE_AWAY;
 }
 
 /*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
@@ -8886,51 +9081,46 @@ static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict
 {
     ignis__job *job = meeting->job;
     const ignis__job_rank *ranks = job->ranks;
+    ignis__until until = {0, NULL};
+    ignis__greeting greeting = {0, 0};
     ignis__trouble trouble;
-    ignis__greeting greeting;
-    ignis__gate *gate;
     int i, expected = 0;
-    bool again;
     memset(verdict, 0, sizeof *verdict);
-    memset(&greeting, 0, sizeof greeting);
-    greeting.magic = IGNIS__JOB_MAGIC;
-    greeting.version = ignis__job_version();
-    memcpy(greeting.token, job->token, sizeof greeting.token);
+    until.deadline_ns = meeting->deadline;
     greeting.from = job->rank;
-    for (i = 0; i < job->rank; i++) {
-        if (ranks[i].host != ranks[job->rank].host)
+    memcpy(meeting->local->secret, job->secret, sizeof job->secret);
+    for (i = 0; i < job->size; i++) {
+        if (i == job->rank || ranks[i].host != ranks[job->rank].host)
             continue;
-        do
-            job->links[i].fd = ignis__unix_connect(&trouble, ranks[i].path, &again);
-        while (job->links[i].fd < 0 && again && ignis__monotonic_ns() < meeting->deadline && (ignis__sleep_us(2000), true));
+        if (i > job->rank) {
+            expected++;
+            continue;
+        }
         greeting.to = i;
-        if (job->links[i].fd < 0 || !ignis__job_write(job->links[i].fd, &greeting, sizeof greeting, meeting->deadline)) {
-            snprintf(verdict->why, sizeof verdict->why, "rank %d does not reach rank %d of its host: %.180s", job->rank, i,
-                     job->links[i].fd < 0 ? trouble.why : strerror(errno));
+        job->links[i].wire = ignis__wire_connect(&trouble, &ignis__wire_socket, ranks[i].path, NULL, job->secret, &greeting,
+                                                 sizeof greeting, IGNIS__WIRE_GREETING, &until);
+        if (!job->links[i].wire) {
+            snprintf(verdict->why, sizeof verdict->why, "rank %d does not reach rank %d of its host: %.180s", job->rank, i, trouble.why);
             return;
         }
     }
-    for (i = job->rank + 1; i < job->size; i++)
-        expected += ranks[i].host == ranks[job->rank].host;
-    gate = (ignis__gate *)ignis__alloc(sizeof *gate);
-    if (!gate) {
-        snprintf(verdict->why, sizeof verdict->why, "rank %d is out of host memory", job->rank);
-        return;
+    while (expected > 0) {
+        ignis__wire *wire = ignis__door_next(meeting->call, &trouble, meeting->local, &until);
+        if (!wire)
+            break;
+        if (ignis__claim_read(&trouble, wire, &greeting, sizeof greeting) && greeting.to == job->rank && greeting.from > job->rank &&
+            greeting.from < job->size && ranks[greeting.from].host == ranks[job->rank].host && !job->links[greeting.from].wire &&
+            ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_GREETING)) {
+            job->links[greeting.from].wire = wire;
+            expected--;
+        } else {
+            ignis__door_refuse(meeting->call, meeting->local, wire, true, "it is no rank that is expected");
+        }
     }
-    gate->listener = meeting->listener;
-    gate->want = sizeof greeting;
-    gate->admit = ignis__greeting_admit;
-    gate->context = meeting;
-    meeting->listener = -1;
-    meeting->came = 0;
-    while (meeting->came < expected && ignis__monotonic_ns() < meeting->deadline)
-        ignis__gate_turn(gate);
-    ignis__gate_close(gate);
-    ignis__free(gate);
-    verdict->ok = meeting->came == expected;
+    verdict->ok = expected == 0;
     for (i = job->rank + 1; !verdict->ok && i < job->size; i++)
-        if (ranks[i].host == ranks[job->rank].host && job->links[i].fd < 0)
-            snprintf(verdict->why, sizeof verdict->why, "rank %d did not come to rank %d of its host", i, job->rank);
+        if (ranks[i].host == ranks[job->rank].host && !job->links[i].wire)
+            snprintf(verdict->why, sizeof verdict->why, "rank %d did not come to rank %d of its host: %.180s", i, job->rank, trouble.why);
 }
 
 /*  All ranks tell rank 0 how they fared, and it tells all. */
@@ -8938,28 +9128,28 @@ static bool ignis__meeting_agree(ignis__meeting *meeting, ignis__verdict *verdic
 {
     ignis__job *job = meeting->job;
     int64_t deadline = meeting->deadline + 1000 * IGNIS__MILLISECOND;
+    ignis__trouble trouble;
     ignis__verdict other;
     int i;
     if (job->rank == 0) {
         for (i = 1; i < job->size; i++) {
-            if (!ignis__job_read(meeting->fds[i], &other, sizeof other, deadline)) {
+            if (!ignis__meeting_hear(&trouble, meeting->wires[i], IGNIS__JOB_VERDICT, &other, sizeof other, deadline)) {
                 memset(&other, 0, sizeof other);
-                snprintf(other.why, sizeof other.why, "rank %d went away while the ranks met: %s", i, strerror(errno));
+                snprintf(other.why, sizeof other.why, "rank %d went away while the ranks met: %.180s", i, trouble.why);
             }
-            if (!other.ok && verdict->ok) {
-                other.why[sizeof other.why - 1] = 0;
+            if (!other.ok && verdict->ok)
                 *verdict = other;
-            }
         }
         for (i = 1; i < job->size; i++)
-            (void)ignis__job_write(meeting->fds[i], verdict, sizeof *verdict, deadline);
+            (void)ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_VERDICT, verdict, sizeof *verdict, deadline);
     } else {
         other = *verdict;
-        if (!ignis__job_write(meeting->fds[0], &other, sizeof other, deadline) ||
-            !ignis__job_read(meeting->fds[0], verdict, sizeof *verdict, deadline + 1000 * IGNIS__MILLISECOND)) {
+        if (!ignis__meeting_say(&trouble, meeting->wires[0], IGNIS__JOB_VERDICT, &other, sizeof other, deadline) ||
+            !ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_VERDICT, verdict, sizeof *verdict,
+                                 deadline + 1000 * IGNIS__MILLISECOND)) {
             *verdict = other;
             if (verdict->ok)
-                snprintf(verdict->why, sizeof verdict->why, "rank 0 went away while the ranks met: %s", strerror(errno));
+                snprintf(verdict->why, sizeof verdict->why, "rank 0 went away while the ranks met: %.180s", trouble.why);
             verdict->ok = 0;
         }
     }
@@ -8977,10 +9167,6 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     bool ok;
     job->links = (ignis__job_link *)ignis__alloc(sizeof *job->links * (size_t)job->size);
     job->polls = (struct pollfd *)ignis__alloc(sizeof *job->polls * ((size_t)job->size + 1));
-    for (i = 0; job->links && i < job->size; i++) {
-        job->links[i].fd = -1;
-        ignis__mutex_init(&job->links[i].sending);
-    }
     if (!job->links || !job->polls) {
         ignis__fail_host_memory(call, sizeof *job->links * (size_t)job->size);
         return false;
@@ -8993,7 +9179,7 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     job->ready = ok && pthread_mutex_init(&job->lock, NULL) == 0;
     ok = job->ready && pipe(job->wake) == 0;
     for (i = 0; ok && i < 2; i++)
-        ok = fcntl(job->wake[i], F_SETFD, FD_CLOEXEC) == 0 && fcntl(job->wake[i], F_SETFL, O_NONBLOCK) == 0;
+        ok = fcntl(ignis__fd_keep(job->wake[i]), F_SETFD, FD_CLOEXEC) == 0 && fcntl(job->wake[i], F_SETFL, O_NONBLOCK) == 0;
     if (!ok)
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
     return ok;
@@ -9014,74 +9200,71 @@ static void ignis__job_count_hosts(ignis__job *job)
     }
 }
 
-/*  Names of sockets in the private folder; the random part keeps two jobs of a user apart. */
-static bool ignis__meeting_paths(ignis__meeting *meeting, ignis__place *place, const char *folder)
+/*  Where the ranks meet, and a socket for those of this host; its random name keeps two jobs of a user apart. */
+static bool ignis__meeting_doors(ignis__meeting *meeting)
 {
+    const ignis__place *place = meeting->place;
     ignis__job_rank *self = &meeting->job->ranks[meeting->job->rank];
+    char folder[IGNIS__PATH_MAX];
     ignis__trouble trouble;
-    uint64_t random = 0;
+    uint32_t random = 0;
+    snprintf(folder, sizeof folder, "%s", place->folder);
+    meeting->address.kind = *place->address ? &ignis__wire_tcp : &ignis__wire_socket;
+    if (!ignis__channel_paths(meeting->call, folder, place->name, &meeting->address))
+        return false;
+    if (*place->address)
+        snprintf(meeting->address.path, sizeof meeting->address.path, "%s", place->address);
     if (!ignis__random_bytes(&random, sizeof random)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, meeting->call, "the system gives no random numbers");
         return false;
     }
-    if (snprintf(self->path, sizeof self->path, "%s/rank%d-%08lx", folder, self->rank, (unsigned long)(random & 0xFFFFFFFFu)) >=
-        (int)sizeof self->path) {
+    if (snprintf(self->path, sizeof self->path, "%s/rank%d-%08lx", folder, self->rank, (unsigned long)random) >= (int)sizeof self->path) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, meeting->call, "the folder %.300s has too long a path for sockets: at most %d bytes go into it",
                     folder, (int)sizeof self->path - 24);
-        memset(self->path, 0, sizeof self->path);
         return false;
     }
-    if (*place->folder) {
-        snprintf(meeting->meet_path, sizeof meeting->meet_path, "%.300s/meet", folder);
-        snprintf(meeting->token_path, sizeof meeting->token_path, "%.300s/token", folder);
-        snprintf(meeting->where, sizeof meeting->where, "%.300s", folder);
-    } else {
-        snprintf(meeting->where, sizeof meeting->where, "%s:%s", place->host, place->port);
+    meeting->door = (ignis__door *)ignis__alloc(sizeof *meeting->door);
+    meeting->local = (ignis__door *)ignis__alloc(sizeof *meeting->local);
+    if (!meeting->door || !meeting->local) {
+        ignis__fail_host_memory(meeting->call, sizeof *meeting->local);
+        return false;
     }
-    meeting->listener = ignis__unix_listen(&trouble, self->path);
-    if (meeting->listener >= 0)
+    ignis__door_init(meeting->door, meeting->address.kind, meeting->address.path);
+    ignis__door_init(meeting->local, &ignis__wire_socket, self->path);
+    if (ignis__door_open(&trouble, meeting->local, NULL, meeting->job->secret)) /* the secret is going to be that of rank 0 */
         return true;
-    memset(self->path, 0, sizeof self->path);
     ignis__trouble_report(meeting->call, &trouble);
     return false;
 }
 
-static bool ignis__job_connect(ignis__meeting *meeting, ignis__place *place)
+static bool ignis__job_connect(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
-    char folder[IGNIS__PATH_MAX];
     ignis__verdict verdict;
     bool ok;
     int i;
-    snprintf(folder, sizeof folder, "%s", place->folder);
-    if (!ignis__private_folder(meeting->call, folder, sizeof folder) || !ignis__meeting_paths(meeting, place, folder))
+    if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)))
         return false;
-    ok = job->rank == 0 ? ignis__meeting_lead(meeting, place) : ignis__meeting_follow(meeting, place);
-    if (ok) {
-        ignis__job_count_hosts(job);
-        ignis__meeting_mesh(meeting, &verdict);
-        pthread_mutex_lock(&job->lock); /* the watcher waits for all connections: who has heard the verdict may send to any rank at once */
-        if (verdict.ok && !ignis__job_watcher_start(job)) {
-            verdict.ok = 0;
-            snprintf(verdict.why, sizeof verdict.why, "rank %d could not start a thread", job->rank);
-        }
-        ok = ignis__meeting_agree(meeting, &verdict);
-        for (i = 0; ok && i < job->size; i++) /* with other hosts, those with rank 0 stay */
-            if (job->links[i].fd < 0 && meeting->fds[i] >= 0 && job->ranks[i].host != job->ranks[job->rank].host) {
-                job->links[i].fd = meeting->fds[i];
-                job->links[i].stream = true;
-                meeting->fds[i] = -1;
-            }
-        pthread_mutex_unlock(&job->lock);
+    ignis__job_count_hosts(job);
+    ignis__meeting_mesh(meeting, &verdict);
+    pthread_mutex_lock(&job->lock); /* the watcher waits for all connections: who has heard the verdict may send to any rank at once */
+    if (verdict.ok && !ignis__job_watcher_start(job)) {
+        verdict.ok = 0;
+        snprintf(verdict.why, sizeof verdict.why, "rank %d could not start a thread", job->rank);
     }
-    (void)unlink(job->ranks[job->rank].path);
+    ok = ignis__meeting_agree(meeting, &verdict);
+    for (i = 0; ok && i < job->size; i++) /* with other hosts, those with rank 0 stay */
+        if (!job->links[i].wire && meeting->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
+            job->links[i].wire = meeting->wires[i];
+            meeting->wires[i] = NULL;
+        }
+    pthread_mutex_unlock(&job->lock);
     return ok;
 }
 
 /*  Meets the other ranks; self is what this one says of itself. The caller holds the job. */
 static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const ignis__job_rank *self, int64_t timeout_ns)
 {
-    static bool fork_watched;
     ignis__job *job = (ignis__job *)ignis__alloc(sizeof *job);
     ignis__meeting meeting;
     bool ok = false;
@@ -9102,39 +9285,34 @@ static ignis__job *ignis__job_meet(const char *call, ignis__place *place, const 
     meeting.job = job;
     meeting.place = place;
     meeting.deadline = ignis__monotonic_ns() + timeout_ns;
-    meeting.listener = -1;
     meeting.failed = -1;
     if (*self->failed) { /* it only comes to say so, to those who are there */
         int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
         meeting.deadline = soon < meeting.deadline ? soon : meeting.deadline;
         meeting.failed = place->rank == 0 ? 0 : -1;
     }
-    meeting.fds = (int *)ignis__alloc(sizeof *meeting.fds * (size_t)job->size);
-    for (i = 0; meeting.fds && i < job->size; i++)
-        meeting.fds[i] = -1;
-    if (!job->ranks || !meeting.fds) {
+    meeting.wires = (ignis__wire **)ignis__alloc(sizeof *meeting.wires * (size_t)job->size);
+    if (!job->ranks || !meeting.wires) {
         ignis__fail_host_memory(call, sizeof *job->ranks * (size_t)job->size);
-    } else if (!ignis__random_bytes(job->token, sizeof job->token) || !ignis__random_bytes(&job->key, sizeof job->key)) {
+    } else if (!ignis__random_bytes(job->secret, sizeof job->secret) || !ignis__random_bytes(&job->key, sizeof job->key)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers");
     } else {
         job->ranks[job->rank] = *self;
-        ok = job->size == 1 || (ignis__job_prepare(call, job) && ignis__job_connect(&meeting, place));
+        ok = job->size == 1 || (ignis__job_prepare(call, job) && ignis__job_connect(&meeting));
     }
-    for (i = 0; meeting.fds && i < job->size; i++)
-        ignis__fd_drop(&meeting.fds[i]);
-    ignis__fd_drop(&meeting.listener);
-    ignis__free(meeting.fds);
-    if (!ok) {
-        ignis__job_end(job);
-        return NULL;
-    }
-    ignis__mutex_lock(&ignis__jobs_lock);
-    if (!fork_watched)
-        fork_watched = pthread_atfork(ignis__jobs_before_fork, ignis__jobs_after_fork, ignis__jobs_in_child) == 0;
-    job->next = ignis__jobs;
-    ignis__jobs = job;
-    ignis__mutex_unlock(&ignis__jobs_lock);
-    return job;
+    for (i = 0; meeting.wires && i < job->size; i++)
+        ignis__wire_free(meeting.wires[i]);
+    if (meeting.door)
+        ignis__door_close(meeting.door);
+    if (meeting.local)
+        ignis__door_close(meeting.local);
+    ignis__free(meeting.door);
+    ignis__free(meeting.local);
+    ignis__free(meeting.wires);
+    if (ok)
+        return job;
+    ignis__job_end(job);
+    return NULL;
 }
 
 #else /* Windows: one process, which may have several devices */
@@ -9148,6 +9326,13 @@ struct ignis__job {
 };
 
 static uint64_t ignis__job_host(void) { return 1; }
+
+IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id)
+{
+    (void)id;
+    return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_comm_unique_id",
+                       "communicators between processes need Linux; on Windows ignis_comm_init_all makes them for all GPUs of one process");
+}
 
 static void ignis__job_end(ignis__job *job)
 {
@@ -10729,7 +10914,7 @@ static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
     }
     ignis__atomic_store(&comm->used_ns, (uint64_t)ignis__monotonic_ns());
     if (capture && capture->device == work->device) /* the device was idle when it began */
-        return ignis__capture_hold(work->call, capture, comm->storage, false, &comm->storage->users);
+        return ignis__capture_hold_storage(work->call, capture, comm->storage);
     if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
         !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
         return false;
@@ -10935,51 +11120,27 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  An array that an operation uses. */
-typedef struct ignis__comm_lent {
-    ignis__array *array; /* held */
-    bool acquired;
-} ignis__comm_lent;
-
-/*  Holds an array and gives it to IGNIS_OWNER_NVCCL; false, and reported, when that cannot be. ignis__comm_lent_end gives it back either way. */
-static bool ignis__comm_lend(const char *call, const ignis__comm *comm, ignis_array handle, const ignis__comm_lent *other,
-                             ignis__comm_lent *lent)
+/*  Holds an array and borrows it for a call, of which a local variable is the borrower; false, and reported, when that cannot be.
+    ignis__comm_return gives back what was held either way. */
+static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_array handle, const void *borrower, ignis__array **held)
 {
-    ignis__array *array = lent->array = ignis__array_hold(call, handle);
-    ignis_owner owner;
-    if (!array || !ignis__array_lock(call, array))
+    ignis__array *array = *held = ignis__array_hold(call, handle);
+    if (!array || !ignis__contract_borrow(call, array, IGNIS_OWNER_NVCCL, borrower))
         return false;
-    owner = array->owner;
-    if (owner == IGNIS_OWNER_IGNIS) {
-        array->owner = IGNIS_OWNER_NVCCL;
-        lent->acquired = true;
-    }
-    ignis__array_unlock(array);
-    if (owner != IGNIS_OWNER_IGNIS && !(other && other->array == array && other->acquired)) {
-        ignis__fail(IGNIS_DIAG_OWNER_DIFFERS, call, "array #%llu is owned by %s, which has to release it first",
-                    (unsigned long long)array->id, ignis__owner_name(owner));
-        return false;
-    }
-    if (array->storage->device != comm->device) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, rank %d of the communicator on device %d",
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), comm->rank,
-                    (int)(comm->device - ignis__devices));
-        return false;
-    }
-    return true;
+    if (array->storage->device == comm->device)
+        return true;
+    ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, rank %d of the communicator on device %d",
+                ignis__array_label(array).text, (int)(array->storage->device - ignis__devices), comm->rank,
+                (int)(comm->device - ignis__devices));
+    return false;
 }
 
-static void ignis__comm_lent_end(const char *call, ignis__comm_lent *lent)
+static void ignis__comm_return(const char *call, const void *borrower, ignis__array *held)
 {
-    if (!lent->array)
+    if (!held)
         return;
-    if (lent->acquired) {
-        ignis__mutex_lock(&lent->array->slot.lock);
-        if (lent->array->owner == IGNIS_OWNER_NVCCL)
-            lent->array->owner = IGNIS_OWNER_IGNIS;
-        ignis__array_unlock(lent->array);
-    }
-    ignis__array_drop(call, lent->array);
+    ignis__contract_return(held, borrower);
+    ignis__array_drop(call, held);
 }
 
 /*  Input and output may be the same memory or, if one is a part of the other, lie where that part is; else they are apart. */
@@ -11068,7 +11229,7 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
                                            const ignis_array *out, ignis_op op, int root)
 {
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis__comm_lent from = IGNIS__ZERO, to = IGNIS__ZERO;
+    ignis__array *from = NULL, *to = NULL;
     ignis__comm_task task = IGNIS__ZERO;
     ignis__work work;
     bool ok;
@@ -11082,12 +11243,11 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
     ok = ignis__comm_works(call, comm) && ignis__comm_rank_check(call, comm, "root", root, false);
     if (kind == IGNIS__COMM_REDUCE && comm->rank != root)
         out = NULL;
-    ok = ok && (!in || ignis__comm_lend(call, comm, *in, NULL, &from)) && (!out || ignis__comm_lend(call, comm, *out, &from, &to)) &&
-         ((!in && !out) || (ignis__comm_shapes(call, comm, from.array, to.array, &task) && ignis__comm_op_check(call, op, task.dtype)));
+    ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
+         ((!in && !out) || (ignis__comm_shapes(call, comm, from, to, &task) && ignis__comm_op_check(call, op, task.dtype)));
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from.array, &task.in)) && (!out || ignis__work_write(&work, to.array, &task.out)) &&
-             (!in || !out ||
-              ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from.array), task.out, ignis__array_bytes(to.array)));
+        ok = (!in || ignis__work_read(&work, from, &task.in)) && (!out || ignis__work_write(&work, to, &task.out)) &&
+             (!in || !out || ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from), task.out, ignis__array_bytes(to)));
         if (kind == IGNIS__COMM_BROADCAST)
             task.out = task.in;
         ok = ok && ignis__comm_order(&work, comm) &&
@@ -11097,8 +11257,8 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
         ok = false;
     }
     ignis__mutex_unlock(&comm->slot.lock);
-    ignis__comm_lent_end(call, &to);
-    ignis__comm_lent_end(call, &from);
+    ignis__comm_return(call, &work, to);
+    ignis__comm_return(call, &work, from);
     ignis__comm_drop(call, comm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -11156,7 +11316,7 @@ static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const 
                                      int source)
 {
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis__comm_lent from = IGNIS__ZERO, to = IGNIS__ZERO;
+    ignis__array *from = NULL, *to = NULL;
     ignis__comm_task send = IGNIS__ZERO, receive = IGNIS__ZERO;
     ignis__work work;
     bool ok, self;
@@ -11168,15 +11328,14 @@ static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const 
     receive.root = source;
     ignis__mutex_lock(&comm->slot.lock);
     ok = ignis__comm_works(call, comm) && (!in || ignis__comm_rank_check(call, comm, "dest", dest, !self)) &&
-         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) && (!in || ignis__comm_lend(call, comm, *in, NULL, &from)) &&
-         (!out || ignis__comm_lend(call, comm, *out, &from, &to)) && (!in || ignis__comm_shapes(call, comm, from.array, NULL, &send)) &&
-         (!out || ignis__comm_shapes(call, comm, NULL, to.array, &receive)) &&
-         (!self || ignis__comm_shapes(call, comm, from.array, to.array, &send));
+         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) &&
+         (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
+         (!in || ignis__comm_shapes(call, comm, from, NULL, &send)) && (!out || ignis__comm_shapes(call, comm, NULL, to, &receive)) &&
+         (!self || ignis__comm_shapes(call, comm, from, to, &send));
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from.array, &send.in)) && (!out || ignis__work_write(&work, to.array, &receive.out)) &&
+        ok = (!in || ignis__work_read(&work, from, &send.in)) && (!out || ignis__work_write(&work, to, &receive.out)) &&
              (!in || !out ||
-              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from.array), receive.out,
-                                ignis__array_bytes(to.array))) &&
+              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from), receive.out, ignis__array_bytes(to))) &&
              ignis__comm_order(&work, comm);
         send.out = receive.out;
         ok = ok && (self ? ignis__comm_alone(&work, &send) : ignis__comm_run_pair(&work, comm, in ? &send : NULL, out ? &receive : NULL));
@@ -11185,8 +11344,8 @@ static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const 
         ok = false;
     }
     ignis__mutex_unlock(&comm->slot.lock);
-    ignis__comm_lent_end(call, &to);
-    ignis__comm_lent_end(call, &from);
+    ignis__comm_return(call, &work, to);
+    ignis__comm_return(call, &work, from);
     ignis__comm_drop(call, comm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -11892,7 +12051,8 @@ static bool ignis__parallel_launch(const char *call, ignis__parallel_state *para
     void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
     uint64_t own_serial = thread->stream_serial[ordinal];
     ignis_array gradients;
-    bool ok = ignis__stream_order(call, device, main_stream, device, parallel->stream); /* a capture draws it in by this */
+    bool ok = capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
+                      : ignis__stream_order(call, device, main_stream, device, parallel->stream);
     if (!ok)
         return false;
     gradients.id = bucket->memory->slot.handle;
@@ -12014,9 +12174,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         ignis__array_discard(call, &made);
         return false;
     }
-    bucket->memory = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ignis__array_claim(bucket->memory);
-    ignis__array_drop(call, bucket->memory);
+    bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
@@ -12027,11 +12185,9 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         int64_t numel = ignis__tensor_numel(parameter), size = numel * ignis__dtypes[dtype].size;
         made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
         at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
-        if (!made.id)
+        parallel->grads[i] = ignis__array_adopt(call, made);
+        if (!parallel->grads[i])
             return false;
-        parallel->grads[i] = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-        ignis__array_claim(parallel->grads[i]);
-        ignis__array_drop(call, parallel->grads[i]);
         if (parameter->grad && numel > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
     }

@@ -462,7 +462,7 @@ struct sim_context {
     size_t resident; /* blocks that wait for others, and keep their processor meanwhile */
     sim_arena arena;
     sim_stream *streams; /* all, those destroyed with work left included */
-    sim_stream *null_stream, *thread_stream;
+    sim_stream *null_stream;
 };
 
 typedef struct sim_function {
@@ -607,6 +607,7 @@ struct sim_stream {
     unsigned flags;
     int priority;
     unsigned long long id;
+    unsigned long long thread; /* whose per-thread stream this is, 0: nobody's */
     int busy;                  /* some thread is running the head */
     int dead;                  /* destroyed; goes when its queue is empty */
     int worker;                /* has a thread */
@@ -668,8 +669,9 @@ static struct {
 static _Thread_local struct {
     sim_context *stack[MAX_DEPTH];
     int depth;
-    int in_callback;  /* inside a host function, where the driver must not be called */
-    int capture_mode; /* which captures forbid this thread's unsafe calls */
+    int in_callback;           /* inside a host function, where the driver must not be called */
+    int capture_mode;          /* which captures forbid this thread's unsafe calls */
+    unsigned long long number; /* 0: it has used no per-thread stream */
 } thread;
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -1781,13 +1783,48 @@ static void stream_destroy(sim_stream *stream)
         stream_free(stream);
 }
 
-/* 0 and 1 are the legacy stream, 2 the per-thread stream (here one for all threads, and blocking as the real ones are). */
+/* The per-thread streams of a thread that ends. What they have queued still runs. */
+static void thread_end(void *number)
+{
+    if (atomic_load(&sim.forked))
+        return;
+    pthread_mutex_lock(&sim.lock);
+    for (int i = 0; i < sim.device_count; i++)
+        for (sim_stream *stream = sim.contexts[i].streams, *next; stream; stream = next) {
+            next = stream->next;
+            if (stream->thread == (uintptr_t)number && !stream->dead)
+                stream_destroy(stream);
+        }
+    pthread_mutex_unlock(&sim.lock);
+}
+
+static pthread_key_t thread_key;
+static void thread_key_make(void) { pthread_key_create(&thread_key, thread_end); }
+
+/* The calling thread's own stream of a context, blocking as the real ones are. NULL: out of memory. */
+static sim_stream *stream_of_thread(sim_context *context)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    sim_stream *stream = context->streams;
+    if (!thread.number) {
+        thread.number = ++sim.next_id;
+        pthread_once(&once, thread_key_make);
+        pthread_setspecific(thread_key, (void *)(uintptr_t)thread.number);
+    }
+    while (stream && (stream->thread != thread.number || stream->dead))
+        stream = stream->next;
+    if (!stream && (stream = stream_new(context, 0, 0)))
+        stream->thread = thread.number;
+    return stream;
+}
+
+/* 0 and 1 are the legacy stream, 2 is another stream in each thread. */
 static sim_stream *stream_get(CUstream handle)
 {
     if ((uintptr_t)handle <= 1)
         return current()->null_stream;
     if ((uintptr_t)handle == 2)
-        return current()->thread_stream;
+        return stream_of_thread(current());
     return handle_get(OBJECT_STREAM, handle);
 }
 
@@ -2039,15 +2076,8 @@ static int context_open(sim_context *context)
     if (!context->handle)
         return ERROR_OUT_OF_MEMORY;
     context->null_stream = stream_new(context, 0, 0);
-    context->thread_stream = stream_new(context, 0, 0);
-    context->active = context->null_stream && context->thread_stream;
-    if (context->active)
-        return SUCCESS;
-    if (context->null_stream)
-        stream_destroy(context->null_stream);
-    if (context->thread_stream)
-        stream_destroy(context->thread_stream);
-    return ERROR_OUT_OF_MEMORY;
+    context->active = context->null_stream != NULL;
+    return context->active ? SUCCESS : ERROR_OUT_OF_MEMORY;
 }
 
 static void event_forget(sim_event *event)
@@ -2117,9 +2147,12 @@ static void context_close(sim_context *context)
         else
             range_delete(range);
     }
-    stream_destroy(context->null_stream);
-    stream_destroy(context->thread_stream);
-    context->null_stream = context->thread_stream = NULL;
+    for (sim_stream *stream = context->streams, *next; stream; stream = next) {
+        next = stream->next;
+        if (!stream->dead)
+            stream_destroy(stream);
+    }
+    context->null_stream = NULL;
     context->used = 0;
     context->peers = 0;
 }

@@ -301,7 +301,8 @@ typedef struct program {
 } program;
 
 typedef struct options {
-    list macros; /* -DX=1 -UY */
+    list macros;  /* -DX=1 -UY */
+    list folders; /* of -I, as absolute paths: the compiler runs in a folder of its own */
     char standard[24];
     char architecture[16]; /* the digits, and perhaps a letter */
     char preinclude[256];
@@ -344,13 +345,12 @@ static int is_harmless(const char *option)
                                         "builtin-initializer-list",
                                         "err-no",
                                         "brief-diagnostics",
-                                        "I",
-                                        "include-path"};
+                                        "no-source-include"};
     size_t length = strcspn(option, "=");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strlen(names[i]) == length && memcmp(names[i], option, length) == 0)
             return 1;
-    return option[0] == 'I';
+    return 0;
 }
 
 /* The value of `--name=value` or of `--name value`, or NULL when the option is another one. */
@@ -381,6 +381,15 @@ static void add_macro(options *o, const char *flag, const char *value)
     list_add(&o->macros, text);
 }
 
+/* A folder that does not exist is like an empty one. */
+static void add_folder(options *o, const char *path)
+{
+    char *absolute = realpath(path, NULL);
+    if (absolute)
+        list_add(&o->folders, absolute);
+    free(absolute);
+}
+
 /* Reads one option, and its value where that is an option string of its own. */
 static int read_option(options *o, const char *const *all, int count, int *i)
 {
@@ -407,7 +416,11 @@ static int read_option(options *o, const char *const *all, int count, int *i)
         add_macro(o, option[0] == 'D' ? "-D" : "-U", option + 1);
     else if ((value = option_value(option, "pre-include", all, count, i)) || (value = option_value(option, "include", all, count, i)))
         snprintf(o->preinclude, sizeof o->preinclude, "%s", value);
-    else if (strcmp(option, "Xptxas") == 0 || strcmp(option, "I") == 0 || strcmp(option, "include-path") == 0)
+    else if ((value = option_value(option, "include-path", all, count, i)) || (value = option_value(option, "I", all, count, i)))
+        add_folder(o, value);
+    else if (option[0] == 'I' && option[1])
+        add_folder(o, option + 1 + strspn(option + 1, " "));
+    else if (strcmp(option, "Xptxas") == 0)
         (*i)++;
     else
         return is_harmless(option);
@@ -553,6 +566,25 @@ static void write_first_input(const program *p, const options *o, sim_buffer *b)
     sim_print(b, "#line 1 \"%s\"\n%s\n", p->name, p->source);
 }
 
+/* Headers are looked for in memory, in the folder of the source, and in those of -I. In NVRTC memory goes before the folder of an including
+   header, too, which the compiler here always searches first. */
+static void add_search_path(list *command, const program *p, const options *o)
+{
+    const char *slash = strrchr(p->name, '/');
+    char *named = strndup(p->name, slash ? (size_t)(slash + 1 - p->name) : 0), *source_folder = realpath(*named ? named : ".", NULL);
+    list_add_words(command, "-iquote h -I h");
+    if (source_folder) {
+        list_add(command, "-iquote");
+        list_add(command, source_folder);
+    }
+    for (int i = 0; i < o->folders.count; i++) {
+        list_add(command, "-I");
+        list_add(command, o->folders.items[i]);
+    }
+    free(source_folder);
+    free(named);
+}
+
 static int preprocess(program *p, const options *o, const char *folder)
 {
     sim_buffer input = {0};
@@ -562,9 +594,10 @@ static int preprocess(program *p, const options *o, const char *folder)
     free(input.text);
     list_add(&command, toolchain.compiler);
     list_add(&command, o->standard);
-    list_add_words(&command, "-E -w -nostdinc -I h -Ulinux -Uunix -fdiagnostics-color=never -o output.ii");
+    list_add_words(&command, "-E -w -nostdinc -Ulinux -Uunix -fdiagnostics-color=never -o output.ii");
     for (int i = 0; i < o->macros.count; i++)
         list_add(&command, o->macros.items[i]);
+    add_search_path(&command, p, o);
     list_add(&command, "input.cpp");
     int status = written ? run_command(command.items, folder, "messages") : -1;
     list_free(&command);
@@ -696,6 +729,10 @@ EXPORT int nvrtcCreateProgram(program **out, const char *source, const char *nam
 {
     if (!out || !source || header_count < 0 || (header_count && (!headers || !header_names)))
         return NVRTC_INVALID_INPUT;
+    for (int i = 0; i < header_count; i++)
+        for (int other = 0; other < i; other++)
+            if (strcmp(header_names[i], header_names[other]) == 0)
+                return NVRTC_INVALID_INPUT;
     program *p = calloc(1, sizeof *p);
     if (!p)
         return NVRTC_OUT_OF_MEMORY;
@@ -755,6 +792,7 @@ EXPORT int nvrtcCompileProgram(program *p, int option_count, const char *const *
     }
     if (!read_options(&o, p, option_texts, option_count)) {
         list_free(&o.macros);
+        list_free(&o.folders);
         return NVRTC_INVALID_OPTION;
     }
     int result = NVRTC_INTERNAL_ERROR;
@@ -765,6 +803,7 @@ EXPORT int nvrtcCompileProgram(program *p, int option_count, const char *const *
     } else
         sim_print(&p->log, "error: the simulator cannot make a folder in %s\n", environment("TMPDIR", "/tmp"));
     list_free(&o.macros);
+    list_free(&o.folders);
     p->compiled = 1;
     return result;
 }

@@ -274,6 +274,44 @@ static void test_legacy_stream(void)
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
+/* CU_STREAM_PER_THREAD: one handle, and a stream for each thread. */
+static void *use_thread_stream(void *pinned)
+{
+    handle mine = (handle)2;
+    int status = -1;
+    context_of(0);
+    OK(cuStreamIsCapturing(mine, &status));
+    CHECK(status == 0);
+    ptr block = new_block(4);
+    OK(cuMemsetD32Async(block, 7, 1, mine));
+    OK(cuMemcpyDtoHAsync_v2(pinned, block, 4, mine));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    return NULL;
+}
+
+static void test_thread_streams(void)
+{
+    handle mine = (handle)2, graph = NULL;
+    pthread_t thread;
+    int *pinned = NULL, status = -1;
+    context_of(0);
+    OK(cuMemHostAlloc((void **)&pinned, 4, 0));
+    pinned[0] = 0;
+    OK(cuStreamBeginCapture_v2(mine, 2));
+    pthread_create(&thread, NULL, use_thread_stream, pinned);
+    pthread_join(thread, NULL);
+    OK(cuStreamIsCapturing(mine, &status));
+    CHECK(status == 1);
+    OK(cuStreamEndCapture(mine, &graph));
+    OK(cuGraphDestroy(graph));
+    OK(cuStreamSynchronize(mine)); /* of this thread, which has nothing to do with the other's */
+    if (!strcmp(streams, "lazy"))
+        CHECK(pinned[0] == 0);
+    OK(cuCtxSynchronize()); /* what a thread has queued outlives it */
+    CHECK(pinned[0] == 7);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
 static void test_peer(void)
 {
     int value = 42, out = 0;
@@ -681,9 +719,9 @@ static void test_canary(void)
 static void run_tests(void)
 {
     char *image = compile_kernels(kernel_text);
-    void (*const tests[])(void) = {test_devices,       test_symbols, test_contexts,       test_memory,        test_pinned,
-                                   test_copy_snapshot, test_events,  test_host_function,  test_legacy_stream, test_peer,
-                                   test_faults,        test_graphs,  test_capture_errors, test_threads};
+    void (*const tests[])(void) = {test_devices,       test_symbols, test_contexts,      test_memory,         test_pinned,
+                                   test_copy_snapshot, test_events,  test_host_function, test_legacy_stream,  test_thread_streams,
+                                   test_peer,          test_faults,  test_graphs,        test_capture_errors, test_threads};
     load_driver();
     CODE(3, cuDeviceGet(&(int){0}, 0));
     OK(cuInit(0));

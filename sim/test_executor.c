@@ -592,6 +592,40 @@ static void test_headers(void)
     }
 }
 
+/* A header of a folder: found by -I in all its spellings and beside the source, but never before one in memory. */
+static void test_include_path(void)
+{
+    static const char text[] = "#include \"found.cuh\"\nextern \"C\" __global__ void k(int *x) { x[0] = FOUND; }\n";
+    char parts[] = "/tmp/ignis_sim_include_XXXXXX", path[64], joined[64], beside[64];
+    CHECK(mkdtemp(parts) != NULL);
+    snprintf(path, sizeof path, "%s/found.cuh", parts);
+    snprintf(joined, sizeof joined, "-I%s", parts);
+    snprintf(beside, sizeof beside, "%s/source.cu", parts);
+    FILE *file = fopen(path, "w");
+    CHECK(file && fputs("#define FOUND 1\n", file) >= 0 && fclose(file) == 0);
+    const struct {
+        const char *name, *options[2], *header;
+        int value; /* 0: not found */
+    } cases[] = {
+        {"source.cu", {"-arch=sm_80", "-lineinfo"}, NULL, 0},
+        {"source.cu", {joined, "-lineinfo"}, NULL, 1},
+        {"source.cu", {"-I", parts}, NULL, 1},
+        {"source.cu", {"--include-path", parts}, NULL, 1},
+        {beside, {"-arch=sm_80", "-lineinfo"}, NULL, 1},
+        {beside, {"-I", parts}, "#define FOUND 2\n", 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        source s = {cases[i].name, text, cases[i].header ? "found.cuh" : NULL, cases[i].header, NULL};
+        build b = compile_with(&s, 2, cases[i].options);
+        int x = 0, *px = &x;
+        CHECK(b.result == (cases[i].value ? 0 : 6));
+        CHECK(!cases[i].value || (run(&b, "k", 1, 1, 0, (void *[]){&px}) == 0 && x == cases[i].value));
+        discard(&b);
+    }
+    unlink(path);
+    rmdir(parts);
+}
+
 /* ---------------------------------------------------------------------------------------------------- faults */
 
 static const char faults_text[] =
@@ -773,9 +807,9 @@ static const struct {
     const char *name;
     void (*run)(void);
 } tests[] = {
-    {"saxpy", test_saxpy},     {"reduce", test_reduce},   {"transpose", test_transpose},     {"templates", test_templates},
-    {"atomics", test_atomics}, {"warps", test_warps},     {"conversions", test_conversions}, {"gemm", test_gemm},
-    {"errors", test_errors},   {"headers", test_headers}, {"faults", test_faults},
+    {"saxpy", test_saxpy},     {"reduce", test_reduce},   {"transpose", test_transpose},       {"templates", test_templates},
+    {"atomics", test_atomics}, {"warps", test_warps},     {"conversions", test_conversions},   {"gemm", test_gemm},
+    {"errors", test_errors},   {"headers", test_headers}, {"include_path", test_include_path}, {"faults", test_faults},
 };
 
 static void run_tests(const char *only)

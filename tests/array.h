@@ -33,6 +33,8 @@ static inline ignis_array_info info_of(ignis_array array)
     return info;
 }
 
+static inline uint64_t version_of(ignis_array array) { return info_of(array).version; }
+
 /*  A new i32 array with the elements first, first + 1, ... */
 static inline ignis_array make_counting(ignis_shape shape, int32_t first)
 {

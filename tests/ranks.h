@@ -44,7 +44,13 @@ static const char *const variables[] = {"IGNIS_RANK",
                                         "MPI_LOCALRANKID",
                                         "SLURM_PROCID",
                                         "SLURM_NTASKS",
-                                        "SLURM_LOCALID"};
+                                        "SLURM_LOCALID",
+                                        "TORCHELASTIC_RUN_ID",
+                                        "PMIX_NAMESPACE",
+                                        "OMPI_MCA_ess_base_jobid",
+                                        "PMI_JOBID",
+                                        "SLURM_JOB_ID",
+                                        "SLURM_STEP_ID"};
 
 static void environment_clear(void)
 {

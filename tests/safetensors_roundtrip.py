@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds Ignis' files against the Python package safetensors, in both directions.
 
-    tests/safetensors_roundtrip.py PROGRAM [SEED]        PROGRAM is storage_copy.c, compiled
+    tests/safetensors_roundtrip.py PROGRAM [SEED]        PROGRAM is file_copy.c, compiled
 
 The package writes random tensors; Ignis reads them and writes them again: the two files must be equal byte for byte, and the
 package must read back what it wrote. Then damaged files: what Ignis reads, the package must read, too, as equally many tensors.

@@ -14,7 +14,8 @@
 
     IGNIS_TEST_TIMES=1 prints what each test took.
 
-    A test fails, too, when it leaves a failure that it did not check, or arrays alive (unless it sets test_leaks_expected).
+    A test fails, too, when it leaves a failure that it did not check, or arrays, kernels, graphs, optimizers or channels alive (unless it
+    sets test_leaks_expected).
     CHECK may be used on any thread. Arguments choose the tests whose name has one of them as a part. */
 #ifndef TEST_H
 #define TEST_H
@@ -310,6 +311,19 @@ static inline ignis_array test_array(int64_t rows, int64_t columns)
     return array;
 }
 
+/*  Are the array's values first, first + step, first + 2 * step, ...? */
+static inline void test_check_series(ignis_array a, int64_t count, float first, float step)
+{
+    float *data = (float *)malloc(sizeof(float) * (size_t)count);
+    int64_t i, wrong = 0;
+    REQUIRE(data);
+    CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, count));
+    for (i = 0; i < count; i++)
+        wrong += data[i] != first + step * (float)i;
+    CHECK_INT(wrong, 0);
+    free(data);
+}
+
 static inline void test__run(int index)
 {
     test__state.running = index;
@@ -322,6 +336,8 @@ static inline void test__run(int index)
     CHECK_OK(ignis_shutdown());
     if (!test_leaks_expected && test_log_count(IGNIS_DIAG_ARRAY_LEAKED))
         test__fail(__FILE__, __LINE__, test_log_text(IGNIS_DIAG_ARRAY_LEAKED));
+    if (!test_leaks_expected && test_log_count(IGNIS_DIAG_HANDLE_LEAKED))
+        test__fail(__FILE__, __LINE__, test_log_text(IGNIS_DIAG_HANDLE_LEAKED));
     ignis_status_clear();
 }
 

@@ -221,6 +221,28 @@ TEST(only_device_memory_is_wrapped)
     }
 }
 
+TEST(wrapped_memory_is_as_large_as_the_array)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(0), IGNIS_U8);
+    ignis_array base, part;
+    ignis__address start;
+    size_t size;
+    char *ptr;
+    SETUP(NULL);
+    base = make_counting(IGNIS_SHAPE(1024), 0);
+    ptr = (char *)ignis_array_device_ptr(base);
+    REQUIRE(ignis__cuda.cuMemGetAddressRange_v2(&start, &size, (ignis__address)(uintptr_t)ptr) == 0);
+    desc.ptr = ptr + 100; /* a part of an allocation */
+    desc.shape = IGNIS_SHAPE((int64_t)(start + size - (uint64_t)(uintptr_t)desc.ptr));
+    part = ignis_array_create(&desc); /* to its very end */
+    CHECK(part.id != 0);
+    drop(part);
+    desc.shape.dim[0]++;
+    CHECK_REFUSED(0, ignis_array_create(&desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("left of the");
+    drop(base);
+}
+
 TEST(an_array_keeps_the_stream_of_its_desc)
 {
     ignis_array_desc desc = desc_of(IGNIS_SHAPE(4), IGNIS_F32);
@@ -339,11 +361,101 @@ TEST(reading_what_was_never_written_fails)
     CHECK_STATUS(ignis_array_add(other, other, array), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
     CHECK_STATUS(ignis_array_mul(other, array, other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
     CHECK_STATUS(ignis_array_scale(other, array, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_OK(ignis_array_to_device(array)); /* memory alone holds nothing yet */
+    CHECK_STATUS(ignis_array_to_host(array, data, IGNIS_F32, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_REFUSED(0, ignis_array_clone(view).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_STATUS(ignis_array_write_rows(other, array, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    CHECK_STATUS(ignis_array_add(other, array, other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
     CHECK_OK(ignis_array_copy(array, other));
     CHECK_OK(ignis_array_to_host(view, data, IGNIS_F32, 4));
     drop(array);
     drop(other);
     drop(view);
+}
+
+/*  What the caller's code may have written can be read: Ignis does not know better. */
+TEST(what_others_may_have_written_is_read)
+{
+    static const char source[] = "extern \"C\" __global__ void put(float *out) { out[threadIdx.x] = 3; }";
+    ignis_kernel kernel;
+    ignis_launch launch = test_launch(1, 4);
+    ignis_arg arg;
+    float data[4] = {0};
+    int way;
+    SETUP(NULL);
+    kernel = test_compile(source, "put", NULL);
+    for (way = 0; way < 5; way++) {
+        ignis_array array = make(IGNIS_SHAPE(4), IGNIS_F32), row;
+        arg = ignis_arg_array(array);
+        switch (way) {
+        case 0: CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1)); break;
+        case 1: CHECK(ignis_array_device_ptr(array) != NULL); break;
+        case 2:
+            CHECK_OK(ignis_array_to_device(array));
+            CHECK(info_of(array).ptr != NULL);
+            break;
+        case 3:
+            CHECK_OK(ignis_array_to_device(array));
+            CHECK_OK(ignis_array_mark_written(array));
+            break;
+        default: /* a part of it is enough */
+            row = test_array(1, 1);
+            CHECK_OK(ignis_array_write_rows(array, row, 3));
+            drop(row);
+        }
+        CHECK_OK(ignis_array_to_host(array, data, IGNIS_F32, 4));
+        CHECK(way > 0 || data[3] == 3);
+        drop(array);
+    }
+    CHECK_OK(ignis_kernel_free(kernel));
+}
+
+TEST(versions_count_what_is_written)
+{
+    float data[4] = {1, 2, 3, 4};
+    ignis_array array, view, slice, other, row, copy;
+    uint64_t before = 0;
+    SETUP(NULL);
+    array = make(IGNIS_SHAPE(4), IGNIS_F32);
+    view = ignis_array_reshape(array, IGNIS_SHAPE(2, 2));
+    slice = ignis_array_slice(view, 0, 1, 1);
+    other = test_array(4, 1);
+    row = test_array(1, 1);
+    CHECK_INT(version_of(array), 0);
+#define CHECK_WRITES(call, count)                       \
+    do {                                                \
+        CHECK_OK(call);                                 \
+        CHECK_INT(version_of(array) - before, (count)); \
+        before = version_of(array);                     \
+    } while (0)
+    CHECK_WRITES(ignis_array_to_device(array), 0);
+    CHECK_WRITES(ignis_array_from_host(array, data, IGNIS_F32, 4), 1);
+    CHECK_WRITES(ignis_array_from_host(array, data, IGNIS_I32, 4), 1);
+    CHECK_WRITES(ignis_array_from_host_raw(array, data, 16), 1);
+    CHECK_WRITES(ignis_array_zero(slice), 1); /* through a view of a view */
+    CHECK_WRITES(ignis_array_fill(view, 2), 1);
+    CHECK_WRITES(ignis_array_copy(array, other), 1);
+    CHECK_WRITES(ignis_array_write_rows(array, row, 2), 1);
+    CHECK_WRITES(ignis_array_add(array, array, other), 1);
+    CHECK_WRITES(ignis_array_mul(array, other, other), 1);
+    CHECK_WRITES(ignis_array_scale(array, array, 2), 1);
+    CHECK_WRITES(ignis_array_mark_written(slice), 1);
+    CHECK_WRITES(ignis_array_to_host(array, data, IGNIS_F32, 4), 0);
+    CHECK_WRITES(ignis_array_add(other, array, array), 0);
+    CHECK_WRITES(ignis_array_copy(other, view), 0);
+    CHECK_WRITES(ignis_array_device_ptr(array) == NULL, 0);
+#undef CHECK_WRITES
+    CHECK_INT(version_of(slice), version_of(array));
+    copy = ignis_array_clone(array); /* which has memory of its own */
+    CHECK_INT(version_of(copy), 1);
+    CHECK_STATUS(ignis_array_from_host(array, data, IGNIS_F32, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_INT(version_of(array), before); /* nothing was written */
+    drop(array);
+    drop(view);
+    drop(slice);
+    drop(other);
+    drop(row);
+    drop(copy);
 }
 
 TEST(host_data_may_be_reused_at_once)
@@ -660,6 +772,45 @@ TEST(write_rows_refuses_what_does_not_fit)
     drop(wrong);
 }
 
+/*  A copy over a part of itself depends on who is faster; one over itself is nothing. */
+TEST(copies_that_overlap_in_part_are_refused)
+{
+    ignis_array array, low, high, halves, same, wide;
+    ignis_array_desc desc;
+    SETUP(NULL);
+    array = make_counting(IGNIS_SHAPE(4, 3), 0);
+    low = ignis_array_slice(array, 0, 0, 3);
+    high = ignis_array_slice(array, 0, 1, 3);
+    same = ignis_array_reshape(low, IGNIS_SHAPE(9));
+    CHECK_STATUS(ignis_array_copy(high, low), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_MESSAGE_HAS("is read while a part of it is written");
+    CHECK_STATUS(ignis_array_copy(low, high), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_STATUS(ignis_array_write_rows(array, low, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_STATUS(ignis_array_write_rows(low, high, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_STATUS(ignis_array_add(high, low, high), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_STATUS(ignis_array_mul(high, high, low), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_STATUS(ignis_array_scale(low, high, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_COUNTING(array, 12, 0);
+    CHECK_OK(ignis_array_copy(same, low));
+    CHECK_OK(ignis_array_write_rows(array, high, 1));
+    CHECK_COUNTING(array, 12, 0);
+    halves = ignis_array_slice(array, 0, 0, 2); /* neighbours are apart */
+    drop(high);
+    high = ignis_array_slice(array, 0, 2, 2);
+    CHECK_OK(ignis_array_copy(high, halves));
+    CHECK_COUNTING(high, 6, 0);
+    desc = desc_of(IGNIS_SHAPE(6), IGNIS_I64); /* the same place, in wider elements: through another array over the memory */
+    desc.ptr = ignis_array_device_ptr(array);
+    wide = ignis_array_create(&desc);
+    CHECK_STATUS(ignis_array_copy(wide, halves), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    drop(wide);
+    drop(array);
+    drop(low);
+    drop(high);
+    drop(halves);
+    drop(same);
+}
+
 /* nothing at all: arrays of no elements ------------------------------------------------------------------------- */
 
 TEST(arrays_of_no_elements_work_everywhere)
@@ -872,10 +1023,13 @@ TEST(text_form)
     CHECK_INT(ignis_array_to_string(array, NULL, 0), length);
     CHECK_FAILS(ignis_array_to_string(array, NULL, 5), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_INT(ignis_array_decrement_ref(array), 0);
+    snprintf(expected, sizeof expected, "array #%llu 'weights', freed", (unsigned long long)info_of(array).id);
     drop(array);
     CHECK(ignis_array_to_string(array, text, sizeof text) > 0);
-    CHECK_INT(strncmp(text, "array handle 0x", 15), 0);
-    CHECK_HAS(text, "(freed)");
+    CHECK_TEXT(text, expected);
+    array.id = 0x1234567810000001u;
+    CHECK(ignis_array_to_string(array, text, sizeof text) > 0);
+    CHECK_TEXT(text, "array handle 0x1234567810000001 (freed)");
 }
 
 TEST(text_form_of_untagged_arrays)
@@ -965,6 +1119,31 @@ TEST(stale_handles_are_refused_everywhere)
     ignis_status_clear();
     drop(again);
     drop(live);
+}
+
+/*  Two messages about one array can be matched, also when its slot has another one by now. */
+TEST(a_stale_handle_is_named_as_it_was)
+{
+    ignis_array_desc desc = desc_of(IGNIS_SHAPE(4), IGNIS_F32);
+    ignis_array array, next;
+    char name[64];
+    SETUP(NULL);
+    desc.tag = "weights";
+    array = ignis_array_create(&desc);
+    snprintf(name, sizeof name, "array #%llu 'weights', freed", (unsigned long long)info_of(array).id);
+    drop(array);
+    CHECK_STATUS(ignis_array_zero(array), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    CHECK_MESSAGE_HAS(name);
+    desc.tag = "another";
+    next = ignis_array_create(&desc);
+    CHECK((next.id & 0xFFFFFFFu) == (array.id & 0xFFFFFFFu)); /* the slot */
+    CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    CHECK_MESSAGE_HAS(name);
+    drop(next);
+    CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    CHECK_MESSAGE_HAS("array handle 0x"); /* forgotten: the slot's last one is another */
+    CHECK_STATUS(ignis_array_free(next), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    CHECK_MESSAGE_HAS("'another', freed");
 }
 
 TEST(handles_stay_stale_after_shutdown)

@@ -205,6 +205,172 @@ TEST(many_processes_share_a_folder)
     CHECK(use(1));
 }
 
+/* --- included files --------------------------------------------------------------------------------------------- */
+
+static char headers[200]; /* a folder for them */
+
+static void write_header(const char *name, const char *text)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", headers, name);
+    test_write_file(path, text, strlen(text));
+}
+
+/*  A folder of headers: step.h has the step that the kernel adds, outer.h includes it from a folder beside it and by way of its own folder. */
+static void make_headers(const char *name)
+{
+    char path[300];
+    snprintf(headers, sizeof headers, "%s/%s", root, name);
+    CHECK_INT(mkdir(headers, 0700), 0);
+    snprintf(path, sizeof path, "%s/inner", headers);
+    CHECK_INT(mkdir(path, 0700), 0);
+    write_header("step.h", "#define STEP 1\n");
+    write_header("outer.h", "#pragma once\n#include \"inner/middle.h\"\n");
+    write_header("inner/middle.h", "#pragma once\n#  include \"../outer.h\"\n#include \"../inner/../step.h\"\n");
+}
+
+/*  Compiles and runs a kernel with includes; returns whether it came from the cache. */
+static bool use_included(const ignis_kernel_desc *with, const char *include, int step)
+{
+    char source[600];
+    ignis_kernel_desc desc = *with;
+    ignis_kernel_info info;
+    ignis_launch launch = test_launch(1, 8);
+    ignis_array a = test_array(1, 8);
+    ignis_arg arg = ignis_arg_array(a);
+    ignis_kernel kernel;
+    float data[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    snprintf(source, sizeof source, "%s\nextern \"C\" __global__ void plus(float *x) { x[threadIdx.x] += STEP; }\n", include);
+    desc.source = source;
+    desc.entry = "plus";
+    memset(&info, 0, sizeof info);
+    kernel = ignis_kernel_compile(&desc);
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+    CHECK_OK(ignis_kernel_query(kernel, &info));
+    CHECK_OK(ignis_array_to_host(a, data, IGNIS_F32, 8));
+    CHECK_INT((long long)data[7], 7 + step);
+    CHECK_OK(ignis_array_free(a));
+    CHECK_OK(ignis_kernel_free(kernel));
+    return info.from_cache;
+}
+
+/*  An image is that of the files as they are now: in memory, and on disk for the next process. */
+static void check_edits(const ignis_kernel_desc *with, const char *include)
+{
+    write_header("step.h", "#define STEP 1\n");
+    CHECK(!use_included(with, include, 1));
+    CHECK(use_included(with, include, 1));
+    write_header("step.h", "#define STEP 2\n");
+    CHECK(!use_included(with, include, 2));
+    setup_again();
+    CHECK(use_included(with, include, 2));
+    write_header("step.h", "#define STEP 3\n");
+    setup_again();
+    CHECK(!use_included(with, include, 3));
+    write_header("step.h", "#define STEP 1\n");
+    CHECK(use_included(with, include, 1));
+}
+
+TEST(an_edited_header_is_compiled_anew)
+{
+    char joined[256], equals[256], spaced[256], file[256], beside[256], absolute[256];
+    const char *options[2];
+    ignis_kernel_desc with;
+    int way;
+    make_headers("edited");
+    setup_in("edits");
+    snprintf(joined, sizeof joined, "-I%s", headers);
+    snprintf(equals, sizeof equals, "--include-path=%s", headers);
+    snprintf(spaced, sizeof spaced, "-I %s", headers);
+    snprintf(file, sizeof file, "%s/step.h", headers);
+    snprintf(beside, sizeof beside, "%s/kernel.cu", headers);
+    snprintf(absolute, sizeof absolute, "#include \"%s/step.h\"", headers);
+    for (way = 0; way < 9; way++) {
+        static const char *const first[] = {NULL, NULL, NULL, "-I", "--include-path", "-include", NULL, NULL, NULL};
+        memset(&with, 0, sizeof with);
+        options[0] = way == 0 || way == 8 ? joined : way == 1 ? equals : way == 2 ? spaced : first[way];
+        options[1] = way == 5 ? file : headers;
+        with.options = options;
+        with.option_count = first[way] ? 2 : options[0] ? 1 : 0;
+        with.name = way == 6 ? beside : NULL;
+        check_edits(&with, way == 5 ? "" : way == 7 ? absolute : way == 8 ? " #  include <outer.h> // again" : "#include \"step.h\"");
+    }
+    CHECK_INT(test_log_count(IGNIS_DIAG_CACHE_IO), 0);
+}
+
+/*  A header that appears in a folder that is searched earlier is the one that counts. */
+TEST(a_header_that_appears_is_seen)
+{
+    const char *options[4] = {"-I", NULL, "-I", NULL};
+    char inner[256], path[300];
+    ignis_kernel_desc with;
+    make_headers("appears");
+    setup_in("appearing");
+    snprintf(inner, sizeof inner, "%s/inner", headers);
+    options[1] = inner;
+    options[3] = headers;
+    memset(&with, 0, sizeof with);
+    with.options = options;
+    with.option_count = 4;
+    CHECK(!use_included(&with, "#include <step.h>", 1));
+    CHECK(use_included(&with, "#include <step.h>", 1));
+    write_header("inner/step.h", "#define STEP 5\n");
+    CHECK(!use_included(&with, "#include <step.h>", 5));
+    snprintf(path, sizeof path, "%s/step.h", inner);
+    CHECK_INT(unlink(path), 0);
+    CHECK(use_included(&with, "#include <step.h>", 1));
+}
+
+TEST(what_a_macro_includes_is_not_cached)
+{
+    static const char include[] = "#define NAME \"step.h\"\n#include NAME";
+    const char *option = headers;
+    ignis_kernel_desc with;
+    char joined[256];
+    make_headers("macro");
+    setup_in("macros");
+    snprintf(joined, sizeof joined, "-I%s", headers);
+    option = joined;
+    memset(&with, 0, sizeof with);
+    with.options = &option;
+    with.option_count = 1;
+    CHECK(!use_included(&with, include, 1));
+    CHECK_INT(cached().count, 0);
+    write_header("step.h", "#define STEP 2\n");
+    CHECK(!use_included(&with, include, 2));
+    CHECK(!use_included(&with, "#define NAME <step.h>\n#include /* behind a comment */ NAME", 2));
+    CHECK_INT(cached().count, 0);
+    CHECK(!use_included(&with, "/* an include is no directive here */\n#define STEP 4", 4));
+    CHECK_INT(cached().count, 1);
+}
+
+/*  Headers in memory are part of the key, by name and text, and go before files. */
+TEST(headers_in_memory_are_part_of_the_key)
+{
+    ignis_kernel_header in_memory[2] = {{"step.h", "#include <parts/number.h>\n#define STEP NUMBER\n"},
+                                        {"parts/number.h", "#define NUMBER 6\n"}};
+    const char *option = headers;
+    ignis_kernel_desc with;
+    char joined[256];
+    make_headers("beside_memory");
+    setup_in("in_memory");
+    snprintf(joined, sizeof joined, "-I%s", headers);
+    option = joined;
+    memset(&with, 0, sizeof with);
+    with.options = &option;
+    with.option_count = 1;
+    with.headers = in_memory;
+    with.header_count = 2;
+    CHECK(!use_included(&with, "#include \"step.h\"", 6));
+    CHECK(use_included(&with, "#include \"step.h\"", 6));
+    in_memory[1].text = "#define NUMBER 7\n";
+    CHECK(!use_included(&with, "#include \"step.h\"", 7));
+    write_header("step.h", "#error memory goes first\n"); /* so it is not read, and no part of the key */
+    setup_again();
+    CHECK(use_included(&with, "#include \"step.h\"", 7));
+    CHECK_INT(cached().count, 2);
+}
+
 /* --- damage --------------------------------------------------------------------------------------------------- */
 
 /*  A file that was damaged is compiled anew and replaced, so the next process hits again. */

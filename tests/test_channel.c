@@ -8,6 +8,7 @@
 #include "processes.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -51,7 +52,7 @@ static ignis_channel_info info_of_channel(ignis_channel channel)
 static void set_timeout(ignis_channel channel, double timeout_s)
 {
     ignis__channel *item = (ignis__channel *)ignis__pool_hold(&ignis__channels, channel.id);
-    item->wire->timeout_ns = (int64_t)(timeout_s * 1e9);
+    *(item->wire ? &item->wire->timeout_ns : &item->door->timeout_ns) = (int64_t)(timeout_s * 1e9);
     ignis__channel_drop(item);
 }
 
@@ -280,7 +281,7 @@ TEST(a_message_that_does_not_fit_stays)
             CHECK_STATUS(ignis_channel_receive(both.b, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
             CHECK_INT(process_descriptors(), before + 1);
             drop_pair(&both);
-            CHECK_INT(process_descriptors(), before - 4); /* its two ends, the server's socket and token */
+            CHECK_INT(process_descriptors(), before - 5); /* its two ends, the server's socket, its token and what it waits for */
         } else {
             drop_pair(&both);
         }
@@ -409,17 +410,28 @@ typedef struct raw_head {
     uint32_t size, fd_count;
     uint64_t sequence;
 } raw_head;
-enum { RAW_MAGIC = 0x52494749, RAW_HELLO = 1, RAW_WELCOME, RAW_REFUSED, RAW_DATA };
+enum { RAW_MAGIC = 0x52494749, RAW_HELLO = 1, RAW_CHALLENGE, RAW_PROOF, RAW_WELCOME, RAW_REFUSED, RAW_GOODBYE, RAW_DATA };
 
+/*  What a client says: first its nonce, then its proof and its process. */
 typedef struct raw_hello {
     raw_head head;
-    unsigned char token[16];
-    uint64_t pid;
+    unsigned char nonce[16];
 } raw_hello;
+
+typedef struct raw_challenge {
+    raw_head head;
+    unsigned char nonce[16], proof[32];
+} raw_challenge;
+
+typedef struct raw_proof {
+    raw_head head;
+    unsigned char proof[32];
+    uint64_t pid;
+} raw_proof;
 
 static raw_head raw_head_of(int type, uint32_t size, uint32_t fd_count, uint64_t sequence)
 {
-    raw_head head = {RAW_MAGIC, 1, 0, 0, 0, 0};
+    raw_head head = {RAW_MAGIC, 2, 0, 0, 0, 0};
     head.type = (uint16_t)type;
     head.size = size;
     head.fd_count = fd_count;
@@ -427,15 +439,29 @@ static raw_head raw_head_of(int type, uint32_t size, uint32_t fd_count, uint64_t
     return head;
 }
 
-static const unsigned char known_token[16] = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6};
+static const unsigned char known_token[32] = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6};
 
 static raw_hello good_hello(void)
 {
     raw_hello hello;
     memset(&hello, 0, sizeof hello);
-    hello.head = raw_head_of(RAW_HELLO, 24, 0, 0);
-    memcpy(hello.token, known_token, sizeof known_token);
+    hello.head = raw_head_of(RAW_HELLO, 16, 0, 0);
     return hello;
+}
+
+/*  The answer to a challenge by who knows a token, as the manual of the protocol has it. */
+static raw_proof proof_of(const raw_hello *hello, const raw_challenge *challenge, const unsigned char *token)
+{
+    unsigned char said[40];
+    raw_proof proof;
+    memset(&proof, 0, sizeof proof);
+    proof.head = raw_head_of(RAW_PROOF, 40, 0, 1);
+    proof.pid = 77;
+    memcpy(said, "client..", 8);
+    memcpy(said + 8, hello->nonce, 16);
+    memcpy(said + 24, challenge->nonce, 16);
+    ignis__hmac(token, said, sizeof said, &proof.pid, sizeof proof.pid, proof.proof);
+    return proof;
 }
 
 static int raw_connect(ignis_channel server)
@@ -475,6 +501,30 @@ static void raw_send(int fd, const void *data, size_t size, int fd_to_send, int 
     CHECK(sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
+/*  A client made by hand, which proves itself and then does what a test wants. */
+typedef struct raw_friend {
+    ignis_channel server;
+    int fd;
+    bool welcome;
+    raw_hello hello; /* what it has said, */
+    raw_proof proof; /* for others to say again */
+} raw_friend;
+
+static void *raw_friend_run(void *data)
+{
+    raw_friend *made = (raw_friend *)data;
+    raw_challenge challenge;
+    raw_head head;
+    made->fd = raw_connect(made->server);
+    made->hello = good_hello();
+    raw_send(made->fd, &made->hello, sizeof made->hello, -1, 0);
+    CHECK(recv(made->fd, &challenge, sizeof challenge, 0) == sizeof challenge && challenge.head.type == RAW_CHALLENGE);
+    made->proof = proof_of(&made->hello, &challenge, known_token);
+    raw_send(made->fd, &made->proof, sizeof made->proof, -1, 0);
+    made->welcome = recv(made->fd, &head, sizeof head, 0) == sizeof head && head.type == RAW_WELCOME;
+    return NULL;
+}
+
 static void *connect_known(void *data)
 {
     ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
@@ -491,6 +541,8 @@ TEST(strangers_are_turned_away_and_friends_let_in)
     ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
     ignis_channel server, a, b;
     raw_hello hello;
+    raw_proof proof;
+    raw_challenge answer;
     raw_head head;
     int stranger[STRANGERS], i = 0, before, silent, refusals = 0;
     pthread_t thread;
@@ -506,14 +558,17 @@ TEST(strangers_are_turned_away_and_friends_let_in)
     raw_send(stranger[i++], "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", 35, -1, 0);
     hello = good_hello(), hello.head.magic++;
     raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
-    hello = good_hello(), hello.head.version = 2;
+    hello = good_hello(), hello.head.version = 3;
     raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
     hello = good_hello(), hello.head.type = RAW_DATA;
     raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
-    hello = good_hello(), hello.token[15] ^= 1;
-    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
-    hello = good_hello(), memset(hello.token, 0, sizeof hello.token);
-    raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
+    hello = good_hello(), memset(&proof, 0, sizeof proof); /* proofs of who does not know the token */
+    proof.head = raw_head_of(RAW_PROOF, 40, 0, 1);
+    raw_send(stranger[i], &hello, sizeof hello, -1, 0);
+    raw_send(stranger[i++], &proof, sizeof proof, -1, 0);
+    proof.head = raw_head_of(RAW_PROOF, 0, 0, 1);
+    raw_send(stranger[i], &hello, sizeof hello, -1, 0);
+    raw_send(stranger[i++], &proof, sizeof proof.head, -1, 0);
     head = raw_head_of(RAW_HELLO, 0, 0, 0);
     raw_send(stranger[i++], &head, sizeof head, -1, 0);
     hello = good_hello(), hello.head.size = 0xFFFFFFFFu;
@@ -535,7 +590,10 @@ TEST(strangers_are_turned_away_and_friends_let_in)
     CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_MESSAGE), 1);
     CHECK_HAS(test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE), "turned away");
     for (i = 0; i < STRANGERS; i++) {
-        refusals += stranger[i] >= 0 && recv(stranger[i], &head, sizeof head, 0) == sizeof head && head.type == RAW_REFUSED;
+        answer.head.type = 0;
+        while (stranger[i] >= 0 && answer.head.type != RAW_REFUSED && recv(stranger[i], &answer, sizeof answer, 0) > 0)
+            ;
+        refusals += answer.head.type == RAW_REFUSED;
         close(stranger[i]);
     }
     CHECK_INT(refusals, STRANGERS - 1);
@@ -545,7 +603,7 @@ TEST(strangers_are_turned_away_and_friends_let_in)
     CHECK_OK(ignis_channel_close(b));
     CHECK_INT(process_descriptors(), before + 1); /* the silent one's other end */
     CHECK_OK(ignis_channel_close(server));
-    CHECK_INT(process_descriptors(), before - 2);
+    CHECK_INT(process_descriptors(), before - 3);
 }
 
 TEST(without_the_token_nobody_connects)
@@ -596,15 +654,20 @@ TEST(a_message_that_lies_ends_its_channel)
     server = ignis_channel_serve(&desc);
     before = process_descriptors();
     for (lie = 0; lie < LIES; lie++) {
-        int fd = raw_connect(server), fds[IGNIS_CHANNEL_MAX_FDS];
+        int fds[IGNIS_CHANNEL_MAX_FDS], fd;
         raw_hello hello = good_hello();
         raw_head head;
         ignis_channel channel;
         static char huge[sizeof(raw_head) + IGNIS_CHANNEL_MAX_BYTES + 1];
-        raw_send(fd, &hello, sizeof hello, -1, 0);
+        raw_friend friend;
+        pthread_t thread;
+        friend.server = server;
+        pthread_create(&thread, NULL, raw_friend_run, &friend);
         channel = ignis_channel_accept(server);
-        CHECK(recv(fd, &head, sizeof head, 0) == sizeof head && head.type == RAW_WELCOME);
-        head = raw_head_of(RAW_DATA, 0, 0, 1);
+        pthread_join(thread, NULL);
+        CHECK(friend.welcome);
+        fd = friend.fd;
+        head = raw_head_of(RAW_DATA, 0, 0, 2);
         switch (lie) {
         case 0: raw_send(fd, &head, sizeof head - 1, -1, 0); break;                             /* cut off */
         case 1: head.size = 1, raw_send(fd, &head, sizeof head, -1, 0); break;                  /* less than it says */
@@ -613,7 +676,7 @@ TEST(a_message_that_lies_ends_its_channel)
         case 4: raw_send(fd, &head, sizeof head, 0, 1); break;                                  /* one too many */
         case 5: head.fd_count = 64, raw_send(fd, &head, sizeof head, 0, 65); break;             /* more than there is room for */
         case 6: memcpy(huge, &head, sizeof head), raw_send(fd, huge, sizeof huge, 0, 3); break; /* longer than any message */
-        case 7: head.sequence = 2, raw_send(fd, &head, sizeof head, 0, 1); break;               /* one is missing */
+        case 7: head.sequence = 3, raw_send(fd, &head, sizeof head, 0, 1); break;               /* one is missing */
         case 8: head.type = RAW_WELCOME, raw_send(fd, &head, sizeof head, -1, 0); break;        /* not now */
         case 9: head.size = 0x80000000u, raw_send(fd, &head, sizeof head, 0, 64); break;        /* too much, with 64 descriptors */
         case 10: head.fd_count = 0xFFFFFFFFu, raw_send(fd, &head, sizeof head, 0, 64); break;
@@ -673,6 +736,257 @@ TEST(bytes_that_lie_end_their_channel)
     CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
     CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
     drop_pair(&both);
+}
+
+/*  Who says again what a friend has said is no friend. */
+TEST(what_was_said_once_proves_nothing_again)
+{
+    ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
+    ignis_channel server, channel;
+    raw_friend friend;
+    pthread_t thread;
+    int fd;
+    SETUP(NULL);
+    desc.token = known_token;
+    friend.server = server = ignis_channel_serve(&desc);
+    pthread_create(&thread, NULL, raw_friend_run, &friend);
+    channel = ignis_channel_accept(server);
+    pthread_join(thread, NULL);
+    CHECK(channel.id != 0 && friend.welcome);
+    fd = raw_connect(server);
+    raw_send(fd, &friend.hello, sizeof friend.hello, -1, 0);
+    raw_send(fd, &friend.proof, sizeof friend.proof, -1, 0);
+    set_timeout(server, 0.2);
+    CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+    CHECK_INT(info_of_channel(server).refused, 1);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE), "its token is not ours");
+    close(fd);
+    close(friend.fd);
+    CHECK_OK(ignis_channel_close(channel));
+    CHECK_OK(ignis_channel_close(server));
+}
+
+/*  More who say nothing than there is room for, and as many clients at once: all clients get in. */
+TEST(a_crowd_keeps_no_client_out)
+{
+    enum { SILENT = 100, CLIENTS = 40 };
+    ignis_channel server;
+    pair client[CLIENTS];
+    pthread_t thread[CLIENTS];
+    int silent[SILENT], i;
+    SETUP(NULL);
+    server = serve("crowd", IGNIS_CHANNEL_SOCKET, 30);
+    for (i = 0; i < SILENT / 2; i++) /* as many as the queue of a socket holds on any system, while nobody accepts */
+        silent[i] = raw_connect(server);
+    for (i = 0; i < CLIENTS; i++) {
+        memset(&client[i], 0, sizeof client[i]);
+        client[i].desc = desc_of_channel("crowd", IGNIS_CHANNEL_SOCKET, 30);
+        pthread_create(&thread[i], NULL, pair_connect, &client[i]);
+    }
+    for (i = 0; i < CLIENTS; i++) {
+        if (i < SILENT / 2)
+            silent[SILENT / 2 + i] = raw_connect(server);
+        client[i].a = ignis_channel_accept(server);
+        CHECK(client[i].a.id != 0);
+    }
+    for (i = 0; i < CLIENTS; i++)
+        pthread_join(thread[i], NULL);
+    for (i = 0; i < CLIENTS; i++) {
+        CHECK_OK(ignis_channel_close(client[i].a));
+        CHECK_OK(ignis_channel_close(client[i].b));
+    }
+    for (i = 0; i < SILENT / 2 + CLIENTS; i++)
+        close(silent[i]);
+    CHECK_OK(ignis_channel_close(server));
+    CHECK_INT(test_files_in(folder), 0);
+}
+
+/*  Anything at all is said to a server and to an accepted channel. */
+static uint64_t fuzz_ends;
+
+static void *fuzz_serve(void *data)
+{
+    ignis_channel server = *(ignis_channel *)data, channel;
+    while (!ignis__atomic_load(&fuzz_ends)) {
+        int fds[IGNIS_CHANNEL_MAX_FDS], count = 0;
+        channel = ignis_channel_accept_within(server, 0.05);
+        if (!channel.id)
+            continue;
+        while (ignis_channel_receive_within(channel, back, sizeof back, NULL, fds, IGNIS_CHANNEL_MAX_FDS, &count, 0.5) == IGNIS_OK)
+            while (count > 0)
+                close(fds[--count]);
+        ignis_channel_close(channel);
+        ignis_status_clear();
+    }
+    ignis_status_clear();
+    return NULL;
+}
+
+TEST(garbage_does_no_harm)
+{
+    const int rounds = test_env("IGNIS_SOAK") ? 50000 : 300;
+    ignis_channel_desc desc = desc_of_channel("guarded", IGNIS_CHANNEL_SOCKET, 20);
+    ignis_channel server, client;
+    pthread_t thread;
+    uint32_t random = 12345;
+    int round, i, before;
+    SETUP(NULL);
+    desc.token = known_token;
+    server = ignis_channel_serve(&desc);
+    ignis__atomic_store(&fuzz_ends, 0);
+    pthread_create(&thread, NULL, fuzz_serve, &server);
+    before = process_descriptors();
+    for (round = 0; round < rounds; round++) {
+        int fd = raw_connect(server), messages = 1 + round % 3;
+        raw_challenge challenge;
+        raw_hello hello = good_hello();
+        memset(&challenge, 0, sizeof challenge);
+        for (i = 0; i < messages; i++) {
+            unsigned char bytes[200];
+            size_t size, k;
+            raw_proof proof = proof_of(&hello, &challenge, known_token);
+            raw_head head = raw_head_of(RAW_DATA, 100, 0, (uint64_t)i);
+            memset(bytes, 0, sizeof bytes);
+            if (i == 0)
+                memcpy(bytes, &hello, size = sizeof hello);
+            else if (i == 1)
+                memcpy(bytes, &proof, size = sizeof proof);
+            else
+                memcpy(bytes, &head, sizeof head), size = sizeof head + 100;
+            if (i == messages - 1) /* the last one is damaged */
+                for (k = 0; k < 3; k++) {
+                    random = random * 1664525u + 1013904223u;
+                    bytes[random / 7 % (i == 0 ? sizeof(raw_head) : size)] ^= (unsigned char)(1u << (random >> 29));
+                }
+            random = random * 1664525u + 1013904223u;
+            if (send(fd, bytes, i == messages - 1 && random % 4 == 0 ? random / 4 % size : size, MSG_NOSIGNAL) < 0)
+                break;
+            if (i == 0 && messages > 1 && recv(fd, &challenge, sizeof challenge, 0) != sizeof challenge)
+                break;
+        }
+        close(fd);
+    }
+    client = ignis_channel_connect(&desc);
+    CHECK(client.id != 0);
+    CHECK_OK(ignis_channel_send(client, "well", 4, NULL, 0));
+    CHECK_OK(ignis_channel_close(client));
+    ignis__atomic_store(&fuzz_ends, 1);
+    pthread_join(thread, NULL);
+    CHECK(process_descriptors() <= before);
+    CHECK_OK(ignis_channel_close(server));
+}
+
+/*  A client that cuts off the memory that it shares with the server would be the end of the server. */
+TEST(shared_memory_cannot_be_cut_off)
+{
+    ignis_channel_desc desc = desc_of_channel("pair", IGNIS_CHANNEL_SHM, 20);
+    pthread_t thread;
+    pair both;
+    int fd;
+    SETUP(NULL);
+    memset(&both, 0, sizeof both);
+    both.desc = desc;
+    both.server = ignis_channel_serve(&desc);
+    fd = open(info_of_channel(both.server).path, O_RDWR);
+    CHECK(fd >= 0);
+    pthread_create(&thread, NULL, pair_connect, &both);
+    both.a = ignis_channel_accept(both.server);
+    pthread_join(thread, NULL);
+    CHECK(ftruncate(fd, 0) != 0);
+    close(fd);
+    CHECK_OK(ignis_channel_send(both.a, big, sizeof big, NULL, 0));
+    CHECK_INT(receive_size(both.b, back, sizeof back), sizeof back);
+    drop_pair(&both);
+}
+
+/* for event loops -------------------------------------------------------------------------------------------------------- */
+
+/*  A message of which a part was taken when the deadline came is finished before anything else is sent. */
+TEST(half_a_message_is_finished_before_the_next)
+{
+    enum { MOST = 20 };
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        pair both = make_pair(m, 20);
+        int sent = 0, got = 0, i;
+        while (sent < MOST) {
+            memset(big, sent, sizeof big);
+            if (ignis_channel_send_within(both.a, big, sizeof big, NULL, 0, 0.01 * (sent % 2)) != IGNIS_OK)
+                break;
+            sent++;
+        }
+        CHECK(sent > 0 && sent < MOST);
+        ignis_status_clear();
+        while (got < sent) {
+            CHECK_INT(receive_size(both.b, back, sizeof back), sizeof back);
+            for (i = 0; i < (int)sizeof back && back[i] == got; i++)
+                ;
+            CHECK_INT(i, sizeof back);
+            got++;
+            (void)info_of_channel(both.a); /* any call sends on what was left */
+        }
+        CHECK_INT(info_of_channel(both.a).unsent, 0);
+        CHECK_OK(ignis_channel_send(both.a, "next", 4, NULL, 0));
+        CHECK_INT(receive_size(both.b, back, sizeof back), 4);
+        drop_pair(&both);
+    }
+}
+
+/*  Whether a descriptor becomes ready within two seconds. */
+static bool becomes_ready(int fd, short events)
+{
+    struct pollfd wanted = {fd, events, 0};
+    return poll(&wanted, 1, 2000) == 1 && (wanted.revents & events);
+}
+
+/*  One thread serves clients, and waits in poll alone; nothing of it is an error. */
+TEST(an_event_loop_serves_clients)
+{
+    static const ignis_channel_method pollable[] = {IGNIS_CHANNEL_SOCKET, IGNIS_CHANNEL_PIPE};
+    int m, turns;
+    SETUP(NULL);
+    for (m = 0; m < COUNT_OF(pollable); m++) {
+        ignis_channel server = serve("pair", pollable[m], 20), channel = {0};
+        pair client;
+        pthread_t thread;
+        int fd = info_of_channel(server).fd;
+        int64_t size = 0;
+        CHECK(fd >= 0);
+        CHECK_INT(info_of_channel(server).send_fd, -1);
+        CHECK_INT(ignis_channel_accept_within(server, 0).id, 0);
+        CHECK_OK(ignis_status_last());
+        memset(&client, 0, sizeof client);
+        client.desc = desc_of_channel("pair", pollable[m], 20);
+        pthread_create(&thread, NULL, pair_connect, &client);
+        for (turns = 0; turns < 20 && !channel.id; turns++) {
+            CHECK(becomes_ready(info_of_channel(server).fd, POLLIN));
+            channel = ignis_channel_accept_within(server, 0);
+        }
+        pthread_join(thread, NULL);
+        REQUIRE(channel.id != 0);
+        fd = info_of_channel(channel).fd;
+        CHECK(fd >= 0 && becomes_ready(info_of_channel(channel).send_fd, POLLOUT));
+        CHECK_INT(ignis_channel_receive_within(channel, back, sizeof back, &size, NULL, 0, NULL, 0), IGNIS_ERROR_TIMEOUT);
+        CHECK_OK(ignis_status_last());
+        CHECK_OK(ignis_channel_send(client.b, "hello", 5, NULL, 0));
+        CHECK(becomes_ready(fd, POLLIN));
+        CHECK_OK(ignis_channel_receive_within(channel, back, sizeof back, &size, NULL, 0, NULL, 0));
+        CHECK_INT(size, 5);
+        while (ignis_channel_send_within(channel, big, sizeof big, NULL, 0, 0) == IGNIS_OK)
+            ;
+        CHECK_OK(ignis_status_last());
+        CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_TIMEOUT), 0);
+        CHECK_OK(ignis_channel_close(client.b));
+        CHECK(becomes_ready(fd, POLLIN));
+        CHECK_STATUS(ignis_channel_receive_within(channel, back, sizeof back, &size, NULL, 0, NULL, 0), IGNIS_ERROR_PEER,
+                     IGNIS_DIAG_CHANNEL_LOST);
+        CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_LOST), 0); /* it has said goodbye */
+        CHECK_OK(ignis_channel_close(channel));
+        CHECK_OK(ignis_channel_close(server));
+    }
+    CHECK_INT(test_files_in(folder), 0);
 }
 
 /* places ------------------------------------------------------------------------------------------------------------------ */
@@ -827,9 +1141,11 @@ static void *look_at_shared_file(void *path)
     while (!ignis__atomic_load(&looking_ends)) {
         int fd = open((const char *)path, O_RDONLY);
         uint64_t magic = 0;
+        struct stat info;
         if (fd < 0)
             continue;
-        *seen_half += pread(fd, &magic, sizeof magic, 0) != (ssize_t)sizeof magic || magic != IGNIS__WIRE_MAGIC;
+        if (fstat(fd, &info) == 0 && info.st_size == (off_t)sizeof(ignis__shared)) /* else what has got its number since */
+            *seen_half += pread(fd, &magic, sizeof magic, 0) != (ssize_t)sizeof magic || magic != IGNIS__WIRE_MAGIC;
         close(fd);
     }
     return seen_half;
@@ -949,13 +1265,16 @@ TEST(a_forked_child_has_no_channel)
 TEST(shutdown_closes_what_was_left_open)
 {
     ignis_channel_method m;
-    int before = process_descriptors();
+    int before = process_descriptors(), ended = 0;
+    test_leaks_expected = true;
     EACH_METHOD(m)
     {
         pair both;
         SETUP(NULL);
         both = make_pair(m, 20);
         CHECK_OK(ignis_shutdown());
+        CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 3 * ++ended); /* the one that listened, too */
+        CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "channel, the end of the ");
         CHECK_INT(test_files_in(folder), 0);
         SETUP(NULL);
         CHECK_STATUS(ignis_channel_close(both.a), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);

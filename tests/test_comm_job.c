@@ -413,6 +413,7 @@ TEST(missing_ranks_are_named)
     CHECK_HAS(result.message, ": 1, 3");
     init_fails(1, 2, text, 0.2, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
     CHECK_MESSAGE_HAS("did not reach rank 0");
+    setenv("IGNIS_COMM_TOKEN", "sesame", 1);
     init_fails(1, 2, "127.0.0.1:1", 0.2, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
     CHECK_MESSAGE_HAS("refused");
     finish(&rank, 1);
@@ -423,13 +424,14 @@ TEST(a_port_in_use_is_told)
 {
     char text[64];
     int port, fd = listener(&port);
-    environment_clear();
+    environment("IGNIS_COMM_TOKEN=sesame");
     SETUP(NULL);
     snprintf(text, sizeof text, "127.0.0.1:%d", port);
     init_fails(0, 2, text, 1, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
     CHECK_MESSAGE_HAS("IGNIS_COMM_PORT");
     init_fails(1, 2, text, 0.3, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT); /* who listens there says nothing */
     close(fd);
+    environment_clear();
 }
 
 static int dial(int port)
@@ -445,29 +447,32 @@ static int dial(int port)
     return fd;
 }
 
-static ignis__job_hello hello_of(int rank, int size, const char *token)
+/*  The secret that ranks make of IGNIS_COMM_TOKEN. */
+static void secret_of(const char *token, unsigned char secret[32])
 {
-    ignis__job_hello hello;
-    memset(&hello, 0, sizeof hello);
-    hello.magic = IGNIS__JOB_MAGIC;
-    hello.version = ignis__job_version();
-    snprintf(hello.token, sizeof hello.token, "%s", token);
-    hello.rank.rank = rank;
-    hello.rank.size = size;
-    return hello;
+    ignis__sha sha;
+    ignis__sha_begin(&sha);
+    ignis__sha_add(&sha, token, strlen(token));
+    ignis__sha_end(&sha, secret);
 }
 
-/*  Says a hello, and hears what rank 0 has against it. */
-static void refused(int port, const ignis__job_hello *hello, const char *part)
+/*  One who comes to a port with a token, says that it is a rank, and hears what there is against it. */
+static void refused(int port, int rank, int size, const char *token, const char *part)
 {
-    int fd = dial(port);
-    ignis__answer answer;
-    memset(&answer, 0, sizeof answer);
-    CHECK(ignis__job_write(fd, hello, sizeof *hello, ignis__monotonic_ns() + 1000000000));
-    CHECK(ignis__job_read(fd, &answer, sizeof answer, ignis__monotonic_ns() + 2000000000));
-    CHECK(answer.refused != 0);
-    CHECK_HAS(answer.why, part);
-    close(fd);
+    const ignis__until until = ignis__until_in(5000000000);
+    unsigned char secret[32];
+    char where[32];
+    ignis__job_rank claim;
+    ignis__trouble trouble;
+    ignis__wire *wire;
+    memset(&claim, 0, sizeof claim);
+    claim.rank = rank, claim.size = size;
+    secret_of(token, secret);
+    snprintf(where, sizeof where, "127.0.0.1:%d", port);
+    wire = ignis__wire_connect(&trouble, &ignis__wire_tcp, where, NULL, secret, &claim, sizeof claim, IGNIS__WIRE_GREETING, &until);
+    CHECK(!wire);
+    CHECK_HAS(trouble.why, part);
+    ignis__wire_free(wire);
 }
 
 TEST(strangers_are_turned_away_and_nobody_else_notices)
@@ -475,7 +480,7 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     process ranks[2];
     char text[256];
     int i, port = free_port(), silent[3], half;
-    ignis__job_hello hello;
+    ignis__head head;
     NEEDS(2);
     for (i = 0; i < 2; i++) {
         snprintf(text, sizeof text,
@@ -489,21 +494,17 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
         silent[i] = dial(port);
     CHECK(write(silent[0], "GET / HTTP/1.1\r\n\r\n", 18) == 18);
     half = dial(port);
-    hello = hello_of(1, 2, "sesame");
-    CHECK(write(half, &hello, 100) == 100);
-    hello = hello_of(1, 2, "open");
-    refused(port, &hello, "token");
-    hello = hello_of(1, 3, "sesame");
-    refused(port, &hello, "3 ranks, and rank 0 counts 2");
-    hello = hello_of(2, 2, "sesame");
-    refused(port, &hello, "says it is rank 2");
-    hello = hello_of(0, 2, "sesame");
-    refused(port, &hello, "says it is rank 0");
-    hello = hello_of(-1, 2, "sesame");
-    refused(port, &hello, "says it is rank -1");
-    hello = hello_of(1, 2, "sesame");
-    hello.version++;
-    refused(port, &hello, "version");
+    memset(&head, 0, sizeof head);
+    head.magic = IGNIS__WIRE_MAGIC;
+    head.version = IGNIS__WIRE_VERSION;
+    head.type = IGNIS__HEAD_HELLO;
+    head.size = 16;
+    CHECK(write(half, &head, 20) == 20);
+    refused(port, 1, 2, "open", "another token");
+    refused(port, 1, 3, "sesame", "3 ranks, and rank 0 counts 2");
+    refused(port, 2, 2, "sesame", "says it is rank 2");
+    refused(port, 0, 2, "sesame", "says it is rank 0");
+    refused(port, -1, 2, "sesame", "says it is rank -1");
     tell(&ranks[1], INIT, 0, 0, 0, 0);
     all_well(ranks, 2);
     all(ranks, 2, DESTROY, 0, 0);

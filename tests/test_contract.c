@@ -124,7 +124,7 @@ TEST(a_referenced_array_is_not_freed)
     array = make_tagged(IGNIS_OWNER_DEFAULT, "");
     CHECK_INT(ignis_array_increment_ref(array), 1);
     CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED);
-    CHECK_NAMED(array, "ref_count", "1");
+    CHECK_NAMED(array, "ref_count is 1", "1 taken by ignis_array_increment_ref");
     CHECK_INT(ignis_array_decrement_ref(array), 0);
     drop(array);
 }
@@ -218,6 +218,45 @@ TEST(untracked_arrays_are_forgotten)
     CHECK_INT(ignis_contract_tracked_count(), 0);
 }
 
+enum { WATCHED = 500 };
+static ignis_array in_the_audit[WATCHED];
+
+static void *free_them(void *arg)
+{
+    int i;
+    (void)arg;
+    for (i = 0; i < WATCHED; i++)
+        CHECK_OK(ignis_array_free(in_the_audit[i]));
+    return NULL;
+}
+
+static void *untrack_them(void *arg)
+{
+    int i;
+    (void)arg;
+    for (i = 0; i < WATCHED; i++)
+        CHECK_OK(ignis_contract_untrack(in_the_audit[i]));
+    return NULL;
+}
+
+TEST(untracking_beside_a_free_leaves_nothing)
+{
+    pthread_t threads[2];
+    int round, i;
+    SETUP(NULL);
+    for (round = 0; round < 40; round++) {
+        for (i = 0; i < WATCHED; i++) {
+            in_the_audit[i] = make_tagged(IGNIS_OWNER_DEFAULT, "");
+            CHECK_OK(ignis_contract_track(in_the_audit[i]));
+        }
+        REQUIRE(pthread_create(&threads[0], NULL, free_them, NULL) == 0);
+        REQUIRE(pthread_create(&threads[1], NULL, untrack_them, NULL) == 0);
+        pthread_join(threads[0], NULL);
+        pthread_join(threads[1], NULL);
+        CHECK_INT(ignis_contract_tracked_count(), 0);
+    }
+}
+
 TEST(reset_forgets_what_is_tracked)
 {
     ignis_array freed, live;
@@ -307,6 +346,33 @@ TEST(audit_lists_every_attribute)
     CHECK_INT(ignis_array_decrement_ref(array), 0);
     CHECK_OK(ignis_array_free_as(array, IGNIS_OWNER_WNAIS));
     CHECK_OK(ignis_contract_untrack(array));
+}
+
+TEST(audit_lists_an_array_once_that_is_freed_meanwhile)
+{
+    static ignis_contract_entry entries[2 * WATCHED];
+    pthread_t thread;
+    int round, i, k, count, twice = 0, missing = 0;
+    SETUP(NULL);
+    for (round = 0; round < 5; round++) {
+        for (i = 0; i < WATCHED; i++) {
+            in_the_audit[i] = make_tagged(IGNIS_OWNER_DEFAULT, "");
+            CHECK_OK(ignis_contract_track(in_the_audit[i]));
+        }
+        REQUIRE(pthread_create(&thread, NULL, free_them, NULL) == 0);
+        while (ignis_array_is_live(in_the_audit[WATCHED - 1])) {
+            count = ignis_contract_audit(entries, 2 * WATCHED, -1);
+            missing += count < WATCHED;
+            twice += count > WATCHED;
+            for (i = 0; i < count && count <= 2 * WATCHED; i++)
+                for (k = i + 1; k < count; k++)
+                    twice += entries[i].array_id == entries[k].array_id;
+        }
+        pthread_join(thread, NULL);
+        CHECK_OK(ignis_contract_reset());
+    }
+    CHECK_INT(twice, 0);
+    CHECK_INT(missing, 0);
 }
 
 TEST(audit_is_ordered_by_age_and_cut_to_capacity)

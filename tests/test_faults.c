@@ -7,7 +7,7 @@
 #include "test.h"
 #include <unistd.h>
 
-enum { PER_THREAD = 2 }; /* CU_STREAM_PER_THREAD */
+enum { LEGACY = 1 }; /* CU_STREAM_LEGACY */
 enum { OUT_OF_MEMORY = 2, ILLEGAL_ADDRESS = 700, UNKNOWN = 999, LIMIT = 2000 };
 
 static const char *const source = "extern \"C\" __global__ void twice(float *x, int n)\n"
@@ -83,7 +83,7 @@ static void run_scenario(const char *cache, host_counter *counter)
                                      : ignis_array_cast(copy, IGNIS_F64);
     if (ignis_array_to_host(wide, back, IGNIS_F64, 24) == IGNIS_OK)
         complete = ignis_status_last() == IGNIS_OK;
-    ignis_stream_use((void *)(uintptr_t)PER_THREAD);
+    ignis_stream_use((void *)(uintptr_t)LEGACY);
     other = ignis_array_clone(a); /* a is now in use on two streams */
     ignis_array_free(other);
     ignis_stream_use(NULL);

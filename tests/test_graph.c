@@ -540,6 +540,38 @@ TEST(a_gradient_outside_of_the_graph)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  A launch writes to what it writes, and only to that. */
+TEST(a_launch_counts_as_writing)
+{
+    ignis_tensor x, w, y;
+    ignis_graph graph, outer;
+    ignis_scope scope;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = vector4(1, true);
+    w = vector4(2, false);
+    CHECK_OK(ignis_array_add(ignis_tensor_data(w), ignis_tensor_data(w), ignis_tensor_data(x))); /* compiles */
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_array_add(ignis_tensor_data(w), ignis_tensor_data(w), ignis_tensor_data(x)));
+    graph = ignis_graph_end();
+    y = ignis_sum(ignis_mul(x, x));
+    CHECK_OK(ignis_graph_launch(graph)); /* reads x */
+    CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+    y = ignis_sum(ignis_mul(x, w));
+    CHECK_OK(ignis_graph_launch(graph)); /* writes w */
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_MESSAGE_HAS("'mul'");
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_graph_launch(graph));
+    outer = ignis_graph_end();
+    y = ignis_sum(ignis_mul(x, w));
+    CHECK_OK(ignis_graph_launch(outer)); /* and the one in it writes w */
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_OK(ignis_graph_free(outer));
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(random_tensors_are_new_at_each_launch)
 {
     ignis_graph graph;
@@ -712,6 +744,109 @@ TEST(blocks_count_themselves_anew_in_each_kernel)
     CHECK_INT(memory().reserved_bytes, 0);
 }
 
+/*  A graph that never ran has zeroed nothing: what it took is memory like any other afterwards. */
+TEST(a_graph_freed_without_a_launch_leaves_nothing_that_passes_for_zeroed)
+{
+    static double classes[150];
+    ignis_tensor logits, targets, loss;
+    void *stream = NULL;
+    double expected;
+    int i;
+    SETUP(NULL);
+    CHECK_OK(ignis_device_use(0));
+    CHECK_INT(ignis__cuda.cuStreamCreate(&stream, 1), 0);
+    CHECK_OK(ignis_stream_use(stream)); /* so that Ignis' own stream has no memory of its own yet */
+    logits = tensor_noise(IGNIS_SHAPE(150, 64), IGNIS_F32, 1, false);
+    for (i = 0; i < 150; i++)
+        classes[i] = i % 64;
+    targets = tensor_of(classes, IGNIS_SHAPE(150), IGNIS_I32, false);
+    expected = loss_by_blocks(logits, targets);
+    CHECK_OK(ignis_graph_begin());
+    loss = ignis_cross_entropy(logits, targets, NULL);
+    CHECK_OK(ignis_graph_free(ignis_graph_end()));
+    CHECK_OK(ignis_array_fill(ignis_tensor_data(loss), 7)); /* what the graph had taken may hold anything */
+    let_go(loss);
+    CHECK_OK(ignis_stream_use(NULL));
+    for (i = 0; i < 3; i++)
+        CHECK_NUMBER(loss_by_blocks(logits, targets), expected);
+    let_go(logits), let_go(targets);
+    CHECK_OK(ignis_stream_forget(stream));
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
+}
+
+/*  A graph that launches another one keeps it: its memory is written at each launch of the outer one. */
+TEST(a_graph_inside_another_is_kept)
+{
+    ignis_graph inner, outer;
+    ignis_tensor y, z, others[8];
+    int i, k;
+    SETUP(NULL);
+    warm_up();
+    (void)capture_chain(5, &inner, &y);
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_graph_launch(inner));
+    z = ignis_scale(y, 3);
+    CHECK_OK(ignis_graph_launch(inner));
+    outer = ignis_graph_end();
+    REQUIRE(outer.id != 0);
+    CHECK_OK(ignis_graph_free(inner));
+    CHECK_STATUS(ignis_graph_launch(inner), IGNIS_ERROR_FREED, IGNIS_DIAG_GRAPH_FREED);
+    for (i = 0; i < 8; i++) {
+        ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
+        others[i] = ignis_tensor_zeros(IGNIS_SHAPE(MIB / 4), &desc);
+    }
+    for (k = 0; k < 3; k++)
+        CHECK_OK(ignis_graph_launch(outer));
+    for (i = 0; i < 8; i++) {
+        double *values = tensor_values(others[i]);
+        int wrong = 0;
+        for (k = 0; k < MIB / 4; k++)
+            wrong += values[k] != 0;
+        CHECK_INT(wrong, 0);
+        free(values);
+        let_go(others[i]);
+    }
+    CHECK_NUMBER(value_at(z, 7), 6);
+    CHECK_OK(ignis_graph_free(outer));
+    let_go(y), let_go(z);
+    CHECK_INT(memory().live_blocks, 0);
+    CHECK(ignis_memory_trim(0) >= 0);
+    CHECK_INT(memory().reserved_bytes, 0);
+}
+
+/*  Memory that nothing but a graph has any more leaves a forgotten stream as well. */
+TEST(a_forgotten_stream_is_not_used_for_what_only_a_graph_holds)
+{
+    ignis_graph graph;
+    ignis_tensor x, y;
+    void *streams[2];
+    int i;
+    SETUP(NULL);
+    warm_up();
+    for (i = 0; i < 2; i++)
+        CHECK_INT(ignis__cuda.cuStreamCreate(&streams[i], 1), 0);
+    CHECK_OK(ignis_stream_use(streams[0]));
+    x = vector4(1, false);
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_stream_use(streams[1]));
+    let_go(ignis_scale(x, 2)); /* its memory is to come back behind both streams */
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_scale(x, 3);
+    graph = ignis_graph_end();
+    let_go(x);
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(ignis_stream_forget(streams[i]));
+        CHECK_INT(ignis__cuda.cuStreamDestroy_v2(streams[i]), 0);
+    }
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_NUMBER(value_at(y, 3), 12);
+    fault_reset_counts();
+    CHECK_OK(ignis_graph_free(graph));
+    CHECK_INT(fault_failed("cuEventRecord") + fault_failed("cuStreamWaitEvent") + fault_failed("cuStreamSynchronize"), 0);
+    let_go(y);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 TEST(many_graphs_come_and_go)
 {
     ignis_memory_info first, last;
@@ -775,13 +910,16 @@ TEST(what_waits_is_refused_and_the_capture_goes_on)
 {
     static const char source[] = "extern \"C\" __global__ void nothing(int n) {}";
     ignis_tensor x, y, one;
+    ignis_tensor_desc with_gradient = tensor_desc(IGNIS_F32, true);
+    ignis_optimizer optimizer;
     ignis_kernel kernel;
     ignis_graph graph, other;
     float values[4] = {0, 0, 0, 0};
     SETUP(NULL);
     warm_up();
     x = vector4(1, false);
-    one = ignis_tensor_ones(IGNIS_SHAPE(1), NULL);
+    one = ignis_tensor_ones(IGNIS_SHAPE(1), &with_gradient);
+    optimizer = ignis_adamw(NULL);
     kernel = test_compile(source, "nothing", NULL);
     CHECK_OK(ignis_graph_begin());
     other = ignis_graph_end();
@@ -797,6 +935,7 @@ TEST(what_waits_is_refused_and_the_capture_goes_on)
     CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_kernel_free(kernel), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_graph_free(other), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_optimizer_add(optimizer, one, true), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_graph_begin(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
     CHECK_FAILS(ignis_reshape(x, IGNIS_SHAPE(3)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS); /* a failure of another kind */
     {
@@ -813,6 +952,7 @@ TEST(what_waits_is_refused_and_the_capture_goes_on)
     CHECK_OK(ignis_graph_free(graph));
     CHECK_OK(ignis_graph_free(other));
     CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_OK(ignis_optimizer_free(optimizer));
     let_go(x), let_go(y), let_go(one);
     CHECK_INT(memory().live_blocks, 0);
 }
@@ -887,9 +1027,39 @@ TEST(shutdown_ends_graphs_and_captures)
     CHECK_OK(ignis_graph_begin());
     (void)ignis_scale(x, 2);
     CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 2);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "graph on device 0");
     SETUP(NULL);
     warm_up(); /* the stream captures nothing any more */
     CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
+}
+
+static void *thread_that_ends_in_a_capture(void *arg)
+{
+    CHECK_OK(ignis_graph_begin());
+    (void)ignis_scale(*(ignis_tensor *)arg, 2);
+    return NULL;
+}
+
+TEST(shutdown_ends_the_capture_of_a_thread_that_is_gone)
+{
+    static host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    ignis_tensor x;
+    pthread_t thread;
+    SETUP(&desc);
+    warm_up();
+    test_leaks_expected = true;
+    x = vector4(1, false);
+    REQUIRE(pthread_create(&thread, NULL, thread_that_ends_in_a_capture, &x) == 0);
+    pthread_join(thread, NULL);
+    CHECK_NUMBER(value_at(x, 3), 4);
+    CHECK_OK(ignis_synchronize());
+    fault_reset_counts();
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(fault_count("cuStreamEndCapture"), 1);
+    CHECK_INT(fault_count("cuStreamDestroy_v2"), 2); /* Ignis' own is the other */
+    CHECK_INT(counter.blocks, 0);
 }
 
 TEST(graphs_need_a_setup)
@@ -955,6 +1125,126 @@ TEST(other_threads_work_during_a_capture)
     let_go(x);
     let_go(y);
     CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  Another thread begins to capture just when this one is about to wait for the whole context. */
+static int (*context_synchronize)(void);
+static pthread_barrier_t about_to_wait;
+static uint64_t capture_begun, wait_over;
+
+static void *thread_that_captures_meanwhile(void *arg)
+{
+    ignis_tensor y;
+    ignis_graph graph;
+    int i;
+    pthread_barrier_wait(&about_to_wait);
+    CHECK_OK(ignis_graph_begin());
+    ignis__atomic_store(&capture_begun, 1);
+    for (i = 0; i < 500 && !ignis__atomic_load(&wait_over); i++)
+        test_sleep_ms(2);
+    y = ignis_scale(*(ignis_tensor *)arg, 2);
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_NUMBER(value_at(y, 0), 2);
+    CHECK_OK(ignis_graph_free(graph));
+    let_go(y);
+    return NULL;
+}
+
+static int wait_after_a_while(void)
+{
+    int i, error;
+    ignis__cuda.cuCtxSynchronize = context_synchronize; /* the other thread's goes through at once */
+    pthread_barrier_wait(&about_to_wait);
+    for (i = 0; i < 100 && !ignis__atomic_load(&capture_begun); i++)
+        test_sleep_ms(2);
+    error = context_synchronize();
+    ignis__atomic_store(&wait_over, 1);
+    return error;
+}
+
+TEST(a_capture_that_begins_while_another_thread_waits)
+{
+    ignis_tensor x;
+    pthread_t thread;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_OK(ignis_synchronize());
+    pthread_barrier_init(&about_to_wait, NULL, 2);
+    REQUIRE(pthread_create(&thread, NULL, thread_that_captures_meanwhile, &x) == 0);
+    capture_begun = wait_over = 0;
+    context_synchronize = ignis__cuda.cuCtxSynchronize;
+    ignis__cuda.cuCtxSynchronize = wait_after_a_while;
+    CHECK_OK(ignis_synchronize());
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&about_to_wait);
+    let_go(x);
+}
+
+/*  A capture draws in a stream just when another thread has found that it is not captured, and is about to wait for it. */
+static int (*stream_synchronize)(void *);
+static void *drawn_in;
+static uint64_t is_drawn_in;
+
+static void *thread_that_draws_in(void *arg)
+{
+    ignis__device *device = &ignis__devices[0];
+    ignis_tensor x = *(ignis_tensor *)arg;
+    ignis_graph graph;
+    uint64_t serial;
+    int i;
+    CHECK_OK(ignis_graph_begin());
+    serial = ignis__stream_adopt("adopt", device, drawn_in);
+    pthread_barrier_wait(&about_to_wait);
+    pthread_barrier_wait(&about_to_wait);
+    CHECK(ignis__capture_draw("draw", device, ignis__stream_now(device), serial));
+    ignis__atomic_store(&is_drawn_in, 1);
+    CHECK(ignis__stream_order("join", device, drawn_in, device, ignis__stream_now(device)));
+    for (i = 0; i < 500 && !ignis__atomic_load(&wait_over); i++)
+        test_sleep_ms(2);
+    let_go(ignis_scale(x, 2));
+    graph = ignis_graph_end();
+    CHECK(graph.id != 0);
+    CHECK_OK(ignis_graph_free(graph));
+    return NULL;
+}
+
+static int wait_for_stream_after_a_while(void *stream)
+{
+    int i, error;
+    if (stream != drawn_in)
+        return stream_synchronize(stream);
+    pthread_barrier_wait(&about_to_wait);
+    for (i = 0; i < 100 && !ignis__atomic_load(&is_drawn_in); i++)
+        test_sleep_ms(2);
+    error = stream_synchronize(stream);
+    ignis__atomic_store(&wait_over, 1);
+    return error;
+}
+
+TEST(a_stream_that_is_drawn_into_a_capture_while_another_thread_waits)
+{
+    ignis_tensor x;
+    pthread_t thread;
+    SETUP(NULL);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_INT(ignis__cuda.cuStreamCreate(&drawn_in, 1), 0);
+    pthread_barrier_init(&about_to_wait, NULL, 2);
+    is_drawn_in = wait_over = 0;
+    REQUIRE(pthread_create(&thread, NULL, thread_that_draws_in, &x) == 0);
+    pthread_barrier_wait(&about_to_wait);
+    stream_synchronize = ignis__cuda.cuStreamSynchronize;
+    ignis__cuda.cuStreamSynchronize = wait_for_stream_after_a_while;
+    CHECK_OK(ignis_synchronize());
+    ignis__cuda.cuStreamSynchronize = stream_synchronize;
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&about_to_wait);
+    CHECK_OK(ignis_stream_forget(drawn_in));
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(drawn_in), 0);
+    let_go(x);
 }
 
 /*  Another library captures on a stream of its own, which Ignis does not know of. */

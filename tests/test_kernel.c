@@ -84,6 +84,66 @@ TEST(compile_refuses_bad_descs)
     CHECK_FAILS(ignis_kernel_compile(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
 }
 
+/*  What cannot be found is named, with what there is instead. */
+TEST(a_missing_include_says_what_can_be_included)
+{
+    static const char *const path = "-I/nowhere";
+    ignis_kernel_desc desc;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.source = "#include <cuda_fp16.h>\nextern \"C\" __global__ void f(float *x) { x[0] = 1; }\n";
+    desc.entry = "f";
+    CHECK_REFUSED(0, ignis_kernel_compile(&desc).id, IGNIS_ERROR_COMPILE, IGNIS_DIAG_COMPILE_FAILED);
+    CHECK_MESSAGE_HAS("kernel.cu includes \"cuda_fp16.h\", which is not found");
+    CHECK_MESSAGE_HAS("There is no include path");
+    CHECK_MESSAGE_HAS("desc.headers");
+    CHECK_MESSAGE_HAS("\"ignis.cuh\" is always there");
+    CHECK_MESSAGE_HAS("kernel.cu(1)"); /* the compiler's own words follow */
+    desc.options = &path;
+    desc.option_count = 1;
+    CHECK_REFUSED(0, ignis_kernel_compile(&desc).id, IGNIS_ERROR_COMPILE, IGNIS_DIAG_COMPILE_FAILED);
+    CHECK_MESSAGE_HAS("in no folder that desc.options name");
+}
+
+TEST(compile_refuses_bad_headers)
+{
+    ignis_kernel_header headers[2] = {{"a.h", "\n"}, {"b.h", "\n"}};
+    ignis_kernel_desc desc;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.source = iota_source;
+    desc.entry = "iota";
+    desc.header_count = 2;
+    CHECK_FAILS(ignis_kernel_compile(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.headers = headers;
+    desc.header_count = -1;
+    CHECK_FAILS(ignis_kernel_compile(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.header_count = 2;
+    headers[1].text = NULL;
+    CHECK_REFUSED(0, ignis_kernel_compile(&desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_MESSAGE_HAS("desc.headers[1].text");
+    headers[1].text = "\n";
+    headers[1].name = "a.h";
+    CHECK_FAILS(ignis_kernel_compile(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_KERNEL_HEADER);
+    headers[1].name = "ignis.cuh";
+    CHECK_REFUSED(0, ignis_kernel_compile(&desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_KERNEL_HEADER);
+    CHECK_MESSAGE_HAS("desc.headers[1].name is \"ignis.cuh\"");
+}
+
+TEST(errors_in_a_header_in_memory_name_it)
+{
+    ignis_kernel_header header = {"parts/broken.h", "#pragma once\n__device__ inline int broken() { return undeclared_name; }\n"};
+    ignis_kernel_desc desc;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.source = "#include \"parts/broken.h\"\nextern \"C\" __global__ void f(int *x) { x[0] = broken(); }\n";
+    desc.entry = "f";
+    desc.headers = &header;
+    desc.header_count = 1;
+    CHECK_REFUSED(0, ignis_kernel_compile(&desc).id, IGNIS_ERROR_COMPILE, IGNIS_DIAG_COMPILE_FAILED);
+    CHECK_MESSAGE_HAS("parts/broken.h(2)");
+}
+
 TEST(templates_and_namespaces_as_entries)
 {
     static const char source[] = "namespace outer { namespace inner {\n"
@@ -150,24 +210,48 @@ TEST(options_reach_the_compiler)
     }
 }
 
-TEST(the_source_may_go_after_compiling)
+TEST(the_desc_may_go_after_compiling)
 {
-    char source[sizeof iota_source], entry[] = "iota";
+    char source[sizeof iota_source + 32], entry[] = "iota", option[] = "-DSTEP=3", name[] = "offset.h",
+                                          text[] = "#define OFFSET (STEP - 3)\n";
+    const char *options[1];
+    ignis_kernel_header header;
+    ignis_kernel_desc desc;
     ignis_kernel kernel;
     ignis_kernel_info info;
     ignis_array out;
+    int device;
     SETUP(NULL);
-    memcpy(source, iota_source, sizeof source);
-    kernel = test_compile(source, entry, NULL);
+    snprintf(source, sizeof source, "#include <offset.h>\n%s", iota_source);
+    memcpy(strstr(source, "first + i"), "OFFSET +i", 9);
+    memset(&desc, 0, sizeof desc);
+    desc.source = source;
+    desc.entry = entry;
+    desc.options = options;
+    desc.option_count = 1;
+    desc.headers = &header;
+    desc.header_count = 1;
+    options[0] = option;
+    header.name = name;
+    header.text = text;
+    kernel = ignis_kernel_compile(&desc);
     memset(source, 'x', sizeof source - 1);
     memset(entry, 'x', sizeof entry - 1);
-    out = make(IGNIS_SHAPE(10), IGNIS_I32);
-    CHECK_OK(run_iota(kernel, out, 0));
-    CHECK_COUNTING(out, 10, 0);
+    memset(option, 'x', sizeof option - 1);
+    memset(name, 'x', sizeof name - 1);
+    memset(text, 'x', sizeof text - 1);
+    memset(&header, 0, sizeof header);
+    options[0] = NULL;
+    for (device = 0; device < (ignis_device_count() > 1 ? 2 : 1); device++) { /* on another one it may be compiled again */
+        CHECK_OK(ignis_device_use(device));
+        out = make(IGNIS_SHAPE(10), IGNIS_I32);
+        CHECK_OK(run_iota(kernel, out, 7));
+        CHECK_COUNTING(out, 10, 0);
+        drop(out);
+    }
     CHECK_OK(ignis_kernel_query(kernel, &info));
     CHECK_TEXT(info.entry, "iota");
     CHECK_OK(ignis_kernel_free(kernel));
-    drop(out);
 }
 
 TEST(ignis_cuh_can_be_included)
@@ -666,10 +750,13 @@ TEST(kernels_end_with_shutdown)
     SETUP(NULL);
     kernel = test_compile(iota_source, "iota", NULL);
     CHECK(kernel.id != 0);
-    CHECK_OK(ignis_shutdown()); /* frees it; only arrays are reported */
-    CHECK_INT(test_log_count(IGNIS_DIAG_ARRAY_LEAKED), 0);
+    test_leaks_expected = true;
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 1);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "kernel 'iota'");
     SETUP(NULL);
     CHECK_STATUS(ignis_kernel_launch(kernel, &one, NULL, 0), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
+    CHECK_MESSAGE_HAS("kernel 'iota', freed");
 }
 
 /* faults -------------------------------------------------------------------------------------------------------- */

@@ -124,6 +124,36 @@ TEST(the_search_lists_every_place_when_there_is_no_driver)
     CHECK_INT(code, 0);
 }
 
+/*  A wheel in the first Python that cannot be loaded does not end the search: the others are looked through, under their own names. */
+TEST(wheels_of_every_python_are_tried)
+{
+#ifdef IGNIS_LINK_CUDA
+    SKIP("the libraries are linked, not loaded");
+#else
+    static const char *const pythons[] = {"python3.10", "python3.11", "python3.12"};
+    char root[] = "/tmp/ignis_test_wheels_XXXXXX", command[512], file[256], tried[4096];
+    ignis__search search;
+    int i;
+    REQUIRE(mkdtemp(root) != NULL);
+    for (i = 0; i < 3; i++) {
+        snprintf(command, sizeof command, "mkdir -p %s/lib/%s/site-packages/nvidia/cu13/lib", root, pythons[i]);
+        CHECK_INT(system(command), 0);
+        snprintf(file, sizeof file, "%s/lib/%s/site-packages/nvidia/cu13/lib/libnvrtc.so.13", root, pythons[i]);
+        test_write_file(file, "this is no library\n", 19);
+    }
+    memset(&search, 0, sizeof search);
+    search.spec = &ignis__library_specs[IGNIS_LIBRARY_NVRTC];
+    ignis__text_begin(&search.tried, tried, sizeof tried);
+    ignis__search_pythons(&search, root, "/lib");
+    CHECK(!search.library);
+    for (i = 0; i < 3; i++) {
+        snprintf(file, sizeof file, "%s/lib/%s/site-packages/nvidia/cu13/lib/libnvrtc.so.13: ", root, pythons[i]);
+        CHECK_HAS(tried, file);
+    }
+    test_remove_folder(root);
+#endif
+}
+
 TEST(setup_works_after_failed_ones)
 {
     ignis_desc desc = test_desc(NULL);

@@ -371,6 +371,74 @@ TEST(freeing_wrapped_memory_waits_for_no_stream)
     CHECK_OK(ignis_array_free(a));
 }
 
+/* --- threads -------------------------------------------------------------------------------------------------- */
+
+/*  While one thread waits in a call of the driver, which may wait for the device, another goes on. */
+static int (*real_alloc)(ignis__address *, size_t);
+static int (*real_host_alloc)(void **, size_t, unsigned);
+static ignis_array used_meanwhile;
+static uint64_t went_on;
+
+static void *thread_that_goes_on(void *arg)
+{
+    ignis_array_info info;
+    (void)arg;
+    CHECK_OK(ignis_array_query(used_meanwhile, &info));
+    CHECK_INT(ignis_array_increment_ref(used_meanwhile), 1);
+    CHECK_INT(ignis_array_decrement_ref(used_meanwhile), 0);
+    CHECK_OK(ignis_array_free(block(1024)));
+    (void)memory();
+    ignis__atomic_store(&went_on, 1);
+    return NULL;
+}
+
+/*  False: it does not for a second. */
+static void let_another_go_on(void)
+{
+    pthread_t thread;
+    int i;
+    went_on = 0;
+    CHECK(pthread_create(&thread, NULL, thread_that_goes_on, NULL) == 0);
+    for (i = 0; i < 500 && !ignis__atomic_load(&went_on); i++)
+        test_sleep_ms(2);
+    CHECK(ignis__atomic_load(&went_on));
+    CHECK_INT(pthread_detach(thread), 0);
+}
+
+static int slow_alloc(ignis__address *address, size_t size)
+{
+    ignis__cuda.cuMemAlloc_v2 = real_alloc;
+    let_another_go_on();
+    return real_alloc(address, size);
+}
+
+static int slow_host_alloc(void **address, size_t size, unsigned flags)
+{
+    ignis__cuda.cuMemHostAlloc = real_host_alloc;
+    let_another_go_on();
+    return real_host_alloc(address, size, flags);
+}
+
+TEST(threads_go_on_while_one_asks_the_driver_for_memory)
+{
+    ignis_array a;
+    NEEDS_CACHE();
+    SETUP(NULL);
+    used_meanwhile = block(1024);
+    real_alloc = ignis__cuda.cuMemAlloc_v2;
+    ignis__cuda.cuMemAlloc_v2 = slow_alloc;
+    a = block(32 * MIB);
+    CHECK(ignis__cuda.cuMemAlloc_v2 == real_alloc);
+    CHECK_OK(ignis_array_free(a));
+    real_host_alloc = ignis__cuda.cuMemHostAlloc;
+    ignis__cuda.cuMemHostAlloc = slow_host_alloc;
+    CHECK(ignis_array_pin(used_meanwhile) != NULL);
+    CHECK(ignis__cuda.cuMemHostAlloc == real_host_alloc);
+    CHECK_OK(ignis_array_unpin(used_meanwhile));
+    CHECK_OK(ignis_array_free(used_meanwhile));
+    check_nothing_is_held();
+}
+
 /* --- running out ---------------------------------------------------------------------------------------------- */
 
 TEST(the_limit_is_kept_and_its_failure_says_all)

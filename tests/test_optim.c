@@ -501,6 +501,39 @@ TEST(refusals)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+/*  Weights that a step changes between a forward pass and its backward. */
+TEST(a_step_between_forward_and_backward_is_refused)
+{
+    ignis_optimizer optimizer;
+    ignis_scope scope;
+    ignis_tensor w, y;
+    ignis_array weights, grad;
+    uint64_t version;
+    SETUP(NULL);
+    w = tensor_counting(IGNIS_SHAPE(2, 2), IGNIS_F32, 1, true);
+    weights = ignis_tensor_data(w);
+    optimizer = ignis_adamw(NULL);
+    CHECK_OK(ignis_optimizer_add(optimizer, w, true));
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(w, w)), IGNIS_NO_ARRAY));
+    grad = ignis_tensor_grad(w);
+    y = ignis_sum(ignis_matmul(w, w));
+    version = version_of(weights);
+    CHECK_OK(ignis_optimizer_step(optimizer));
+    CHECK_INT(version_of(weights), version + 1);
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_MESSAGE_HAS("'matmul'");
+    CHECK_OK(ignis_backward(ignis_sum(ignis_matmul(w, w)), IGNIS_NO_ARRAY)); /* after the step, as everybody does it */
+    version = version_of(grad);
+    CHECK_OK(ignis_clip_grad_norm(optimizer, 1));
+    CHECK_INT(version_of(grad), version + 1);
+    CHECK_OK(ignis_optimizer_zero_grad(optimizer));
+    CHECK_INT(version_of(grad), version + 2);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    let_go(w);
+}
+
 TEST(shutdown_ends_optimizers)
 {
     ignis_optimizer optimizer;
@@ -510,7 +543,10 @@ TEST(shutdown_ends_optimizers)
     optimizer = ignis_adamw(NULL);
     CHECK_OK(ignis_optimizer_add(optimizer, x, true));
     let_go(x);
+    test_leaks_expected = true;
     CHECK_OK(ignis_shutdown());
+    CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 1);
+    CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "optimizer: adamw of 1 parameter");
     SETUP(NULL);
     CHECK_STATUS(ignis_optimizer_step(optimizer), IGNIS_ERROR_FREED, IGNIS_DIAG_OPTIMIZER_FREED);
 }

@@ -79,6 +79,104 @@ static ignis_status never_backward(const ignis_backward_args *args)
     return IGNIS_OK;
 }
 
+/* --- what is saved stays as it was -------------------------------------------------------------------------------- */
+
+/*  All ways to write to an array, as far as Ignis knows of them. */
+static void write_to(int way, ignis_array array, ignis_array other)
+{
+    static const float data[3] = {7, 8, 9};
+    ignis_array view, row;
+    switch (way) {
+    case 0: CHECK_OK(ignis_array_fill(array, 100)); break;
+    case 1: CHECK_OK(ignis_array_zero(array)); break;
+    case 2: CHECK_OK(ignis_array_from_host(array, data, IGNIS_F32, 3)); break;
+    case 3: CHECK_OK(ignis_array_copy(array, other)); break;
+    case 4: CHECK_OK(ignis_array_add(array, array, other)); break;
+    case 5: CHECK_OK(ignis_array_mark_written(array)); break;
+    case 6: /* a part of it, through a view */
+        view = ignis_array_slice(array, 0, 2, 1);
+        CHECK_OK(ignis_array_fill(view, 5));
+        drop(view);
+        break;
+    default:
+        row = test_array(1, 1);
+        CHECK_OK(ignis_array_write_rows(array, row, 1));
+        drop(row);
+    }
+}
+
+TEST(backward_refuses_what_was_written_since)
+{
+    ignis_tensor a, y;
+    ignis_array other;
+    char name[64];
+    int way;
+    SETUP(NULL);
+    other = array_of(1, 1, 1);
+    for (way = 0; way < 8; way++) {
+        ignis_scope scope = ignis_scope_begin();
+        a = vector3(1, 2, 3, true);
+        CHECK_OK(ignis_backward(user_sum(a), IGNIS_NO_ARRAY)); /* a gradient that must not change */
+        y = user_sum(user_mul(a, a));
+        write_to(way, ignis_tensor_data(a), other);
+        CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+        CHECK_MESSAGE_HAS("'user_mul'");
+        snprintf(name, sizeof name, "array #%llu", (unsigned long long)info_of(ignis_tensor_data(a)).id);
+        CHECK_MESSAGE_HAS(name);
+        CHECK_GRAD(a, 1, 1, 1);
+        CHECK_INT(ignis_tape_length(), 0);
+        CHECK_OK(ignis_backward(user_sum(user_mul(a, a)), IGNIS_NO_ARRAY)); /* the library keeps working */
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    drop(other);
+}
+
+TEST(what_may_be_written_before_backward)
+{
+    static const char source[] = "extern \"C\" __global__ void look(const float *x) { (void)x; }";
+    ignis_launch launch = test_launch(1, 1);
+    ignis_tensor a, b, y, unused, inputs[2];
+    ignis_scope scope;
+    ignis_kernel kernel;
+    ignis_array later, saved[2];
+    ignis_rule rule;
+    ignis_arg arg;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = vector3(1, 2, 3, true);
+    b = vector3(4, 5, 6, false);
+    kernel = test_compile(source, "look", NULL);
+    /* what no operation saved; what an operation saved that backward does not come to; a kernel that only reads */
+    y = user_sum(user_add(a, b));
+    CHECK_OK(ignis_array_fill(ignis_tensor_data(b), 7));
+    CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+    y = user_sum(user_mul(a, a));
+    unused = user_mul(a, b);
+    CHECK_OK(ignis_array_fill(ignis_tensor_data(b), 8));
+    arg = ignis_arg_array(ignis_tensor_data(a));
+    CHECK_OK(ignis_kernel_launch(kernel, &launch, &arg, 1));
+    CHECK(ignis_array_device_ptr(ignis_tensor_data(a)) != NULL);
+    CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
+    CHECK_GRAD(a, 3, 5, 7);
+    CHECK_STATUS(ignis_backward(user_sum(unused), IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    /* an array that is saved first, and filled then */
+    CHECK_OK(ignis_zero_grad(a));
+    inputs[0] = a, inputs[1] = b;
+    saved[0] = ignis_tensor_data(b), saved[1] = later = make(IGNIS_SHAPE(3), IGNIS_F32);
+    memset(&rule, 0, sizeof rule);
+    rule.name = "filled_later";
+    rule.backward_fn = user_mul_backward;
+    rule.saved = saved;
+    rule.saved_count = 2;
+    y = vector3(0, 0, 0, false);
+    CHECK_OK(ignis_tape_record(y, inputs, 2, &rule));
+    CHECK_OK(ignis_array_fill(later, 3));
+    CHECK_OK(ignis_backward(user_sum(y), IGNIS_NO_ARRAY));
+    CHECK_GRAD(a, 3, 3, 3);
+    CHECK_OK(ignis_kernel_free(kernel));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 static ignis_rule rule_of(const char *name, ignis_status (*fn)(const ignis_backward_args *))
 {
     ignis_rule rule;
@@ -201,6 +299,7 @@ TEST(a_rule_is_copied)
     memset(saved, 0, sizeof saved);
     memset(inputs, 0, sizeof inputs);
     CHECK_STATUS(ignis_array_free(kept), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED); /* the tape needs it */
+    CHECK_MESSAGE_HAS("the gradient of 'params' needs it");
     let_go(b);
     kept = array_of(1, 1, 1);
     CHECK_OK(ignis_backward(y, kept));

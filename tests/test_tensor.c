@@ -540,7 +540,9 @@ TEST(data_and_grad_belong_to_the_tensor)
     data = ignis_tensor_data(tensor);
     grad = ignis_tensor_grad(tensor);
     CHECK_STATUS(ignis_array_free(data), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED);
+    CHECK_MESSAGE_HAS("ref_count is 1, not 0: it is the data of a tensor");
     CHECK_STATUS(ignis_array_free(grad), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED);
+    CHECK_MESSAGE_HAS("it is the gradient of a tensor");
     CHECK_NUMBER(value_at(tensor, 2), 3);
     CHECK_NUMBER(grad_at(tensor, 2), 0);
     let_go(tensor);

@@ -1,5 +1,6 @@
 /*  test_threads.c - 16 threads on shared arrays and kernels */
 #include "test.h"
+#include <unistd.h>
 
 enum { THREADS = 16 };
 
@@ -102,20 +103,34 @@ static void expect_documented(const char *what)
     ignis_status_clear();
 }
 
+/*  A loan to the storage layer, while others make views of the array and free it. */
+static void save_shared(int index, ignis_array a)
+{
+    static const char *const name = "a";
+    char path[64];
+    ignis_tensor tensor = ignis_tensor_from_array(a, false);
+    if (!tensor.id)
+        return;
+    snprintf(path, sizeof path, "/tmp/ignis_test_threads_%ld_%d", (long)getpid(), index);
+    ignis_save(path, &name, &tensor, 1);
+    remove(path);
+    CHECK_OK(ignis_tensor_release(tensor));
+}
+
 static void misuse(int index)
 {
     unsigned random = (unsigned)index + 1;
     float data[N];
     char text[256];
     ignis_array_info info;
-    ignis_contract_entry entry;
+    ignis_contract_entry entries[SLOTS];
     int round, i;
     for (i = 0; i < N; i++)
         data[i] = (float)i;
     for (round = 0; round < ROUNDS; round++) {
-        int slot = (int)(next_random(&random) % SLOTS), operation = (int)(next_random(&random) % 20);
+        int slot = (int)(next_random(&random) % SLOTS), operation = (int)(next_random(&random) % 28);
         ignis_owner owner = (ignis_owner)(IGNIS_OWNER_IGNIS + (int)(next_random(&random) % 3));
-        ignis_array a = shared_get(slot);
+        ignis_array a = shared_get(slot), b = shared_get((slot + 1) % SLOTS), made = {0};
         switch (operation) {
         case 0: shared_put(slot, test_array(1, N)); break;
         case 1: shared_put(slot, ignis_array_slice(a, 0, 0, 1)); break;
@@ -136,7 +151,7 @@ static void misuse(int index)
         case 16: ignis_array_to_host(a, data, IGNIS_F32, N); break;
         case 17:
             ignis_contract_track(a);
-            ignis_contract_audit(&entry, 1, -1);
+            ignis_contract_audit(entries, SLOTS, -1);
             ignis_contract_untrack(a);
             break;
         case 18:
@@ -144,8 +159,21 @@ static void misuse(int index)
                 CHECK(info.ref_count >= 0 && info.shape.dim[1] == N);
             CHECK(ignis_array_to_string(a, text, sizeof text) > 0);
             break;
-        default: ignis_array_add(a, a, a); break;
+        case 19: ignis_contract_assert_owner(a, owner); break;
+        case 20: ignis_array_mark_written(a); break;
+        case 21: ignis_array_write_rows(a, b, 0); break;
+        case 22: ignis_array_copy(a, b); break;
+        case 23: ignis_array_fill(a, 1); break;
+        case 24: made = ignis_array_cast(a, IGNIS_F16); break;
+        case 25: CHECK_OK(ignis_contract_untrack(a)); break;
+        case 26:
+            if (round % 16 == 0) /* it waits for the disk */
+                save_shared(index, a);
+            break;
+        default: ignis_array_add(a, a, b); break;
         }
+        if (made.id && (ignis_array_query(made, &info) != IGNIS_OK || ignis_array_free_as(made, info.owner) != IGNIS_OK))
+            CHECK(!"a copy that nobody else knows is freed");
         expect_documented("misuse");
     }
 }
@@ -180,6 +208,13 @@ TEST(random_use_of_shared_arrays)
 /* --- exactly one wins ----------------------------------------------------------------------------------------- */
 
 static ignis_array contested;
+
+static void write_contested(int index)
+{
+    int round;
+    for (round = 0; round < ROUNDS; round++)
+        CHECK_OK(index % 2 ? ignis_array_mark_written(contested) : ignis_array_zero(contested));
+}
 static int winners;
 
 static void win(bool won)
@@ -215,6 +250,17 @@ static void count_references(int index)
         CHECK(ignis_array_increment_ref(contested) > 0);
     for (i = 1; i < ROUNDS; i++)
         CHECK(ignis_array_decrement_ref(contested) > 0);
+}
+
+TEST(writes_are_counted_exactly)
+{
+    ignis_array_info info;
+    SETUP(NULL);
+    contested = test_array(1, 8);
+    run_threads(write_contested);
+    CHECK_OK(ignis_array_query(contested, &info));
+    CHECK_INT(info.version, 1 + THREADS * ROUNDS);
+    CHECK_OK(ignis_array_free(contested));
 }
 
 TEST(references_are_counted_exactly)
@@ -395,6 +441,55 @@ TEST(a_kernel_is_freed_while_others_launch_it)
     shared_kernel = compile("-DSTEP=1.0f");
     run_threads(launch_while_freed);
     CHECK_OK(ignis_synchronize());
+}
+
+/*  Just before the kernel of long rows is launched, another thread launches it for shorter ones, which need less shared memory. */
+typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+static launch_function *real_launch;
+
+static void softmax_of(int64_t columns)
+{
+    ignis_tensor x = ignis_tensor_ones(IGNIS_SHAPE(1, columns), NULL), y = ignis_softmax(x);
+    float *values = (float *)malloc(sizeof(float) * (size_t)columns);
+    CHECK_OK(ignis_tensor_to_host(y, values, IGNIS_F32, columns));
+    CHECK(values[columns - 1] * (float)columns > 0.99F && values[columns - 1] * (float)columns < 1.01F);
+    free(values);
+    CHECK_OK(ignis_tensor_release(x));
+    CHECK_OK(ignis_tensor_release(y));
+}
+
+static void *softmax_of_short_rows(void *arg)
+{
+    (void)arg;
+    softmax_of(20000);
+    return NULL;
+}
+
+static int launch_behind_another(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y, unsigned z,
+                                 unsigned shared_bytes, void *stream, void **params, void **extra)
+{
+    pthread_t thread;
+    if (shared_bytes > 90 * 1024) {
+        ignis__cuda.cuLaunchKernel = real_launch;
+        CHECK(pthread_create(&thread, NULL, softmax_of_short_rows, NULL) == 0);
+        pthread_join(thread, NULL);
+    }
+    return real_launch(function, grid_x, grid_y, grid_z, x, y, z, shared_bytes, stream, params, extra);
+}
+
+TEST(threads_launch_one_kernel_with_different_shared_memory)
+{
+    ignis_device_info device;
+    SETUP(NULL);
+    CHECK_OK(ignis_device_query(0, &device));
+    if (device.shared_per_block < 200 * 1024)
+        SKIP("long rows are kept in less shared memory than 90 KB");
+    CHECK_OK(ignis_device_use(0));
+    real_launch = ignis__cuda.cuLaunchKernel;
+    ignis__cuda.cuLaunchKernel = launch_behind_another;
+    softmax_of(30000);
+    CHECK(ignis__cuda.cuLaunchKernel == real_launch); /* it was interrupted */
+    ignis__cuda.cuLaunchKernel = real_launch;
 }
 
 static void warm_up(int index)

@@ -80,17 +80,49 @@ for cc in gcc clang; do
     job "$cc -O2 $strict -I. -c $src/together.c -o %o.o $implement"
     job "$cc -fvisibility=hidden '-DIGNIS_API=__attribute__((visibility(\"default\")))' $strict -I. -c $src/collective.c -o %o.o $implement"
     linked user.c $cc $strict -I.
+    # Two shared libraries have an Ignis each when it is hidden, and one together when it is not.
+    for hide in -DIGNIS_HIDDEN -fvisibility=hidden; do
+        lib="$cc $strict -I. -shared -fPIC $src/shared.c $hide"
+        job "$lib -o %o.1.so -DLIBRARY=one && $lib -o %o.2.so -DLIBRARY=two && $cc $src/shared.c -o %o ./%o.1.so ./%o.2.so $libs && %o"
+    done
 done
+
+lib="gcc -I. -shared -fPIC $src/shared.c"
+job "$lib -o %o.1.so -DLIBRARY=one && $lib -o %o.2.so -DLIBRARY=two && gcc $src/shared.c -o %o ./%o.1.so ./%o.2.so $libs && ! %o"
 
 for cxx in g++ clang++; do
     has $cxx || continue
     for std in c++11 c++14 c++17 c++20; do every_mode $cxx -x c++ -std=$std $strict -I.; done
     job "$cxx -x c++ -O2 $strict -I. -c $src/collective.c -o %o.o $implement"
     linked user.cpp $cxx -x c++ -std=c++11 $strict -I.
+    two="$cxx -std=c++11 $strict -I. $src/user.cpp $implement -DIGNIS_STATIC -DWITH_COLLECTIVE"
+    job "$two -c -o %o.o -DFIRST_UNIT && $two %o.o -o %o -DWITH_FIRST_UNIT $libs && %o"
     if has gcc; then # a C implementation for a C++ program
         job "gcc $strict -I. -c $src/collective.c -o %o.o $implement && $cxx -std=c++11 $strict -I. $src/user.cpp %o.o -o %o -DWITH_COLLECTIVE $libs && %o"
     fi
 done
+
+# Names that other headers make macros of. In C++ some of them are in the way of the system's own headers.
+job "gcc -I. -include $src/macros.h -fsyntax-only $src/collective.c $implement"
+
+# Other systems. musl's macros for control messages trip -Wconversion.
+if has aarch64-linux-gnu-gcc; then main_modes aarch64-linux-gnu-gcc -std=c99 $strict -I.; fi
+if has musl-gcc; then
+    job "musl-gcc -std=c99 $strict -I. $src/ignis.c -o %o -DWITH_MAIN $implement && %o"
+    job "musl-gcc -std=c99 -I. -include stdio.h -c $src/ignis.c -o %o.o $implement 2>&1 | grep '#error.*_POSIX_C_SOURCE'"
+    main_modes musl-gcc -std=c99 $strict -Wno-conversion -Wno-sign-conversion -I.
+fi
+# macOS: the Python package ziglang brings its headers. The collective layer needs Linux or Windows.
+if python3 -c 'import ziglang' 2>/dev/null; then
+    export ZIG_GLOBAL_CACHE_DIR=$PWD/$out/zig
+    zig="python3 -m ziglang cc -target aarch64-macos $strict -Wno-unused-command-line-argument -I."
+    job "$zig -std=c99 -c $src/ignis.c -o %o.o $implement"
+    job "$zig -std=c99 $posix -c $src/ignis.c -o %o.o $implement"
+    job "$zig -x c++ -std=c++11 -c $src/ignis.c -o %o.o $implement"
+else
+    echo "skipped: the headers of macOS: the Python package ziglang is not installed"
+    skipped=$((skipped + 1))
+fi
 
 # Without -Wpedantic and -Wundef, which nvcc's generated code and the toolkit's headers trip.
 if has nvcc; then

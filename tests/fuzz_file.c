@@ -1,6 +1,6 @@
-/*  fuzz_storage.c - damaged safetensors files: the reader must say no or yes, and what it says yes to must hold
+/*  fuzz_file.c - damaged safetensors files: the reader must say no or yes, and what it says yes to must hold
 
-    fuzz_storage [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
+    fuzz_file [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
     Build it with -fsanitize=address,undefined: each file is in a block of memory of exactly its size. With -DFUZZ_LIBFUZZER and clang's
     -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a device. */
 #define IGNIS_IMPLEMENTATION
@@ -11,12 +11,12 @@ static void require(bool condition, const char *what, const unsigned char *bytes
     FILE *file;
     if (condition)
         return;
-    file = fopen("fuzz_storage.failed", "wb");
+    file = fopen("fuzz_file.failed", "wb");
     if (file) {
         fwrite(bytes, 1, size, file);
         fclose(file);
     }
-    fprintf(stderr, "fuzz_storage: %s; the input is in fuzz_storage.failed\n", what);
+    fprintf(stderr, "fuzz_file: %s; the input is in fuzz_file.failed\n", what);
     abort();
 }
 
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
         accepted += ok;
         free(file);
     }
-    printf("fuzz_storage: %llu files, %llu accepted, %llu refused\n", iterations, accepted, iterations - accepted);
+    printf("fuzz_file: %llu files, %llu accepted, %llu refused\n", iterations, accepted, iterations - accepted);
     return 0;
 }
 

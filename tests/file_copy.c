@@ -1,8 +1,8 @@
-/*  storage_copy.c - the other side of safetensors_roundtrip.py
+/*  file_copy.c - the other side of safetensors_roundtrip.py
 
-    storage_copy copy IN OUT          loads every tensor of IN, and saves them to OUT
-    storage_copy fill IN OUT          the same, but loads into tensors that are there already
-    storage_copy check FILE...        a line for each file: the number of tensors in it, or the name of the status and the message */
+    file_copy copy IN OUT          loads every tensor of IN, and saves them to OUT
+    file_copy fill IN OUT          the same, but loads into tensors that are there already
+    file_copy check FILE...        a line for each file: the number of tensors in it, or the name of the status and the message */
 #define IGNIS_IMPLEMENTATION
 #include "../ignis.h"
 
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     memset(&desc, 0, sizeof desc);
     desc.logger.log_fn = say_nothing;
     if (argc < 3 || ignis_setup(&desc) != IGNIS_OK) {
-        fprintf(stderr, "storage_copy: %s\n", argc < 3 ? "see the head of tests/storage_copy.c" : ignis_status_message());
+        fprintf(stderr, "file_copy: %s\n", argc < 3 ? "see the head of tests/file_copy.c" : ignis_status_message());
         return 1;
     }
     if (strcmp(argv[1], "check") != 0 && argc == 4)
@@ -67,6 +67,6 @@ int main(int argc, char **argv)
         ignis_status_clear();
     }
     if (ignis_status_last() != IGNIS_OK)
-        fprintf(stderr, "storage_copy: %s\n", ignis_status_message());
+        fprintf(stderr, "file_copy: %s\n", ignis_status_message());
     return ignis_status_last() != IGNIS_OK || ignis_shutdown() != IGNIS_OK;
 }

@@ -1,4 +1,4 @@
-/*  test_storage.c - safetensors files: what is written, read back and refused, and what a failure leaves behind */
+/*  test_file.c - safetensors files: what is written, read back and refused, and what a failure leaves behind */
 #include "fault.h"
 
 /*  Sees every driver call before it is made. */
@@ -18,7 +18,7 @@ static void (*watch_call)(const char *name);
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libnvrtc\nleak:libcuda\n"; }
 
-static char folder[] = "/tmp/ignis_test_storage_XXXXXX";
+static char folder[] = "/tmp/ignis_test_file_XXXXXX";
 
 /*  A path in the test's folder, in one of four buffers. */
 static const char *path_of(const char *name)
@@ -695,6 +695,7 @@ TEST(readers_see_whole_files)
 /* the contract ---------------------------------------------------------------------------------------------------- */
 
 static ignis_array watched[2];
+static ignis_array lent_view; /* made while the array is lent */
 static int copies_seen, owners_wrong;
 
 static void watch_owner(const char *name)
@@ -706,6 +707,8 @@ static void watch_owner(const char *name)
     copies_seen++;
     for (i = 0; i < 2; i++)
         owners_wrong += ignis_array_query(watched[i], &info) != IGNIS_OK || info.owner != IGNIS_OWNER_WNAIS;
+    if (!lent_view.id)
+        lent_view = ignis_array_slice(watched[0], 0, 0, 1);
 }
 
 TEST(arrays_belong_to_the_storage_layer_meanwhile)
@@ -719,6 +722,7 @@ TEST(arrays_belong_to_the_storage_layer_meanwhile)
     watched[0] = ignis_tensor_data(tensors[0]);
     watched[1] = ignis_tensor_data(tensors[1]);
     copies_seen = owners_wrong = 0;
+    lent_view.id = 0;
     watch_call = watch_owner;
     CHECK_OK(ignis_save(path, names, tensors, 2));
     CHECK_INT(copies_seen, 2);
@@ -728,6 +732,9 @@ TEST(arrays_belong_to_the_storage_layer_meanwhile)
     CHECK_INT(owners_wrong, 0);
     CHECK_OK(ignis_contract_assert_owner(watched[0], IGNIS_OWNER_IGNIS));
     CHECK_OK(ignis_contract_assert_owner(watched[1], IGNIS_OWNER_IGNIS));
+    CHECK_OK(ignis_contract_assert_owner(lent_view, IGNIS_OWNER_IGNIS)); /* for nobody would give it back */
+    drop(lent_view);
+    CHECK_INT(ignis_contract_tracked_count(), 0);
     let_go(tensors[0]);
     let_go(tensors[1]);
 }
