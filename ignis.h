@@ -405,6 +405,8 @@ typedef enum ignis_status {
     X(TRANSPORT_HANDLE, ARGUMENT, "a receive through IPC has the sender's handle")                                   \
     X(TRANSPORT_UNAVAILABLE, UNSUPPORTED, "the two devices can reach each other that way")                           \
     X(TRANSPORT_RECORD, FORMAT, "a handle that is imported is whole, and of this job")                               \
+    X(TRANSPORT_PEER, PEER, "a handle comes from the process that it names")                                         \
+    X(TRANSPORT_MISMATCH, MISMATCH, "a handle says what its memory is")                                              \
     X(COMM_FREED, FREED, "a communicator is used only while its handle is live")                                     \
     X(COMM_ENVIRONMENT, ARGUMENT, "the environment names rank and size, and does not contradict itself")             \
     X(COMM_RENDEZVOUS, PEER, "all ranks meet")                                                                       \
@@ -4083,7 +4085,7 @@ typedef struct ignis__held {
         ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
         ignis__capture_hold       keeps what the work uses and what was there before: storages, kernels of the caller, graphs
         ignis__capture_pause      begins work that is to be done once, before any launch, and not by the graph
-        ignis__capture_refuses    makes a call that would have to wait, or to read host memory, or that begins something, fail */
+        ignis__capture_refuses    makes a call fail that would have to wait or to read host memory, or that is to happen once */
 typedef struct ignis__capture {
     ignis__device *device;
     uint64_t number;             /* from 1, in the process */

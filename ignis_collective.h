@@ -624,7 +624,7 @@ typedef struct ignis_transport_desc {
 
 /*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
     ignis_transport_handle_fds says which. */
-#define IGNIS_TRANSPORT_RECORD_BYTES 256
+#define IGNIS_TRANSPORT_RECORD_BYTES 240
 
 typedef struct ignis_transport_handle {
     unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, what, where; sealed with the token */
@@ -712,6 +712,13 @@ IGNIS_API int ignis_transport_to_string(ignis_transport transport, char *out, si
     a copy of it or an import from it, dead processes not counted. The caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
+
+/*  ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still out, once more
+    Returns: IGNIS_OK, and *handle filled.
+    Errors: ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: none is out), those of ignis_transport_export_handle.
+    Ownership: as for ignis_transport_export_handle.
+    Threads: any. Waits. */
+IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport transport, ignis_transport_handle *handle);
 
 /*  ignis_transport_handle_fds - the descriptors that have to travel with a handle's record, up to two
     ignis_transport_handle_from_fds - puts a handle together from what came
@@ -1236,32 +1243,27 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
 #pragma comment(lib, "advapi32.lib")
 #endif
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
+#define IGNIS__VMM_HANDLES "NT handles"
 
-/*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone. */
-typedef struct ignis__vmm_security {
-    struct {
+/*  OBJECT_ATTRIBUTES with a security descriptor that lets in the owner alone, made once; null: Windows makes none. */
+static void *ignis__vmm_security(void)
+{
+    static ignis__mutex lock = IGNIS__MUTEX_INIT;
+    static struct {
         ULONG length;
         HANDLE root;
         void *name;
         ULONG attributes;
-        void *descriptor;
+        PSECURITY_DESCRIPTOR descriptor;
         void *quality;
     } object;
-} ignis__vmm_security;
-
-static bool ignis__vmm_security_make(const char *call, ignis__vmm_security *security)
-{
-    PSECURITY_DESCRIPTOR descriptor = NULL;
-    memset(security, 0, sizeof *security);
-    if (!ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &descriptor, NULL)) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "Windows made no security descriptor for a shareable handle: error %lu", GetLastError());
-        return false;
-    }
-    security->object.length = (ULONG)sizeof security->object;
-    security->object.descriptor = descriptor;
-    return true;
+    ignis__mutex_lock(&lock);
+    object.length = (ULONG)sizeof object;
+    if (!object.descriptor)
+        ConvertStringSecurityDescriptorToSecurityDescriptorA("D:P(A;;GA;;;OW)", SDDL_REVISION_1, &object.descriptor, NULL);
+    ignis__mutex_unlock(&lock);
+    return object.descriptor ? &object : NULL;
 }
-static void ignis__vmm_security_drop(ignis__vmm_security *security) { LocalFree(security->object.descriptor); }
 
 static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 {
@@ -1286,17 +1288,9 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
 #else /* POSIX */
 
 #define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
+#define IGNIS__VMM_HANDLES "file descriptors"
 
-typedef struct ignis__vmm_security {
-    int object;
-} ignis__vmm_security;
-static bool ignis__vmm_security_make(const char *call, ignis__vmm_security *security)
-{
-    (void)call;
-    security->object = 0;
-    return true;
-}
-static void ignis__vmm_security_drop(ignis__vmm_security *security) { (void)security; }
+static void *ignis__vmm_security(void) { return NULL; }
 
 static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 {
@@ -1368,17 +1362,11 @@ static bool ignis__vmm_step(const char *call, ignis__device *device, const char 
     return false;
 }
 
-/*  What a device can do, read once a setup. */
+/*  What a device can do. */
 typedef struct ignis__vmm_facts {
-    uint64_t setup;
     int vmm, shareable;
-    int64_t granularity, recommended;
+    size_t granularity, recommended;
 } ignis__vmm_facts;
-
-static struct {
-    ignis__mutex lock;
-    ignis__vmm_facts facts[IGNIS_MAX_DEVICES];
-} ignis__vmm_devices = {IGNIS__MUTEX_INIT, {IGNIS__ZERO}};
 
 IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable)
 {
@@ -1410,59 +1398,40 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
     return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
 }
 
-/*  The facts of an entered device; null, and reported, when it has no virtual memory management. */
-static const ignis__vmm_facts *ignis__vmm_device(const char *call, ignis__device *device)
+static int ignis__vmm_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
+
+/*  The facts of an entered device; false, and reported, when it has no virtual memory management. */
+static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vmm_facts *facts)
 {
-    int ordinal = (int)(device - ignis__devices);
-    ignis__vmm_facts *facts = &ignis__vmm_devices.facts[ordinal];
-    int attribute = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
+    int shareable = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
-    size_t minimum = 0, recommended = 0;
-    bool ok = true;
-    ignis__mutex_lock(&ignis__vmm_devices.lock);
-    if (facts->setup != ignis__global.setups) {
-        memset(facts, 0, sizeof *facts);
-        ok = !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) &&
-             !IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, attribute, device->handle)) &&
-             (!facts->vmm || (!IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
-                                                 (&minimum, &prop, IGNIS__CU_GRANULARITY_MINIMUM), "device %d", ordinal) &&
-                              !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
-                                                 (&recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal)));
-        facts->granularity = (int64_t)minimum;
-        facts->recommended = (int64_t)recommended;
-        if (ok)
-            facts->setup = ignis__global.setups;
-    }
-    ignis__mutex_unlock(&ignis__vmm_devices.lock);
-    if (ok && !facts->vmm) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
-                    ordinal);
-        return NULL;
-    }
-    return ok ? facts : NULL;
+    int ordinal = ignis__vmm_ordinal(device);
+    if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, shareable, device->handle)))
+        return false;
+    if (facts->vmm)
+        return !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity, (&facts->granularity, &prop, IGNIS__CU_GRANULARITY_MINIMUM),
+                                  "device %d", ordinal) &&
+               !IGNIS__VMM_FAILED(call, device, cuMemGetAllocationGranularity,
+                                  (&facts->recommended, &prop, IGNIS__CU_GRANULARITY_RECOMMENDED), "device %d", ordinal);
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d has no virtual memory management, so memory cannot be mapped or shared by it",
+                ordinal);
+    return false;
 }
 
-/*  The type that DEFAULT stands for; NONE is 0 to the driver. False, and reported: this system has no such type. */
-static bool ignis__vmm_handle_type(const char *call, ignis__device *device, const ignis__vmm_facts *facts, ignis_vmm_handle_type type,
-                                   int *driver_type)
+/*  The number that the driver has for a handle type; -1, and reported: there is no such type on this system. */
+static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 {
-    *driver_type = type == IGNIS_VMM_HANDLE_DEFAULT ? IGNIS__VMM_HANDLE_SYSTEM : type == IGNIS_VMM_HANDLE_NONE ? 0 : (int)type;
-    if (*driver_type != 0 && *driver_type != IGNIS_VMM_HANDLE_POSIX_FD && *driver_type != IGNIS_VMM_HANDLE_WIN32 &&
-        *driver_type != IGNIS_VMM_HANDLE_WIN32_KMT) {
+    if (type == IGNIS_VMM_HANDLE_NONE)
+        return 0;
+    if (type == IGNIS_VMM_HANDLE_DEFAULT || type == IGNIS__VMM_HANDLE_SYSTEM)
+        return IGNIS__VMM_HANDLE_SYSTEM;
+    if (type == IGNIS_VMM_HANDLE_POSIX_FD || type == IGNIS_VMM_HANDLE_WIN32 || type == IGNIS_VMM_HANDLE_WIN32_KMT)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by handles of type %d",
+                    (int)type);
+    else
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no handle type %d; see ignis_vmm_handle_type", (int)type);
-        return false;
-    }
-    if (*driver_type != 0 && *driver_type != IGNIS__VMM_HANDLE_SYSTEM) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by %s on this system, not by handles of type %d",
-                    IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? "NT handles" : "file descriptors", *driver_type);
-        return false;
-    }
-    if (*driver_type != 0 && !facts->shareable) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
-                    (int)(device - ignis__devices));
-        return false;
-    }
-    return true;
+    return -1;
 }
 
 static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
@@ -1476,90 +1445,152 @@ static bool ignis__vmm_round(const char *call, int64_t size, int64_t granularity
     return true;
 }
 
-static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t granularity)
+static bool ignis__vmm_multiple(const char *call, const char *name, int64_t value, int64_t least, int64_t granularity)
 {
-    if (value >= 0 && value % granularity == 0)
+    if (value >= least && value % granularity == 0)
         return true;
     ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s is %lld, not a multiple of the granularity, %s", name, (long long)value,
                 ignis__bytes_write(granularity).text);
     return false;
 }
 
-/*  Memory that was made here counts once, and until the last of this process' handles of it is gone. */
-typedef struct ignis__vmm_account {
-    uint64_t handles;
-    ignis__device *device;
+/* --- physical memory of the driver's: one handle, with as many holds as this process has uses of it ---------------------- */
+
+typedef struct ignis__physical {
+    uint64_t holds;
+    ignis__device *device; /* where it lies */
+    unsigned long long handle;
     int64_t size;
-} ignis__vmm_account;
+    int handle_types;
+    bool made; /* here: then it counts, and until the last hold is gone */
+} ignis__physical;
+
+/*  A hold less. What the driver answers after a fault says nothing. */
+static void ignis__physical_drop(const char *call, ignis__physical *memory)
+{
+    bool lost = ignis__devices_lost(), entered;
+    ignis__binding binding;
+    int error;
+    if (!memory || ignis__atomic_add(&memory->holds, (uint64_t)-1) != 0)
+        return;
+    entered = !lost && ignis__device_enter(call, memory->device, &binding);
+    error = IGNIS__CUDA(cuMemRelease, (memory->handle));
+    if (!lost)
+        ignis__vmm_step(call, memory->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(memory->size).text);
+    if (entered)
+        ignis__device_leave(&binding);
+    if (memory->made) {
+        ignis__cache *cache = &ignis__caches[ignis__vmm_ordinal(memory->device)];
+        ignis__mutex_lock(&cache->lock);
+        cache->info.vmm_bytes -= memory->size;
+        ignis__mutex_unlock(&cache->lock);
+    }
+    ignis__free(memory);
+}
+
+/*  Of a driver's handle, which becomes its, or is released when there is no host memory. */
+static ignis__physical *ignis__physical_of(const char *call, ignis__device *device, unsigned long long handle, int64_t size,
+                                           int handle_types)
+{
+    ignis__physical *memory = (ignis__physical *)ignis__alloc(sizeof *memory);
+    if (!memory) {
+        ignis__fail_host_memory(call, sizeof *memory);
+        (void)IGNIS__CUDA(cuMemRelease, (handle));
+        return NULL;
+    }
+    memory->holds = 1;
+    memory->device = device;
+    memory->handle = handle;
+    memory->size = size;
+    memory->handle_types = handle_types;
+    return memory;
+}
+
+/*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it fails. The device is entered. */
+static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size, ignis_vmm_handle_type type)
+{
+    ignis__cache *cache = &ignis__caches[ignis__vmm_ordinal(device)];
+    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
+    unsigned long long handle = 0;
+    ignis__physical *memory;
+    ignis__vmm_facts facts;
+    int error;
+    prop.handle_types = ignis__vmm_handle_type(call, type);
+    if (prop.handle_types < 0 || !ignis__vmm_device(call, device, &facts) ||
+        !ignis__vmm_round(call, size, (int64_t)facts.granularity, &size))
+        return NULL;
+    if (prop.handle_types && !facts.shareable) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
+                    ignis__vmm_ordinal(device));
+        return NULL;
+    }
+    prop.win32_security = prop.handle_types ? ignis__vmm_security() : NULL;
+    error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
+    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+        ignis__cache_trim(call, device, cache);
+        error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
+    }
+    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
+                         ignis__vmm_ordinal(device)) ||
+        (memory = ignis__physical_of(call, device, handle, size, prop.handle_types)) == NULL)
+        return NULL;
+    memory->made = true;
+    ignis__mutex_lock(&cache->lock);
+    cache->info.vmm_bytes += size;
+    ignis__mutex_unlock(&cache->lock);
+    return memory;
+}
+
+/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is refused. */
+static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
+{
+    memset(prop, 0, sizeof *prop);
+    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle), "asking what memory it is"))
+        return false;
+    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
+        prop->location.id < ignis__device_total)
+        return true;
+    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
+                "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was expected", prop->type,
+                prop->location.type, prop->location.id);
+    return false;
+}
+
+/*  A handle for another process, as the system has them: a descriptor is closed on exec. */
+static bool ignis__physical_export(const char *call, const ignis__physical *memory, ignis_vmm_handle *out)
+{
+    ignis__binding binding;
+    bool ok;
+    memset(out, 0, sizeof *out);
+    if (!ignis__device_enter(call, memory->device, &binding))
+        return false;
+    out->type = IGNIS__VMM_HANDLE_SYSTEM;
+    out->fd = -1;
+    ok = !IGNIS__VMM_FAILED(
+        call, memory->device, cuMemExportToShareableHandle,
+        (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd, memory->handle, (int)out->type, 0),
+        "exporting physical memory");
+    if (ok && !ignis__vmm_handle_ready(out)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
+        ignis__vmm_handle_close(out);
+        ok = false;
+    }
+    if (!ok)
+        memset(out, 0, sizeof *out);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
 
 typedef struct ignis__vmm_block {
     ignis__address address;
     int64_t size;
-    unsigned long long handle;
-    ignis__device *device;       /* that uses it; imported memory may lie on another one */
-    ignis__vmm_account *account; /* null: it was made elsewhere */
+    ignis__device *device; /* that uses it; imported memory may lie on another one */
+    ignis__physical *memory;
 } ignis__vmm_block;
 
-static void ignis__vmm_count(ignis__device *device, int64_t size)
-{
-    ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis__mutex_lock(&cache->lock);
-    cache->info.vmm_bytes += size;
-    ignis__mutex_unlock(&cache->lock);
-}
-
-/*  Releases a handle of physical memory. Returns the driver's error. */
-static int ignis__vmm_release(unsigned long long handle, ignis__vmm_account *account)
-{
-    int error = IGNIS__CUDA(cuMemRelease, (handle));
-    if (account && ignis__atomic_add(&account->handles, (uint64_t)-1) == 0) {
-        ignis__vmm_count(account->device, -account->size);
-        ignis__free(account);
-    }
-    return error;
-}
-
-/*  Physical memory of the driver's, of `size` bytes. Like any other request, it gets what the cache holds in vain before it fails. */
-static bool ignis__vmm_physical(const char *call, ignis__device *device, int64_t size, int handle_types, ignis__vmm_block *out)
-{
-    ignis__cache *cache = &ignis__caches[device - ignis__devices];
-    ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
-    ignis__vmm_security security;
-    int error;
-    memset(out, 0, sizeof *out);
-    prop.handle_types = handle_types;
-    if (handle_types) {
-        if (!ignis__vmm_security_make(call, &security))
-            return false;
-        prop.win32_security = handle_types == IGNIS_VMM_HANDLE_WIN32 ? &security.object : NULL;
-    }
-    out->device = device;
-    out->size = size;
-    out->account = (ignis__vmm_account *)ignis__alloc(sizeof *out->account);
-    error = out->account ? IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0)) : 0;
-    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-        ignis__cache_trim(call, device, cache);
-        error = IGNIS__CUDA(cuMemCreate, (&out->handle, (size_t)size, &prop, 0));
-    }
-    if (handle_types)
-        ignis__vmm_security_drop(&security);
-    if (!out->account) {
-        ignis__fail_host_memory(call, sizeof *out->account);
-        return false;
-    }
-    if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
-                         (int)(device - ignis__devices))) {
-        ignis__free(out->account);
-        return false;
-    }
-    out->account->handles = 1;
-    out->account->device = device;
-    out->account->size = size;
-    ignis__vmm_count(device, size);
-    return true;
-}
-
-/*  Opens the devices that are to have access: the driver wants their contexts. */
+/*  Opens a device that is to have access: the driver wants its context. */
 static bool ignis__vmm_open(const char *call, int ordinal)
 {
     ignis__device *device = ignis__device_get(call, ordinal);
@@ -1569,8 +1600,6 @@ static bool ignis__vmm_open(const char *call, int ordinal)
     ignis__device_leave(&binding);
     return true;
 }
-
-/* --- a block: physical memory, mapped at an address of its own ---------------------------------------------------------- */
 
 /*  Ends a block's mapping and gives its addresses back, both also when one fails. What the driver answers after a fault says nothing. */
 static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
@@ -1594,53 +1623,51 @@ static bool ignis__vmm_unplace(const char *call, ignis__vmm_block *block)
 static void ignis__vmm_drop(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
-    bool lost = ignis__devices_lost();
-    bool entered = !lost && ignis__device_enter(call, block->device, &binding);
+    bool entered = !ignis__devices_lost() && ignis__device_enter(call, block->device, &binding);
     ignis__vmm_unplace(call, block);
-    if (block->handle) {
-        int error = ignis__vmm_release(block->handle, block->account);
-        if (!lost)
-            ignis__vmm_step(call, block->device, "cuMemRelease", error, "releasing %s", ignis__bytes_write(block->size).text);
-    }
+    ignis__physical_drop(call, block->memory);
     if (entered)
         ignis__device_leave(&binding);
     memset(block, 0, sizeof *block);
 }
 
-/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in. The block's device is entered. On failure
-    the block has no address; its memory remains. */
+/*  Reserves addresses for a block that has physical memory, maps it, and lets devices in; a failure gives back what the block has. The block's
+    device is entered. */
 static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const int *access_devices, int access_count)
 {
     ignis_vmm_access_desc access[IGNIS_MAX_DEVICES + 1];
     ignis__device *device = block->device;
     ignis__address address = 0;
+    size_t size = (size_t)block->size;
     int i, count = 1;
+    bool ok = true, mapped = false;
     access[0] = ignis_vmm_access_of(device->handle, true);
-    for (i = 0; i < access_count; i++) {
-        if (access_devices[i] == (int)(device - ignis__devices))
+    for (i = 0; ok && i < access_count; i++) {
+        if (access_devices[i] == ignis__vmm_ordinal(device))
             continue;
-        if (count > IGNIS_MAX_DEVICES) {
+        ok = count <= IGNIS_MAX_DEVICES;
+        if (!ok)
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "access is asked for %d devices, there are %d", access_count, ignis__device_total);
-            return false;
-        }
-        if (!ignis__vmm_open(call, access_devices[i]))
-            return false;
-        access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
+        ok = ok && ignis__vmm_open(call, access_devices[i]);
+        if (ok)
+            access[count++] = ignis_vmm_access_of(ignis__devices[access_devices[i]].handle, true);
     }
-    if (IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)block->size, 0, 0, 0), "reserving %s of addresses",
-                          ignis__bytes_write(block->size).text))
-        return false;
-    if (!IGNIS__VMM_FAILED(call, device, cuMemMap, (address, (size_t)block->size, 0, block->handle, 0), "mapping %s at 0x%llx",
-                           ignis__bytes_write(block->size).text, address)) {
-        if (!IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, (size_t)block->size, access, (size_t)count),
-                               "letting %d device%s into %s at 0x%llx", count, count == 1 ? "" : "s", ignis__bytes_write(block->size).text,
-                               address)) {
-            block->address = address;
-            return true;
-        }
-        (void)IGNIS__CUDA(cuMemUnmap, (address, (size_t)block->size)); /* the first failure is the one reported */
+    ok = ok && !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, size, 0, 0, 0), "reserving %s of addresses",
+                                  ignis__bytes_write(block->size).text);
+    mapped = ok && !IGNIS__VMM_FAILED(call, device, cuMemMap, (address, size, 0, block->memory->handle, 0), "mapping %s at 0x%llx",
+                                      ignis__bytes_write(block->size).text, address);
+    ok = mapped &&
+         !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, size, access, (size_t)count), "letting %d device%s into %s at 0x%llx",
+                            count, count == 1 ? "" : "s", ignis__bytes_write(block->size).text, address);
+    if (ok) {
+        block->address = address;
+        return true;
     }
-    (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)block->size));
+    if (mapped) /* the first failure is the one reported */
+        (void)IGNIS__CUDA(cuMemUnmap, (address, size));
+    if (address)
+        (void)IGNIS__CUDA(cuMemAddressFree, (address, size));
+    ignis__vmm_drop(call, block);
     return false;
 }
 
@@ -1648,77 +1675,49 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
 static bool ignis__vmm_make(const char *call, ignis__device *device, int64_t size, const int *access_devices, int access_count,
                             bool shareable, ignis__vmm_block *out)
 {
-    const ignis__vmm_facts *facts;
     ignis__binding binding;
-    int handle_types;
-    int64_t rounded;
     bool ok;
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    facts = ignis__vmm_device(call, device);
-    ok = facts &&
-         ignis__vmm_handle_type(call, device, facts, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE, &handle_types) &&
-         ignis__vmm_round(call, size, facts->granularity, &rounded) && ignis__vmm_physical(call, device, rounded, handle_types, out);
-    if (ok && !ignis__vmm_place(call, out, access_devices, access_count)) {
-        ignis__vmm_drop(call, out);
-        ok = false;
+    out->memory = ignis__physical_make(call, device, size, shareable ? IGNIS_VMM_HANDLE_DEFAULT : IGNIS_VMM_HANDLE_NONE);
+    ok = out->memory != NULL;
+    if (ok) {
+        out->device = device;
+        out->size = out->memory->size;
+        ok = ignis__vmm_place(call, out, access_devices, access_count);
     }
-    if (!ok)
-        memset(out, 0, sizeof *out);
     ignis__device_leave(&binding);
     return ok;
 }
 
-/*  What the driver says of memory from elsewhere: pinned memory of a device of this process, or it is refused. */
-static bool ignis__vmm_inspect(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_prop *prop)
-{
-    memset(prop, 0, sizeof *prop);
-    if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle), "asking what was imported"))
-        return false;
-    if (prop->type == IGNIS_VMM_ALLOCATION_PINNED && prop->location.type == IGNIS_VMM_LOCATION_DEVICE && prop->location.id >= 0 &&
-        prop->location.id < ignis__device_total)
-        return true;
-    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                "the handle is of memory of type %d at location type %d, %d; pinned memory of a device was "
-                "expected",
-                prop->type, prop->location.type, prop->location.id);
-    return false;
-}
-
-/*  The handle as the driver takes it: a descriptor or NT handle that travels in a pointer. */
-static bool ignis__vmm_take_in(const char *call, ignis__device *device, const ignis_vmm_handle *from, unsigned long long *handle)
-{
-    void *os = from->type == IGNIS_VMM_HANDLE_WIN32 ? from->win32 : (void *)(intptr_t)from->fd;
-    return !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (handle, os, (int)from->type), "importing handle %lld",
-                              (long long)(intptr_t)os);
-}
-
-/*  Memory of another process, of exactly `size` bytes, mapped for `device` and the others named. The handle stays the caller's. */
+/*  Memory of another process, of exactly `size` bytes, mapped for `device` and the others named. The handle stays the caller's: a
+    descriptor or NT handle, which the driver takes in a pointer. */
 static bool ignis__vmm_adopt_handle(const char *call, ignis__device *device, const ignis_vmm_handle *handle, int64_t size,
                                     const int *access_devices, int access_count, ignis__vmm_block *out)
 {
-    const ignis__vmm_facts *facts;
+    void *os = handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 : (void *)(intptr_t)handle->fd;
+    unsigned long long memory = 0;
     ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis_vmm_prop prop;
     bool ok;
     memset(out, 0, sizeof *out);
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    out->device = device;
-    facts = ignis__vmm_device(call, device);
-    ok = facts && size > 0 && ignis__vmm_multiple(call, "size", size, facts->granularity) &&
-         ignis__vmm_take_in(call, device, handle, &out->handle);
-    if (facts && size <= 0)
-        ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "size is %lld, that of shared memory is positive", (long long)size);
-    out->size = size;
-    if (ok && !(ignis__vmm_inspect(call, device, out->handle, &prop) && ignis__vmm_open(call, prop.location.id) &&
-                ignis__vmm_place(call, out, access_devices, access_count))) {
-        ignis__vmm_drop(call, out);
+    ok = ignis__vmm_device(call, device, &facts) && ignis__vmm_multiple(call, "size", size, 1, (int64_t)facts.granularity) &&
+         !IGNIS__VMM_FAILED(call, device, cuMemImportFromShareableHandle, (&memory, os, (int)handle->type), "importing handle %lld",
+                            (long long)(intptr_t)os);
+    if (ok && !(ignis__vmm_inspect(call, device, memory, &prop) && ignis__vmm_open(call, prop.location.id))) {
+        (void)IGNIS__CUDA(cuMemRelease, (memory));
         ok = false;
     }
-    if (!ok)
-        memset(out, 0, sizeof *out);
+    if (ok) {
+        out->device = device;
+        out->size = size;
+        out->memory = ignis__physical_of(call, &ignis__devices[prop.location.id], memory, size, prop.handle_types);
+        ok = out->memory && ignis__vmm_place(call, out, access_devices, access_count);
+    }
     ignis__device_leave(&binding);
     return ok;
 }
@@ -1733,54 +1732,27 @@ static bool ignis__vmm_adopt(const char *call, ignis__device *device, int fd, in
     return ignis__vmm_adopt_handle(call, device, &handle, size, access_devices, access_count, out);
 }
 
-/*  A handle of physical memory for another process, as the system has them. */
-static bool ignis__vmm_give_out(const char *call, ignis__device *device, unsigned long long handle, ignis_vmm_handle *out)
-{
-    ignis__binding binding;
-    bool ok;
-    memset(out, 0, sizeof *out);
-    out->type = IGNIS__VMM_HANDLE_SYSTEM;
-    out->fd = -1;
-    if (!ignis__device_enter(call, device, &binding))
-        return false;
-    ok = !IGNIS__VMM_FAILED(call, device, cuMemExportToShareableHandle,
-                            (out->type == IGNIS_VMM_HANDLE_WIN32 ? (void *)&out->win32 : (void *)&out->fd, handle, (int)out->type, 0),
-                            "exporting physical memory");
-    if (ok && !ignis__vmm_handle_ready(out)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle that the driver made cannot be used");
-        ignis__vmm_handle_close(out);
-        ok = false;
-    }
-    if (!ok)
-        memset(out, 0, sizeof *out);
-    ignis__device_leave(&binding);
-    return ok;
-}
-
 /*  A descriptor of a shareable block, closed on exec, and by the caller. */
 static bool ignis__vmm_fd(const char *call, const ignis__vmm_block *block, int *fd)
 {
     ignis_vmm_handle handle;
-    if (!ignis__vmm_give_out(call, block->device, block->handle, &handle))
+    if (!ignis__physical_export(call, block->memory, &handle))
         return false;
     *fd = handle.fd;
     if (handle.type == IGNIS_VMM_HANDLE_POSIX_FD)
         return true;
     ignis__vmm_handle_close(&handle);
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by NT handles on this system, not by file descriptors");
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "memory is shared by " IGNIS__VMM_HANDLES " on this system, not by file descriptors");
     return false;
 }
 
-/* --- physical memory --------------------------------------------------------------------------------------------------- */
+/* --- handles of physical memory ----------------------------------------------------------------------------------------- */
 
-/*  Handle and mappings are holds of the same slot, so the memory is released when the last of them is gone. */
+/*  Handle and mappings are holds of the same slot, so the memory is let go when the last of them is gone. */
 typedef struct ignis__vmm {
     ignis__slot slot;
-    ignis__device *device; /* where it lies */
-    unsigned long long handle;
-    ignis__vmm_account *account; /* null: it was made elsewhere */
-    int64_t size, granularity;
-    int handle_types;
+    ignis__physical *memory;
+    int64_t granularity;
     bool imported;
     uint64_t mappings;
 } ignis__vmm;
@@ -1794,22 +1766,16 @@ static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
 
 static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
 {
-    ignis__vmm_block block;
     if (!ignis__pool_drop(vmm))
         return;
-    memset(&block, 0, sizeof block);
-    block.device = vmm->device;
-    block.handle = vmm->handle;
-    block.account = vmm->account;
-    block.size = vmm->size;
-    ignis__vmm_drop(call, &block);
+    ignis__physical_drop(call, vmm->memory);
     ignis__pool_give(&ignis__vmms, vmm);
 }
 
 /* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__mapping {
-    int64_t offset;
+    int64_t offset, size;
     ignis__vmm *vmm;  /* held */
     uint64_t devices; /* bit d: device d was let in */
     int arrays;
@@ -1838,9 +1804,9 @@ static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__map
 {
     ignis__address at = range->address + (uint64_t)mapping->offset;
     bool lost = ignis__devices_lost();
-    int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->vmm->size));
+    int error = IGNIS__CUDA(cuMemUnmap, (at, (size_t)mapping->size));
     bool ok = lost || ignis__vmm_step(call, range->device, "cuMemUnmap", error, "unmapping %s at 0x%llx",
-                                      ignis__bytes_write(mapping->vmm->size).text, at);
+                                      ignis__bytes_write(mapping->size).text, at);
     ignis__atomic_add(&mapping->vmm->mappings, (uint64_t)-1);
     ignis__vmm_unhold(call, mapping->vmm);
     ignis__free(mapping);
@@ -1903,27 +1869,23 @@ static void ignis__vmm_close(const char *call)
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
-                    ignis__bytes_write(vmm->size).text, (int)(vmm->device - ignis__devices));
+                    ignis__bytes_write(vmm->memory->size).text, ignis__vmm_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
 }
 
-/*  A handle for physical memory, which becomes its; or releases it, when there is no room. */
-static ignis_vmm ignis__vmm_publish(const char *call, const ignis__vmm_block *block, int64_t granularity, int handle_types, bool imported)
+/*  A handle for physical memory, whose hold becomes its; or dropped, when there is no room. */
+static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, size_t granularity, bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
     ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(call, &ignis__vmms);
     if (!vmm) {
-        (void)ignis__vmm_release(block->handle, block->account);
+        ignis__physical_drop(call, memory);
         return result;
     }
-    vmm->device = block->device;
-    vmm->handle = block->handle;
-    vmm->account = block->account;
-    vmm->size = block->size;
-    vmm->granularity = granularity;
-    vmm->handle_types = handle_types;
+    vmm->memory = memory;
+    vmm->granularity = (int64_t)granularity;
     vmm->imported = imported;
     vmm->mappings = 0;
     ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
@@ -1948,24 +1910,23 @@ IGNIS_API int64_t ignis_vmm_granularity(int ordinal, bool recommended)
     static const char call[] = "ignis_vmm_granularity";
     ignis__binding binding;
     ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
-    const ignis__vmm_facts *facts;
+    ignis__vmm_facts facts;
+    bool ok;
     if (!device)
         return -1;
-    facts = ignis__vmm_device(call, device);
+    ok = ignis__vmm_device(call, device, &facts);
     ignis__device_leave(&binding);
-    return !facts ? -1 : recommended ? facts->recommended : facts->granularity;
+    return !ok ? -1 : (int64_t)(recommended ? facts.recommended : facts.granularity);
 }
 
 IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
 {
     static const char call[] = "ignis_vmm_create";
     ignis_vmm result = IGNIS__ZERO;
-    const ignis__vmm_facts *facts;
-    ignis__vmm_block block;
+    ignis__physical *memory;
     ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis__device *device;
-    int handle_types;
-    int64_t size;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
@@ -1975,10 +1936,8 @@ IGNIS_API ignis_vmm ignis_vmm_create(const ignis_vmm_desc *desc)
     device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding);
     if (!device)
         return result;
-    facts = ignis__vmm_device(call, device);
-    if (facts && ignis__vmm_handle_type(call, device, facts, desc->handle_type, &handle_types) &&
-        ignis__vmm_round(call, desc->size, facts->granularity, &size) && ignis__vmm_physical(call, device, size, handle_types, &block))
-        result = ignis__vmm_publish(call, &block, facts->granularity, handle_types, false);
+    if (ignis__vmm_device(call, device, &facts) && (memory = ignis__physical_make(call, device, desc->size, desc->handle_type)) != NULL)
+        result = ignis__vmm_publish(call, memory, facts.granularity, false);
     ignis__device_leave(&binding);
     return result;
 }
@@ -2001,22 +1960,23 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
 {
     static const char call[] = "ignis_vmm_query";
     ignis__vmm *vmm = ignis__vmm_hold(call, handle);
+    const ignis__physical *memory;
     ignis__binding binding;
     bool ok = false;
     if (!vmm)
         return ignis__failed();
+    memory = vmm->memory;
     if (!info) {
         ignis__fail_null(call, "info");
-    } else if (ignis__device_enter(call, vmm->device, &binding)) {
+    } else if (ignis__device_enter(call, memory->device, &binding)) {
         memset(info, 0, sizeof *info);
-        info->size = vmm->size;
+        info->size = memory->size;
         info->granularity = vmm->granularity;
-        info->device = (int)(vmm->device - ignis__devices);
-        info->handle_type = vmm->handle_types ? (ignis_vmm_handle_type)vmm->handle_types : IGNIS_VMM_HANDLE_NONE;
+        info->device = ignis__vmm_ordinal(memory->device);
+        info->handle_type = memory->handle_types ? (ignis_vmm_handle_type)memory->handle_types : IGNIS_VMM_HANDLE_NONE;
         info->imported = vmm->imported;
         info->mappings = (int)ignis__atomic_load(&vmm->mappings);
-        ok = !IGNIS__VMM_FAILED(call, vmm->device, cuMemGetAllocationPropertiesFromHandle, (&info->prop, vmm->handle),
-                                "asking what the memory is");
+        ok = ignis__vmm_inspect(call, memory->device, memory->handle, &info->prop);
         ignis__device_leave(&binding);
     }
     ignis__vmm_unhold(call, vmm);
@@ -2027,33 +1987,30 @@ IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
 {
     static const char call[] = "ignis_vmm_reserve";
     ignis_vmm_range result = IGNIS__ZERO;
-    const ignis__vmm_facts *facts;
     ignis__address address = 0;
     ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis__range *range;
-    ignis__device *device;
-    int64_t rounded;
-    device = ignis__device_current_enter(call, &binding);
+    ignis__device *device = ignis__device_current_enter(call, &binding);
     if (!device)
         return result;
-    facts = ignis__vmm_device(call, device);
     if (alignment < 0 || (alignment & (alignment - 1)) != 0) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "alignment is %lld, it should be 0 or a power of two", (long long)alignment);
-    } else if (facts && ignis__vmm_round(call, size, facts->granularity, &rounded) &&
-               !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)rounded, (size_t)alignment, 0, 0),
-                                  "reserving %s of addresses", ignis__bytes_write(rounded).text)) {
+    } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_round(call, size, (int64_t)facts.granularity, &size) &&
+               !IGNIS__VMM_FAILED(call, device, cuMemAddressReserve, (&address, (size_t)size, (size_t)alignment, 0, 0),
+                                  "reserving %s of addresses", ignis__bytes_write(size).text)) {
         range = (ignis__range *)ignis__pool_take(call, &ignis__ranges);
         if (range) {
             range->device = device;
             range->address = address;
-            range->size = rounded;
-            range->granularity = facts->granularity;
+            range->size = size;
+            range->granularity = (int64_t)facts.granularity;
             range->mappings = NULL;
             range->arrays = 0;
             ignis__section_use(IGNIS__SECTION_VMM, ignis__vmm_close);
             result.id = ignis__pool_publish(&ignis__ranges, range);
         } else {
-            (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)rounded));
+            (void)IGNIS__CUDA(cuMemAddressFree, (address, (size_t)size));
         }
     }
     ignis__device_leave(&binding);
@@ -2071,7 +2028,37 @@ static bool ignis__range_lock(const char *call, ignis__range *range)
     return false;
 }
 
-static void ignis__range_unlock(ignis__range *range) { ignis__mutex_unlock(&range->slot.lock); }
+/*  A range held and locked for a call, with a device entered. */
+typedef struct ignis__range_use {
+    ignis__range *range;
+    ignis__device *device;
+    ignis__binding binding;
+} ignis__range_use;
+
+#define IGNIS__RANGE_DEVICE (-2) /* the range's own */
+
+/*  Null, with nothing taken, on failure. */
+static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle, int ordinal, ignis__range_use *use)
+{
+    ignis__range *range = use->range = ignis__range_hold(call, handle);
+    if (!range)
+        return NULL;
+    use->device = ignis__vmm_enter(call, ordinal == IGNIS__RANGE_DEVICE ? ignis__vmm_ordinal(range->device) : ordinal, &use->binding);
+    if (use->device && ignis__range_lock(call, range))
+        return range;
+    if (use->device)
+        ignis__device_leave(&use->binding);
+    ignis__range_unhold(call, range);
+    return NULL;
+}
+
+static ignis_status ignis__range_end(const char *call, ignis__range_use *use, bool ok)
+{
+    ignis__mutex_unlock(&use->range->slot.lock);
+    ignis__device_leave(&use->binding);
+    ignis__range_unhold(call, use->range);
+    return ok ? IGNIS_OK : ignis__failed();
+}
 
 IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
 {
@@ -2082,17 +2069,16 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
         return ignis__failed();
     ok = ignis__range_lock(call, range);
     if (ok) {
-        if (range->mappings) {
+        ok = !range->mappings;
+        if (ok)
+            ignis__pool_kill(range);
+        else
             ignis__fail(IGNIS_DIAG_VMM_STATE, call, "memory is still mapped in the range, the first at offset %lld; unmap it first",
                         (long long)range->mappings->offset);
-            ok = false;
-        } else {
-            ignis__pool_kill(range);
-        }
-        ignis__range_unlock(range);
+        ignis__mutex_unlock(&range->slot.lock);
     }
     if (ok)
-        ignis__pool_drop(range);
+        ignis__pool_drop(range); /* the handle's own hold */
     ignis__range_unhold(call, range);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -2100,91 +2086,78 @@ IGNIS_API ignis_status ignis_vmm_unreserve(ignis_vmm_range handle)
 IGNIS_API ignis_status ignis_vmm_range_query(ignis_vmm_range handle, ignis_vmm_range_info *info)
 {
     static const char call[] = "ignis_vmm_range_query";
-    ignis__range *range = ignis__range_hold(call, handle);
     const ignis__mapping *mapping;
-    bool ok = false;
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, IGNIS__RANGE_DEVICE, &use);
     if (!range)
         return ignis__failed();
     if (!info) {
         ignis__fail_null(call, "info");
-    } else if (ignis__range_lock(call, range)) {
-        memset(info, 0, sizeof *info);
-        info->ptr = (void *)(uintptr_t)range->address;
-        info->size = range->size;
-        info->arrays = range->arrays;
-        for (mapping = range->mappings; mapping; mapping = mapping->next) {
-            info->mapped_bytes += mapping->vmm->size;
-            info->mappings++;
-        }
-        ignis__range_unlock(range);
-        ok = true;
+        return ignis__range_end(call, &use, false);
     }
-    ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    memset(info, 0, sizeof *info);
+    info->ptr = (void *)(uintptr_t)range->address;
+    info->size = range->size;
+    info->arrays = range->arrays;
+    for (mapping = range->mappings; mapping; mapping = mapping->next) {
+        info->mapped_bytes += mapping->size;
+        info->mappings++;
+    }
+    return ignis__range_end(call, &use, true);
 }
 
-/*  Puts a mapping into the list of a locked range, if there is room for it. */
-static bool ignis__mapping_insert(const char *call, ignis__range *range, ignis__mapping *added)
+/*  Where in the list of a locked range a mapping belongs; null, and reported: there is no room for it. */
+static ignis__mapping **ignis__mapping_place(const char *call, ignis__range *range, int64_t offset, int64_t size)
 {
-    ignis__mapping **at = &range->mappings, *other;
-    int64_t size = added->vmm->size;
-    if (added->offset > range->size - size) {
+    ignis__mapping **at = &range->mappings;
+    if (offset > range->size - size) {
         ignis__fail(IGNIS_DIAG_VMM_SIZE, call, "%s at offset %lld do not fit into the range of %s", ignis__bytes_write(size).text,
-                    (long long)added->offset, ignis__bytes_write(range->size).text);
-        return false;
+                    (long long)offset, ignis__bytes_write(range->size).text);
+        return NULL;
     }
-    while ((other = *at) != NULL && other->offset + other->vmm->size <= added->offset)
-        at = &other->next;
-    if (other && other->offset < added->offset + size) {
-        ignis__fail(IGNIS_DIAG_VMM_STATE, call, "at offset %lld, %s are mapped already", (long long)other->offset,
-                    ignis__bytes_write(other->vmm->size).text);
-        return false;
-    }
-    added->next = other;
-    *at = added;
-    return true;
+    while (*at && (*at)->offset + (*at)->size <= offset)
+        at = &(*at)->next;
+    if (!*at || (*at)->offset >= offset + size)
+        return at;
+    ignis__fail(IGNIS_DIAG_VMM_STATE, call, "at offset %lld, %s are mapped already", (long long)(*at)->offset,
+                ignis__bytes_write((*at)->size).text);
+    return NULL;
 }
 
 IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range handle, int64_t offset, ignis_vmm memory)
 {
     static const char call[] = "ignis_vmm_map";
-    ignis__range *range = ignis__range_hold(call, handle);
-    ignis__vmm *vmm = range ? ignis__vmm_hold(call, memory) : NULL;
     ignis__mapping *mapping = NULL, **at;
-    ignis__binding binding;
-    bool ok = false;
-    if (vmm && ignis__vmm_multiple(call, "offset", offset, vmm->granularity)) {
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, IGNIS__RANGE_DEVICE, &use);
+    ignis__vmm *vmm = range ? ignis__vmm_hold(call, memory) : NULL;
+    ignis_status status;
+    int64_t size = vmm ? vmm->memory->size : 0;
+    if (!range)
+        return ignis__failed();
+    if (vmm && ignis__vmm_multiple(call, "offset", offset, 0, vmm->granularity) &&
+        (at = ignis__mapping_place(call, range, offset, size)) != NULL) {
         mapping = (ignis__mapping *)ignis__alloc(sizeof *mapping);
-        if (!mapping)
+        if (!mapping) {
             ignis__fail_host_memory(call, sizeof *mapping);
-    }
-    if (mapping && ignis__device_enter(call, range->device, &binding)) {
-        mapping->offset = offset;
-        mapping->vmm = vmm;
-        if (ignis__range_lock(call, range)) {
-            ignis__address address = range->address + (uint64_t)offset;
-            if (ignis__mapping_insert(call, range, mapping)) {
-                ok = !IGNIS__VMM_FAILED(call, range->device, cuMemMap, (address, (size_t)vmm->size, 0, vmm->handle, 0),
-                                        "mapping %s at 0x%llx", ignis__bytes_write(vmm->size).text, address);
-                for (at = &range->mappings; !ok && *at != mapping; at = &(*at)->next)
-                    ;
-                if (!ok)
-                    *at = mapping->next;
-            }
-            ignis__range_unlock(range);
+        } else if (IGNIS__VMM_FAILED(call, range->device, cuMemMap,
+                                     (range->address + (uint64_t)offset, (size_t)size, 0, vmm->memory->handle, 0), "mapping %s at 0x%llx",
+                                     ignis__bytes_write(size).text, range->address + (uint64_t)offset)) {
+            ignis__free(mapping);
+            mapping = NULL;
+        } else {
+            mapping->offset = offset;
+            mapping->size = size;
+            mapping->vmm = vmm;
+            mapping->next = *at;
+            *at = mapping;
+            ignis__atomic_add(&vmm->mappings, 1);
         }
-        ignis__device_leave(&binding);
     }
-    if (ok) {
-        ignis__atomic_add(&vmm->mappings, 1);
-    } else {
-        ignis__free(mapping);
-        if (vmm)
-            ignis__vmm_unhold(call, vmm);
-    }
-    if (range)
-        ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    status = ignis__range_end(call, &use, mapping != NULL);
+    if (vmm && status != IGNIS_OK)
+        ignis__vmm_unhold(call, vmm);
+    return status;
 }
 
 /*  The mapping that begins at an offset of a locked range, if nothing uses it; else null, and reported. */
@@ -2223,7 +2196,7 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
                 *at = mapping->next;
                 ok = ignis__mapping_end(call, range, mapping);
             }
-            ignis__range_unlock(range); /* a device may wait for a thread that needs it */
+            ignis__mutex_unlock(&range->slot.lock); /* a device may wait for a thread that needs it */
             again = devices && ignis__devices_wait(call, devices);
             waited |= devices;
         }
@@ -2234,70 +2207,52 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Whether a part of a locked range is mapped throughout; visits the mappings that it touches. */
-static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size,
-                                 void (*visit)(ignis__mapping *mapping, uint64_t value), uint64_t value)
+/*  Whether a part of a locked range is mapped throughout; then the mappings that it touches get devices and arrays more. */
+static bool ignis__range_covered(const char *call, const ignis__range *range, int64_t offset, int64_t size, uint64_t devices, int arrays)
 {
-    ignis__mapping *mapping, *first = NULL;
+    ignis__mapping *mapping;
     int64_t at = offset;
     bool inside = offset >= 0 && size > 0 && size <= range->size && offset <= range->size - size;
-    for (mapping = inside ? range->mappings : NULL; mapping && at < offset + size; mapping = mapping->next) {
-        if (mapping->offset > at || mapping->offset + mapping->vmm->size <= at)
-            continue;
-        first = first ? first : mapping;
-        at = mapping->offset + mapping->vmm->size;
-    }
+    for (mapping = inside ? range->mappings : NULL; mapping && at < offset + size; mapping = mapping->next)
+        if (mapping->offset <= at && mapping->offset + mapping->size > at)
+            at = mapping->offset + mapping->size;
     if (!inside || at < offset + size) {
         ignis__fail(IGNIS_DIAG_VMM_STATE, call, "%lld bytes at offset %lld are not mapped throughout; the range has %lld bytes",
                     (long long)size, (long long)offset, (long long)range->size);
         return false;
     }
-    for (mapping = first; visit && mapping && mapping->offset < offset + size; mapping = mapping->next)
-        visit(mapping, value);
+    for (mapping = range->mappings; mapping; mapping = mapping->next)
+        if (mapping->offset < offset + size && mapping->offset + mapping->size > offset) {
+            mapping->devices |= devices;
+            mapping->arrays += arrays;
+        }
     return true;
-}
-
-static void ignis__mapping_let_in(ignis__mapping *mapping, uint64_t device) { mapping->devices |= (uint64_t)1 << device; }
-
-static void ignis__mapping_add_array(ignis__mapping *mapping, uint64_t count) { mapping->arrays += (int)(int64_t)count; }
-
-static bool ignis__access_valid(const char *call, ignis_vmm_access access)
-{
-    if (access == IGNIS_VMM_ACCESS_NONE || access == IGNIS_VMM_ACCESS_READ || access == IGNIS_VMM_ACCESS_READ_WRITE)
-        return true;
-    ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3",
-                (int)access);
-    return false;
 }
 
 IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offset, int64_t size, int ordinal, ignis_vmm_access access)
 {
     static const char call[] = "ignis_vmm_set_access";
-    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, ordinal, &use);
     ignis_vmm_access_desc desc;
-    ignis__binding binding;
-    ignis__device *device;
+    ignis__address address;
     bool ok = false;
     if (!range)
         return ignis__failed();
-    if (ignis__access_valid(call, access) && ignis__vmm_multiple(call, "offset", offset, range->granularity) &&
-        ignis__vmm_multiple(call, "size", size, range->granularity) && (device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
-        desc = ignis_vmm_access_of(device->handle, false);
-        desc.access = (int)access;
-        if (ignis__range_lock(call, range)) {
-            ignis__address address = range->address + (uint64_t)offset;
-            ok = ignis__range_covered(call, range, offset, size, NULL, 0) &&
-                 !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
-                                    "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal, ignis__bytes_write(size).text,
-                                    address);
-            if (ok && access != IGNIS_VMM_ACCESS_NONE)
-                ignis__range_covered(call, range, offset, size, ignis__mapping_let_in, (uint64_t)ordinal);
-            ignis__range_unlock(range);
-        }
-        ignis__device_leave(&binding);
-    }
-    ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    address = range->address + (uint64_t)offset;
+    desc = ignis_vmm_access_of(use.device->handle, false);
+    desc.access = (int)access;
+    if (access != IGNIS_VMM_ACCESS_NONE && access != IGNIS_VMM_ACCESS_READ && access != IGNIS_VMM_ACCESS_READ_WRITE)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_VMM_ACCESS_NONE, _READ and _READ_WRITE are 0, 1 and 3",
+                    (int)access);
+    else
+        ok = ignis__vmm_multiple(call, "offset", offset, 0, range->granularity) &&
+             ignis__vmm_multiple(call, "size", size, 0, range->granularity) &&
+             ignis__range_covered(call, range, offset, size, access ? (uint64_t)1 << ordinal : 0, 0) &&
+             !IGNIS__VMM_FAILED(call, use.device, cuMemSetAccess, (address, (size_t)size, &desc, 1),
+                                "setting access %d of device %d to %s at 0x%llx", (int)access, ordinal, ignis__bytes_write(size).text,
+                                address);
+    return ignis__range_end(call, &use, ok);
 }
 
 static bool ignis__access_read(const char *call, ignis__device *device, ignis__address address, unsigned long long *flags)
@@ -2305,33 +2260,25 @@ static bool ignis__access_read(const char *call, ignis__device *device, ignis__a
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;
     return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address), "asking what device %d may do at 0x%llx",
-                              (int)(device - ignis__devices), address);
+                              ignis__vmm_ordinal(device), address);
 }
 
 IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal, ignis_vmm_access *access)
 {
     static const char call[] = "ignis_vmm_get_access";
-    ignis__range *range = ignis__range_hold(call, handle);
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, ordinal, &use);
     unsigned long long flags;
-    ignis__binding binding;
-    ignis__device *device;
-    bool ok = false;
+    bool ok;
     if (!range)
         return ignis__failed();
-    if (!access) {
+    if (!access)
         ignis__fail_null(call, "access");
-    } else if ((device = ignis__vmm_enter(call, ordinal, &binding)) != NULL) {
-        if (ignis__range_lock(call, range)) {
-            ok = ignis__range_covered(call, range, offset, 1, NULL, 0) &&
-                 ignis__access_read(call, device, range->address + (uint64_t)offset, &flags);
-            if (ok)
-                *access = (ignis_vmm_access)flags;
-            ignis__range_unlock(range);
-        }
-        ignis__device_leave(&binding);
-    }
-    ignis__range_unhold(call, range);
-    return ok ? IGNIS_OK : ignis__failed();
+    ok = access && ignis__range_covered(call, range, offset, 1, 0, 0) &&
+         ignis__access_read(call, use.device, range->address + (uint64_t)offset, &flags);
+    if (ok)
+        *access = (ignis_vmm_access)flags;
+    return ignis__range_end(call, &use, ok);
 }
 
 /* --- export and import ------------------------------------------------------------------------------------------------- */
@@ -2345,11 +2292,11 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
         return ignis__failed();
     if (!out)
         ignis__fail_null(call, "handle");
-    else if (!(vmm->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM))
+    else if (!(vmm->memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM))
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
                     "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it");
     else
-        ok = ignis__vmm_give_out(call, vmm->device, vmm->handle, out);
+        ok = ignis__physical_export(call, vmm->memory, out);
     ignis__vmm_unhold(call, vmm);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -2369,28 +2316,28 @@ static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *ha
 IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t size, int ordinal)
 {
     static const char call[] = "ignis_vmm_import";
-    const ignis__vmm_facts *facts;
     ignis_vmm result = IGNIS__ZERO;
+    ignis__binding binding;
+    ignis__vmm_facts facts;
     ignis__vmm_block block;
-    ignis_vmm_prop prop;
-    ignis__device *device;
-    if (!ignis__enter(call))
+    ignis__device *device = ignis__vmm_enter(call, ordinal, &binding);
+    if (!device)
         return result;
     if (!handle) {
         ignis__fail_null(call, "handle");
-        return result;
+    } else if (ignis__vmm_device(call, device, &facts) && ignis__vmm_handle_check(call, handle) &&
+               ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block)) {
+        /* it was mapped to prove its size */
+        if (block.memory->device != device)
+            ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
+                        ignis__vmm_ordinal(block.memory->device), ordinal);
+        else if (ignis__vmm_unplace(call, &block)) {
+            result = ignis__vmm_publish(call, block.memory, facts.granularity, true);
+            block.memory = NULL;
+        }
+        ignis__vmm_drop(call, &block);
     }
-    device = ignis__device_get(call, ordinal);
-    if (!device || !ignis__vmm_handle_check(call, handle) || !ignis__vmm_adopt_handle(call, device, handle, size, NULL, 0, &block))
-        return result;
-    facts = ignis__vmm_device(call, device);
-    /* it was mapped to prove its size */
-    if (facts && ignis__vmm_unplace(call, &block) && ignis__vmm_inspect(call, device, block.handle, &prop)) {
-        if (prop.location.id == device->handle)
-            return ignis__vmm_publish(call, &block, facts->granularity, prop.handle_types, true);
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d", prop.location.id, ordinal);
-    }
-    ignis__vmm_drop(call, &block);
+    ignis__device_leave(&binding);
     return result;
 }
 
@@ -2449,6 +2396,11 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     return ignis__array_publish(array);
 }
 
+static bool ignis__vmm_stream(const char *call, ignis__device *device, void *stream)
+{
+    return !stream || stream == device->stream || ignis__stream_adopt(call, device, stream) != 0;
+}
+
 /*  What of an array's desc can be wrong before there is memory for it. */
 static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *desc, int64_t *size)
 {
@@ -2468,19 +2420,25 @@ static void ignis__vmm_array_release(void *ptr, void *data)
     ignis__free(data);
 }
 
-/*  An array over a whole block, which becomes its, at an offset; the block stays the caller's on failure. */
-static ignis_array ignis__vmm_block_array(const char *call, const ignis__vmm_block *block, int64_t offset, const ignis_array_desc *desc)
+/*  An array in memory of its own. */
+static ignis_array ignis__vmm_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size,
+                                         const int *access_devices, int access_count, bool shareable)
 {
-    ignis__vmm_block *kept = (ignis__vmm_block *)ignis__alloc(sizeof *kept);
     ignis_array result = IGNIS__ZERO;
-    if (!kept) {
-        ignis__fail_host_memory(call, sizeof *kept);
+    ignis__vmm_block block, *kept;
+    if (!ignis__vmm_make(call, device, size ? size : 1, access_devices, access_count, shareable, &block))
         return result;
+    kept = (ignis__vmm_block *)ignis__alloc(sizeof *kept);
+    if (kept) {
+        *kept = block;
+        result = ignis__vmm_wrap(call, device, block.address, desc, ignis__vmm_array_release, kept);
+    } else {
+        ignis__fail_host_memory(call, sizeof *kept);
     }
-    *kept = *block;
-    result = ignis__vmm_wrap(call, block->device, block->address + (uint64_t)offset, desc, ignis__vmm_array_release, kept);
-    if (!result.id)
+    if (!result.id) {
+        ignis__vmm_drop(call, &block);
         ignis__free(kept);
+    }
     return result;
 }
 
@@ -2489,9 +2447,9 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     static const char call[] = "ignis_vmm_array";
     ignis_array result = IGNIS__ZERO;
     ignis_array_desc plain;
-    ignis__vmm_block block;
     ignis__device *device;
     int64_t size;
+    int type;
     if (!ignis__enter(call))
         return result;
     if (!desc || (!desc->access_devices && desc->access_count > 0)) {
@@ -2503,20 +2461,10 @@ IGNIS_API ignis_array ignis_vmm_array(const ignis_vmm_array_desc *desc)
     plain.dtype = desc->dtype;
     plain.owner = desc->owner;
     plain.tag = desc->tag;
-    if (desc->handle_type != IGNIS_VMM_HANDLE_NONE && desc->handle_type != IGNIS_VMM_HANDLE_DEFAULT &&
-        desc->handle_type != IGNIS__VMM_HANDLE_SYSTEM) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc.handle_type is %d, this system shares memory by type %d", (int)desc->handle_type,
-                    (int)IGNIS__VMM_HANDLE_SYSTEM);
-        return result;
-    }
-    device = ignis__device_get(call, ignis__desc_device(desc->device));
-    if (!device || !ignis__vmm_array_check(call, &plain, &size) ||
-        !ignis__vmm_make(call, device, size ? size : 1, desc->access_devices, desc->access_count,
-                         desc->handle_type != IGNIS_VMM_HANDLE_NONE, &block))
-        return result;
-    result = ignis__vmm_block_array(call, &block, 0, &plain);
-    if (!result.id)
-        ignis__vmm_drop(call, &block);
+    type = ignis__vmm_handle_type(call, desc->handle_type);
+    device = type < 0 ? NULL : ignis__device_get(call, ignis__desc_device(desc->device));
+    if (device && ignis__vmm_array_check(call, &plain, &size))
+        result = ignis__vmm_array_make(call, device, &plain, size, desc->access_devices, desc->access_count, type != 0);
     return result;
 }
 
@@ -2531,7 +2479,7 @@ static void ignis__vmm_part_release(void *ptr, void *data)
     ignis__vmm_part *part = (ignis__vmm_part *)data;
     (void)ptr;
     ignis__mutex_lock(&part->range->slot.lock);
-    ignis__range_covered("ignis_array_free", part->range, part->offset, part->size, ignis__mapping_add_array, (uint64_t)-1);
+    ignis__range_covered("ignis_array_free", part->range, part->offset, part->size, 0, -1);
     part->range->arrays--;
     ignis__mutex_unlock(&part->range->slot.lock);
     ignis__range_unhold("ignis_array_free", part->range);
@@ -2548,14 +2496,14 @@ static bool ignis__vmm_part_check(const char *call, const ignis__range *range, i
                     (long long)element);
         return false;
     }
-    if (!ignis__range_covered(call, range, part->offset, part->size, NULL, 0))
+    if (!ignis__range_covered(call, range, part->offset, part->size, 0, 0))
         return false;
     for (at = part->offset / range->granularity * range->granularity; at < part->offset + part->size; at += range->granularity) {
         if (!ignis__access_read(call, device, range->address + (uint64_t)at, &flags))
             return false;
         if (flags == IGNIS_VMM_ACCESS_NONE) {
             ignis__fail(IGNIS_DIAG_VMM_STATE, call, "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
-                        (int)(device - ignis__devices), (long long)at);
+                        ignis__vmm_ordinal(device), (long long)at);
             return false;
         }
     }
@@ -2566,10 +2514,9 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
 {
     static const char call[] = "ignis_vmm_array_map";
     ignis_array result = IGNIS__ZERO;
-    ignis__range *range = ignis__range_hold(call, handle);
     ignis__vmm_part *part = NULL;
-    ignis__binding binding;
-    ignis__device *device;
+    ignis__range_use use;
+    ignis__range *range = ignis__range_begin(call, handle, desc ? ignis__desc_device(desc->device) : IGNIS__RANGE_DEVICE, &use);
     int64_t size;
     if (!range)
         return result;
@@ -2577,98 +2524,104 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
         ignis__fail_null(call, "desc");
     } else if (desc->ptr || desc->release_fn) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.ptr and desc.release_fn are null: the range says where the array lies");
-    } else if (ignis__vmm_array_check(call, desc, &size) &&
-               (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) != NULL) {
-        if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
-            part = (ignis__vmm_part *)ignis__alloc(sizeof *part);
-            if (!part)
-                ignis__fail_host_memory(call, sizeof *part);
-        }
-        if (part && ignis__range_lock(call, range)) {
-            part->range = range;
-            part->offset = offset;
-            part->size = size ? size : 1;
-            if (ignis__vmm_part_check(call, range, device, part, ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
-                result = ignis__vmm_wrap(call, device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release, part);
-            if (result.id) {
-                ignis__range_covered(call, range, offset, part->size, ignis__mapping_add_array, 1);
-                range->arrays++;
-            }
-            ignis__range_unlock(range);
-        }
-        ignis__device_leave(&binding);
+    } else if (ignis__vmm_array_check(call, desc, &size) && ignis__vmm_stream(call, use.device, desc->stream)) {
+        part = (ignis__vmm_part *)ignis__alloc(sizeof *part);
+        if (!part)
+            ignis__fail_host_memory(call, sizeof *part);
     }
-    if (!result.id) { /* else the array has the hold */
+    if (part) {
+        part->range = range;
+        part->offset = offset;
+        part->size = size ? size : 1;
+        if (ignis__vmm_part_check(call, range, use.device, part, ignis__dtypes[desc->dtype ? desc->dtype : IGNIS_F32].size))
+            result = ignis__vmm_wrap(call, use.device, range->address + (uint64_t)offset, desc, ignis__vmm_part_release, part);
+    }
+    if (result.id) {
+        ignis__range_covered(call, range, offset, part->size, 0, 1);
+        range->arrays++;
+        ignis__atomic_add(&range->slot.state, 1); /* the array's hold */
+    } else {
         ignis__free(part);
-        ignis__range_unhold(call, range);
     }
+    (void)ignis__range_end(call, &use, true);
     return result;
 }
 
-/*  The physical memory behind an array, retained. */
-typedef struct ignis__vmm_behind {
-    unsigned long long handle;
-    ignis__vmm_account *account; /* of the memory, as long as the array lives; null: it was made elsewhere */
-    int64_t size;                /* of the memory */
-    int64_t offset;              /* of the array's first element in it */
-    ignis_vmm_prop prop;
-} ignis__vmm_behind;
-
-/*  Finds it without the driver where Ignis has mapped it; else the array wraps a pointer of the caller's. The device is entered. */
-static bool ignis__vmm_find(const char *call, ignis__array *array, ignis__vmm_behind *behind)
+/*  Where the driver's allocation of an array begins and how long it is, for memory that Ignis does not hand out in parts. The device is
+    entered. */
+static bool ignis__vmm_allocation(const char *call, const ignis__array *array, const char *instead, ignis__address *base, int64_t *size)
 {
-    ignis__storage *storage = array->storage;
-    ignis__device *device = storage->device;
-    ignis__address address = ignis__atomic_load(&storage->address), at = address + (uint64_t)array->offset, base = at;
-    size_t size = 0;
+    ignis__address address = ignis__atomic_load(&array->storage->address);
+    size_t whole = 0;
     int error;
-    memset(behind, 0, sizeof *behind);
-    if (!address || storage->block) {
+    if (!address || array->storage->block) {
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                    "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with "
-                    "ignis_vmm_array",
-                    (unsigned long long)array->id);
+                    "array #%llu lies in memory that it shares with other arrays, of which nothing can be exported alone; make it with %s",
+                    (unsigned long long)array->id, instead);
         return false;
     }
-    if (storage->release_fn == ignis__vmm_array_release) {
-        const ignis__vmm_block *block = (const ignis__vmm_block *)storage->release_data;
-        base = block->address;
-        size = (size_t)block->size;
-        behind->account = block->account;
-    } else if (storage->release_fn == ignis__vmm_part_release) {
-        ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
-        const ignis__mapping *mapping;
-        ignis__mutex_lock(&range->slot.lock);
-        for (mapping = range->mappings; mapping; mapping = mapping->next)
-            if (range->address + (uint64_t)mapping->offset <= at) {
-                base = range->address + (uint64_t)mapping->offset;
-                size = (size_t)mapping->vmm->size;
-                behind->account = mapping->vmm->account;
-            }
-        ignis__mutex_unlock(&range->slot.lock);
-    } else if ((error = IGNIS__CUDA(cuMemGetAddressRange_v2, (&base, &size, at))) != 0) {
+    error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address + (uint64_t)array->offset));
+    if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
                             "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
                             (unsigned long long)array->id, ignis__cuda_name(error), error);
-        return false;
-    }
-    error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&behind->handle, (void *)(uintptr_t)at));
+    *size = (int64_t)whole;
+    return error == 0;
+}
+
+/*  The physical memory of a pointer of the caller's: *base is where it begins. */
+static ignis__physical *ignis__physical_retain(const char *call, ignis__array *array, ignis__address at, ignis__address *base)
+{
+    unsigned long long handle = 0;
+    ignis_vmm_prop prop;
+    int64_t size;
+    int error;
+    if (!ignis__vmm_allocation(call, array, "ignis_vmm_array", base, &size))
+        return NULL;
+    error = IGNIS__CUDA(cuMemRetainAllocationHandle, (&handle, (void *)(uintptr_t)at));
     if (error != 0) {
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
                             "array #%llu does not lie in memory of cuMemCreate, so it cannot be exported: cuMemRetainAllocationHandle "
                             "gives %s (%d); make it with ignis_vmm_array",
                             (unsigned long long)array->id, ignis__cuda_name(error), error);
-        return false;
+        return NULL;
     }
-    behind->size = (int64_t)size;
-    behind->offset = (int64_t)(at - base);
-    if (behind->offset + ignis__array_bytes(array) > behind->size)
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu reaches over more than one allocation; export them one by one",
-                    (unsigned long long)array->id);
-    else if (ignis__vmm_inspect(call, device, behind->handle, &behind->prop))
-        return true;
-    (void)IGNIS__CUDA(cuMemRelease, (behind->handle));
-    return false;
+    if (ignis__vmm_inspect(call, array->storage->device, handle, &prop))
+        return ignis__physical_of(call, &ignis__devices[prop.location.id], handle, size, prop.handle_types);
+    (void)IGNIS__CUDA(cuMemRelease, (handle));
+    return NULL;
+}
+
+/*  The physical memory behind an array, with one hold more, and where in it the array begins. The device is entered. */
+static ignis__physical *ignis__vmm_find(const char *call, ignis__array *array, int64_t *offset)
+{
+    ignis__storage *storage = array->storage;
+    ignis__address at = ignis__atomic_load(&storage->address) + (uint64_t)array->offset, base = at;
+    ignis__physical *memory = NULL;
+    if (storage->release_fn == ignis__vmm_array_release) {
+        base = ((const ignis__vmm_block *)storage->release_data)->address;
+        memory = ((const ignis__vmm_block *)storage->release_data)->memory;
+        ignis__atomic_add(&memory->holds, 1);
+    } else if (storage->release_fn == ignis__vmm_part_release) {
+        ignis__range *range = ((ignis__vmm_part *)storage->release_data)->range;
+        const ignis__mapping *mapping;
+        ignis__mutex_lock(&range->slot.lock);
+        for (mapping = range->mappings; mapping && range->address + (uint64_t)mapping->offset <= at; mapping = mapping->next) {
+            base = range->address + (uint64_t)mapping->offset;
+            memory = mapping->vmm->memory;
+        }
+        ignis__atomic_add(&memory->holds, 1); /* the array keeps it mapped */
+        ignis__mutex_unlock(&range->slot.lock);
+    } else if ((memory = ignis__physical_retain(call, array, at, &base)) == NULL) {
+        return NULL;
+    }
+    *offset = (int64_t)(at - base);
+    if (*offset + ignis__array_bytes(array) <= memory->size)
+        return memory;
+    ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "array #%llu reaches over more than one allocation; export them one by one",
+                (unsigned long long)array->id);
+    ignis__physical_drop(call, memory);
+    return NULL;
 }
 
 IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
@@ -2676,26 +2629,17 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     static const char call[] = "ignis_vmm_of_array";
     ignis__array *array = ignis__array_hold(call, handle);
     ignis_vmm result = IGNIS__ZERO;
-    const ignis__vmm_facts *facts;
-    ignis__vmm_behind behind;
+    ignis__physical *memory;
     ignis__binding binding;
-    ignis__vmm_block block;
+    ignis__vmm_facts facts;
+    int64_t at;
     if (!array)
         return result;
     if (ignis__device_enter(call, array->storage->device, &binding)) {
-        facts = ignis__vmm_device(call, array->storage->device);
-        if (facts && ignis__vmm_find(call, array, &behind)) {
-            memset(&block, 0, sizeof block);
-            block.device = &ignis__devices[behind.prop.location.id];
-            block.handle = behind.handle;
-            block.size = behind.size;
-            block.account = behind.account;
-            if (block.account)
-                ignis__atomic_add(&block.account->handles, 1);
-            result = ignis__vmm_publish(call, &block, facts->granularity, behind.prop.handle_types, false);
-            if (result.id && offset)
-                *offset = behind.offset;
-        }
+        if (ignis__vmm_device(call, array->storage->device, &facts) && (memory = ignis__vmm_find(call, array, &at)) != NULL)
+            result = ignis__vmm_publish(call, memory, facts.granularity, false);
+        if (result.id && offset)
+            *offset = at;
         ignis__device_leave(&binding);
     }
     ignis__array_drop(call, array);
@@ -4999,49 +4943,53 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
    >>transport - VMM, legacy IPC, peer copy, host-staged: one table of functions each.
    =============================================================================================================== */
 
-/* --- what it needs of the system: pipes that tell of a death, shared files in memory, who we are --------------------------- */
+/* --- what it needs of the system: leases, which tell that nobody uses an array any more; shared host memory; who we are ---- */
 
+/*  Beside descriptors, what a handle brings can lie in the private folder under a name, which whoever takes it removes: a FIFO as
+    lease, a file with a copy. */
 #ifdef _WIN32
 
-/*  Milliseconds of boot time would repeat; this moment does not. */
-static uint64_t ignis__process_started(void)
-{
-    FILETIME created, ended, kernel, user;
-    if (!GetProcessTimes(GetCurrentProcess(), &created, &ended, &kernel, &user))
-        return 0;
-    return ((uint64_t)created.dwHighDateTime << 32) | created.dwLowDateTime;
-}
+#define IGNIS__LEASES 0 /* ignis_transport_release_handle does without */
+
 static uint64_t ignis__host_hash(void)
 {
     char name[MAX_COMPUTERNAME_LENGTH + 1];
     DWORD size = sizeof name;
     return GetComputerNameA(name, &size) ? ignis__hash(IGNIS__HASH_START, name, size) : 0;
 }
-/*  Handles that close with their process would have to be duplicated into the other one; ignis_transport_release_handle does without. */
-static bool ignis__lease_make(int ends[2])
+static uint32_t ignis__pid_namespace(void) { return 0; }
+static bool ignis__lease_make(const char *path, int ends[2])
 {
+    (void)path;
     ends[0] = ends[1] = -1;
-    return false;
+    return true;
 }
-static bool ignis__lease_ended(int end)
+static bool ignis__lease_ended(int end, bool *taken)
 {
     (void)end;
+    *taken = true;
     return false;
 }
-static int ignis__lease_copy(int end)
+static int ignis__fd_copy(int fd) { return fd; }
+static void ignis__lease_close(int end) { (void)end; }
+static int ignis__name_make(const char *path)
 {
-    (void)end;
+    (void)path;
+    errno = ENOSYS;
     return -1;
 }
-static void ignis__lease_close(int end) { (void)end; }
+static int ignis__name_take(const char *path, bool lease)
+{
+    (void)lease;
+    return ignis__name_make(path);
+}
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
 /*  A file mapping would do; NVIDIA's own samples share host memory so. It is not made yet by anything that could be tested. */
 static int ignis__shared_make(size_t size)
 {
     (void)size;
-    errno = ENOSYS;
-    return -1;
+    return ignis__name_make("");
 }
 static void *ignis__shared_map(int fd, size_t size)
 {
@@ -5050,8 +4998,16 @@ static void *ignis__shared_map(int fd, size_t size)
     return NULL;
 }
 static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
+static bool ignis__fd_has(int fd, int64_t size) { return (void)fd, (void)size, false; }
+static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+{
+    (void)fd, (void)data, (void)size, (void)offset, (void)to_fd;
+    return false;
+}
 
 #else /* POSIX */
+
+#define IGNIS__LEASES 1
 
 #ifndef __USE_GNU /* what the C library does not declare under a strict standard */
 #ifdef __cplusplus
@@ -5063,25 +5019,6 @@ extern int pipe2(int[2], int);
 #endif
 #endif
 
-/*  In clock ticks since the system has started: the 22nd word, counted behind the program's name, which can hold anything. */
-static uint64_t ignis__process_started(void)
-{
-    char text[1024];
-    uint64_t started = 0;
-    const char *at;
-    int word;
-    FILE *file = fopen("/proc/self/stat", "rb");
-    size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file)
-        fclose(file);
-    text[size] = 0;
-    at = strrchr(text, ')');
-    for (word = 2; at && word < 22; word++)
-        at = strchr(at + 1, ' ');
-    if (at)
-        started = (uint64_t)strtoull(at, NULL, 10);
-    return started;
-}
 
 static uint64_t ignis__host_hash(void)
 {
@@ -5093,28 +5030,91 @@ static uint64_t ignis__host_hash(void)
     return ignis__hash(IGNIS__HASH_START, text, size);
 }
 
-static bool ignis__lease_make(int ends[2]) { return pipe2(ends, O_CLOEXEC) == 0; }
-/*  Nobody has the other end open any more. */
-static bool ignis__lease_ended(int end)
+/*  Process numbers can be compared within one. */
+static uint32_t ignis__pid_namespace(void)
+{
+    struct stat info;
+    return stat("/proc/self/ns/pid", &info) == 0 ? (uint32_t)info.st_ino : 0;
+}
+
+/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] hangs up when nobody has. With a path it is a FIFO, whose other
+    end is opened by that. */
+static bool ignis__lease_make(const char *path, int ends[2])
+{
+    ends[1] = -1;
+    if (!path)
+        return pipe2(ends, O_CLOEXEC) == 0;
+    ends[0] = mkfifo(path, 0600) == 0 ? open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
+    return ends[0] >= 0;
+}
+
+/*  Nobody has the other end open any more. A FIFO hangs up only after somebody had; *taken: he has said so. */
+static bool ignis__lease_ended(int end, bool *taken)
 {
     struct pollfd wanted;
     wanted.fd = end;
-    wanted.events = 0;
+    wanted.events = POLLIN;
     wanted.revents = 0;
-    return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    if (poll(&wanted, 1, 0) != 1)
+        wanted.revents = 0;
+    *taken = (wanted.revents & POLLIN) != 0;
+    return (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
-static int ignis__lease_copy(int end) { return fcntl(end, F_DUPFD_CLOEXEC, 0); }
+
+static int ignis__fd_copy(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+
 static void ignis__lease_close(int end)
 {
     if (end >= 0)
         close(end);
 }
+
+static int ignis__name_make(const char *path) { return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600); }
+
+/*  Opens what lies under a name, if it is ours alone and of the right kind, and removes the name; -1: there is nothing. */
+static int ignis__name_take(const char *path, bool lease)
+{
+    struct stat info;
+    int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) || !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) ||
+                    (lease && write(fd, "", 1) != 1))) {
+        close(fd);
+        fd = -1;
+    }
+    if (fd >= 0)
+        (void)unlink(path);
+    return fd;
+}
+
 /*  Gives a file its name, unless another one has it already. */
 static bool ignis__file_publish(const char *part, const char *path)
 {
     bool made = chmod(part, 0600) == 0 && link(part, path) == 0;
     remove(part);
     return made;
+}
+
+static bool ignis__fd_has(int fd, int64_t size)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == (off_t)size;
+}
+
+/*  Reads or writes all of a part. A file that somebody cuts off gives an error here, where a mapping would be the end of the process. */
+static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+{
+    char *at = (char *)data;
+    while (size > 0) {
+        ssize_t moved = to_fd ? pwrite(fd, at, (size_t)size, (off_t)offset) : pread(fd, at, (size_t)size, (off_t)offset);
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved <= 0)
+            return false;
+        at += moved;
+        offset += moved;
+        size -= moved;
+    }
+    return true;
 }
 
 #endif
@@ -5144,32 +5144,35 @@ static void *ignis__host_map(const char *call, const ignis_vmm_handle *handle, i
 
 /* --- records ----------------------------------------------------------------------------------------------------------- */
 
-enum {
-    IGNIS__RECORD_VERSION = 1,
-    IGNIS__RECORD_MEMORY = 1, /* flags: what travels beside the record */
-    IGNIS__RECORD_LEASE = 2
-};
-
+#define IGNIS__RECORD_MAGIC "IGNIS-TR"
+#define IGNIS__RECORD_VERSION 2
 #define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the driver shares nothing smaller */
 
-/*  What a handle says. No padding, so that the seal covers every byte. */
+/*  What a handle says. No padding, so that the seal covers every byte. Nothing of it grants anything: sizes and addresses are those of what
+    this process has exported or mapped, and who has sent it is the socket's word. */
 typedef struct ignis__record_of_array {
     char magic[8];
-    uint32_t version, size, kind, flags;
+    uint32_t version, kind;
     int32_t dtype, ndim;
+    uint32_t pid, pid_namespace;
     int64_t dim[IGNIS_MAX_DIMS];
-    int64_t block_size; /* of the memory that is shared; the array lies in it */
-    int64_t offset, bytes;
-    unsigned char uuid[16]; /* of the exporter's device */
-    uint64_t host, pid, started;
-    uint64_t serial;  /* of the export, in that process: never used twice */
-    uint64_t address; /* there */
-    ignis__ipc_handle ipc;
-    unsigned char unused[8];
+    int64_t block_size, offset; /* of the memory that is shared, and of the array in it */
+    unsigned char uuid[16];     /* of the exporter's device */
+    uint64_t host;              /* the machine, since it was started */
+    unsigned char process[16];  /* random, of the exporter: numbers of processes are used again */
+    uint64_t serial;            /* of the export, in that process: never used twice */
+    ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
+    uint64_t name;              /* from here on each handle of an export has its own; 0: descriptors came beside it */
     uint64_t seal;
 } ignis__record_of_array;
 
 typedef char ignis__record_has_its_size[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
+
+/*  Two handles of one export say the same. */
+static bool ignis__record_same(const ignis__record_of_array *a, const ignis__record_of_array *b)
+{
+    return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
+}
 
 /*  SipHash-2-4 (Aumasson and Bernstein, 2012) of a multiple of 8 bytes; keys and words are little-endian, as the hosts of CUDA are. */
 static uint64_t ignis__rotate(uint64_t value, int by) { return value << by | value >> (64 - by); }
@@ -5250,21 +5253,27 @@ static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_
     return false;
 }
 
-/*  This process, for records. */
-static struct {
-    ignis__mutex lock;
-    uint64_t pid, host, started;
-} ignis__self = {IGNIS__MUTEX_INIT, 0, 0, 0};
+/*  What all records of this process begin with. */
+static ignis__record_of_array ignis__self;
+static ignis__mutex ignis__self_lock = IGNIS__MUTEX_INIT;
 
-static void ignis__self_learn(void)
+static bool ignis__self_learn(const char *call)
 {
-    ignis__mutex_lock(&ignis__self.lock);
-    if (!ignis__self.pid) {
-        ignis__self.pid = ignis__process_id();
-        ignis__self.host = ignis__host_hash();
-        ignis__self.started = ignis__process_started();
+    ignis__record_of_array *self = &ignis__self;
+    bool known;
+    ignis__mutex_lock(&ignis__self_lock);
+    known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
+    if (known && !self->version) {
+        memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
+        self->pid = (uint32_t)ignis__process_id();
+        self->pid_namespace = ignis__pid_namespace();
+        self->host = ignis__host_hash();
+        self->version = IGNIS__RECORD_VERSION;
     }
-    ignis__mutex_unlock(&ignis__self.lock);
+    ignis__mutex_unlock(&ignis__self_lock);
+    if (!known)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
+    return known;
 }
 
 /* --- exports: an array that others may have, until the last lease of it ends ----------------------------------------------- */
@@ -5275,39 +5284,44 @@ typedef struct ignis__transport {
     ignis__device *src, *dst;
     ignis_channel_method exchange;
     ignis_channel channel;
-    int64_t peer_pid; /* at the channel's other side; 0: unknown */
+    int64_t peer_pid;  /* at the channel's other side; 0: unknown */
+    bool peer_certain; /* that is the kernel's word */
     unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
     int64_t timeout_ns;
     uint64_t ready;
     uint64_t serial; /* of this transport, in this process: its slot is used again */
     double bandwidth_gbs, latency_us;
     struct ignis__waiting *waiting, **waiting_end; /* what was sent to a receive of this process; the slot's lock guards them */
+    char folder[IGNIS__PATH_MAX];                  /* of named leases and copies; "": this user's */
 } ignis__transport;
 
 static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
 typedef struct ignis__lent_handle {
-    int watch; /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
+    char *path; /* of what lies under a name; null: nothing does */
     struct ignis__lent_handle *next;
 } ignis__lent_handle;
 
 /*  One array by one transport. Each handle of it is one of the array's exports, and holds it. */
 typedef struct ignis__export {
     uint64_t transport; /* serial */
+    ignis_channel channel;
     char description[96];
-    ignis__array *array;
-    ignis__record_of_array record; /* without its seal and flags */
+    ignis__array *array;           /* null: these are copies under names */
+    ignis__record_of_array record; /* without what each handle has of its own */
     ignis__lent_handle *handles;
     struct ignis__export *next;
 } ignis__export;
 
 /*  The mapping of an export in this process, which arrays share. */
 typedef struct ignis__import {
-    uint64_t pid, started, serial; /* the export's */
-    ignis_transport_kind kind;
+    ignis__record_of_array record; /* the export's */
+    uint64_t from;                 /* who has sent it */
     ignis__device *device;
     int arrays;
-    ignis__address address; /* of the memory that is shared */
+    ignis__mutex lock;      /* taken while it is mapped, by who comes first */
+    ignis__address address; /* of the memory that is shared; 0: it could not be mapped */
     ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
     ignis__array *own;      /* of this process, held: not mapped again */
     int lease;
@@ -5323,14 +5337,13 @@ typedef struct ignis__imported {
 } ignis__imported;
 
 static struct {
-    ignis__mutex lock;        /* never held while an array is locked, or the driver called */
-    ignis__mutex import_lock; /* held during an import, so that one record is mapped once */
-    uint64_t serials, transports;
+    ignis__mutex lock; /* never held while an array is locked, or the driver called */
+    uint64_t serials, names, transports;
     uint64_t ending; /* threads that have taken handles off the list which their array still counts */
     ignis__export *exports;
     ignis__import *imports;
     ignis__imported *imported;
-} ignis__shares = {IGNIS__MUTEX_INIT, IGNIS__MUTEX_INIT, 0, 0, 0, NULL, NULL, NULL};
+} ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL, NULL};
 
 /*  One more handle of an array is out. */
 static bool ignis__array_lend(const char *call, ignis__array *array)
@@ -5344,43 +5357,71 @@ static bool ignis__array_lend(const char *call, ignis__array *array)
     return true;
 }
 
-/*  The array stays held. */
-static void ignis__array_unlend(ignis__array *array)
+/*  One less. */
+static void ignis__array_unlend(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->exports--;
     if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
         ignis__array_unref(array);
     ignis__array_unlock(array);
+    ignis__array_drop(call, array);
 }
 
-/*  Which handles end: all of an array, all of a transport, and either only those whose lease has ended, or all. 0: any. */
+/*  The other side of a channel that is still open here has closed it, or died. */
+static bool ignis__channel_gone(ignis_channel handle)
+{
+    ignis__channel *channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
+    bool gone = channel && !channel->wire->kind->alive(channel->wire);
+    if (channel)
+        ignis__channel_drop(channel);
+    return gone;
+}
+
+/*  Which handles end: all of an array, all of a transport, and either only those that nobody has any more, or all. 0: any. */
 typedef struct ignis__ending {
     const ignis__array *array;
     uint64_t transport;
-    bool leased; /* only those that hang up */
+    bool unused;
 } ignis__ending;
+
+static bool ignis__lent_ends(ignis__ending which, const ignis__export *entry, const ignis__lent_handle *lent)
+{
+    bool taken = false, ended;
+    int64_t size, time;
+    if (!which.unused && (entry->array || !entry->channel.id))
+        return true; /* a copy that is on its way arrives without us */
+    ended = lent->watch >= 0 ? ignis__lease_ended(lent->watch, &taken) : lent->path && !ignis__file_info(lent->path, &size, &time);
+    return ended || (lent->path && !taken && ignis__channel_gone(entry->channel));
+}
+
+static void ignis__lent_free(ignis__lent_handle *lent)
+{
+    if (lent->path)
+        remove(lent->path);
+    ignis__lease_close(lent->watch);
+    ignis__free(lent->path);
+    ignis__free(lent);
+}
 
 /*  Ends the handles of one array that are concerned; how many there were. The array stays held for them. */
 static int ignis__export_end_one(ignis__ending which, ignis__array **array)
 {
     ignis__export **at, *entry;
-    ignis__lent_handle **handle, *gone;
+    ignis__lent_handle **handle, *lent;
     int count = 0;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
-        if ((!which.array || entry->array == which.array) && (!which.transport || entry->transport == which.transport)) {
-            *array = entry->array;
-            for (handle = &entry->handles; (gone = *handle) != NULL;) {
-                if (which.leased && (gone->watch < 0 || !ignis__lease_ended(gone->watch))) {
-                    handle = &gone->next;
-                    continue;
-                }
-                *handle = gone->next;
-                ignis__lease_close(gone->watch);
-                ignis__free(gone);
-                count++;
+        bool concerned = (!which.array || entry->array == which.array) && (!which.transport || entry->transport == which.transport);
+        *array = entry->array;
+        for (handle = &entry->handles; concerned && (lent = *handle) != NULL;) {
+            if (!ignis__lent_ends(which, entry, lent)) {
+                handle = &lent->next;
+                continue;
             }
+            *handle = lent->next;
+            ignis__lent_free(lent);
+            count++;
         }
         if (entry->handles) {
             at = &entry->next;
@@ -5395,33 +5436,26 @@ static int ignis__export_end_one(ignis__ending which, ignis__array **array)
     return count;
 }
 
-static void ignis__exports_end(const char *call, ignis__ending which)
-{
-    ignis__array *array = NULL;
-    int count, i;
-    while ((count = ignis__export_end_one(which, &array)) > 0) {
-        for (i = 0; i < count; i++)
-            ignis__array_unlend(array);
-        ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
-        for (i = 0; i < count; i++)
-            ignis__array_drop(call, array);
-    }
-}
-
-static ignis__ending ignis__ending_of(const ignis__array *array, uint64_t transport, bool leased)
+static void ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
     ignis__ending which;
+    ignis__array *of = NULL;
+    int count;
     which.array = array;
     which.transport = transport;
-    which.leased = leased;
-    return which;
+    which.unused = unused;
+    while ((count = ignis__export_end_one(which, &of)) > 0) {
+        while (of && count-- > 0)
+            ignis__array_unlend(call, of);
+        ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
+    }
 }
 
 /*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. */
 static void ignis__exports_reap_array(const char *call, ignis__array *array)
 {
     int tries;
-    ignis__exports_end(call, ignis__ending_of(array, 0, true));
+    ignis__exports_end(call, array, 0, true);
     for (tries = 0; tries < 1000 && ignis__atomic_load(&ignis__shares.ending) != 0; tries++)
         ignis__sleep_us(50);
 }
@@ -5434,11 +5468,10 @@ static void ignis__exports_describe(ignis__text *text, const ignis__array *array
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next) {
         int count = 0;
-        if (entry->array != array)
-            continue;
-        for (handle = entry->handles; handle; handle = handle->next)
+        for (handle = entry->array == array ? entry->handles : NULL; handle; handle = handle->next)
             count++;
-        ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
+        if (count)
+            ignis__text_add(text, "%s%d by %s", text->length ? ", " : "", count, entry->description);
     }
     ignis__mutex_unlock(&ignis__shares.lock);
     ignis__text_add(text, "; close what was imported, or call ignis_transport_release_handle");
@@ -5446,8 +5479,8 @@ static void ignis__exports_describe(ignis__text *text, const ignis__array *array
 
 /* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
 
-/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go meanwhile, and not with the lock of the storage,
-    for which another thread may wait whose operation this work waits for. */
+/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go meanwhile, and not with the lock of the
+    storage, for which another thread may wait whose operation this work waits for. */
 static bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
@@ -5490,8 +5523,8 @@ static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__dev
     error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
     ignis__device_leave(&binding);
     return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
-           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", (int)(from - ignis__devices),
-                           (int)(to - ignis__devices));
+           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", ignis__vmm_ordinal(from),
+                           ignis__vmm_ordinal(to));
 }
 
 static void ignis__ipc_array_release(void *ptr, void *data)
@@ -5504,15 +5537,31 @@ static void ignis__ipc_array_release(void *ptr, void *data)
     ignis__device_leave(&binding);
 }
 
+static ignis_array ignis__ipc_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size)
+{
+    ignis_array result = IGNIS__ZERO;
+    ignis__address address = 0;
+    int error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+        ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]);
+        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+    }
+    if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
+                        ignis__vmm_ordinal(device))) {
+        result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
+        if (!result.id)
+            (void)IGNIS__CUDA(cuMemFree_v2, (address));
+    }
+    return result;
+}
+
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
 {
     static const char call[] = "ignis_ipc_array";
     ignis_array result = IGNIS__ZERO;
-    ignis__address address = 0;
     ignis__binding binding;
     ignis__device *device;
     int64_t size;
-    int error;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
@@ -5526,107 +5575,57 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     if (!ignis__vmm_array_check(call, desc, &size) || !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
-    if (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0) {
-        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-        if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-            ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]);
-            error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-        }
-        if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
-                            (int)(device - ignis__devices))) {
-            result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
-            if (!result.id)
-                (void)IGNIS__CUDA(cuMemFree_v2, (address));
-        }
-    }
+    if (ignis__vmm_stream(call, device, desc->stream))
+        result = ignis__ipc_array_make(call, device, desc, size);
     ignis__device_leave(&binding);
     return result;
 }
 
-/*  What an export finds out about an array's memory. */
+/*  What an export finds out about an array's memory. The device is entered. */
 typedef struct ignis__offer {
     int64_t block_size, offset;
     ignis__ipc_handle ipc;
     ignis_vmm_handle memory;
+    const char *path; /* for a copy under a name; null: it goes to `memory` */
 } ignis__offer;
 
 static bool ignis__vmm_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
-    ignis__device *device = array->storage->device;
-    ignis__vmm_behind behind;
-    ignis__binding binding;
-    bool ok;
-    if (!ignis__device_enter(call, device, &binding))
+    ignis__physical *memory = ignis__vmm_find(call, array, &offer->offset);
+    bool ok = memory && (memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
+    if (!memory)
         return false;
-    ok = ignis__vmm_find(call, array, &behind);
-    if (ok) {
-        offer->block_size = behind.size;
-        offer->offset = behind.offset;
-        ok = (behind.prop.handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
-        if (!ok)
-            ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
-                        (unsigned long long)array->id);
-        ok = ok && ignis__vmm_give_out(call, device, behind.handle, &offer->memory);
-        (void)IGNIS__CUDA(cuMemRelease, (behind.handle)); /* the handle that was given out keeps it */
-    }
-    ignis__device_leave(&binding);
+    offer->block_size = memory->size;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
+                    (unsigned long long)array->id);
+    ok = ok && ignis__physical_export(call, memory, &offer->memory);
+    ignis__physical_drop(call, memory); /* the handle that was given out keeps it */
     return ok;
-}
-
-/*  Where an allocation begins, for memory that Ignis does not hand out in parts. */
-static bool ignis__whole_allocation(const char *call, ignis__array *array, const char *instead, ignis__address *base, int64_t *size)
-{
-    ignis__storage *storage = array->storage;
-    ignis__address address = ignis__atomic_load(&storage->address);
-    size_t whole = 0;
-    int error;
-    if (!address || storage->block) {
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
-                    "array #%llu lies in memory that it shares with other arrays, which would all be exposed; make it with %s",
-                    (unsigned long long)array->id, instead);
-        return false;
-    }
-    error = IGNIS__CUDA(cuMemGetAddressRange_v2, (base, &whole, address));
-    if (error != 0) {
-        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "array #%llu wraps a pointer that the driver knows no allocation of: cuMemGetAddressRange gives %s (%d)",
-                            (unsigned long long)array->id, ignis__cuda_name(error), error);
-        return false;
-    }
-    *size = (int64_t)whole;
-    return true;
 }
 
 static bool ignis__ipc_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
-    ignis__device *device = array->storage->device;
     ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
-    ignis__binding binding;
-    bool ok;
     int error;
-    if (!ignis__device_enter(call, device, &binding))
+    if (!ignis__vmm_allocation(call, array, "ignis_ipc_array", &base, &offer->block_size))
         return false;
-    ok = ignis__whole_allocation(call, array, "ignis_ipc_array", &base, &offer->block_size);
-    if (ok && array->storage->release_fn != ignis__ipc_array_release &&
+    if (array->storage->release_fn != ignis__ipc_array_release &&
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || offer->block_size % IGNIS__IPC_BLOCK != 0)) {
         ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call,
                     "array #%llu lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with others that would be "
                     "exposed; make it with ignis_ipc_array",
                     (unsigned long long)array->id, (long long)offer->block_size);
-        ok = false;
+        return false;
     }
-    if (ok) {
-        error = IGNIS__CUDA(cuIpcGetMemHandle, (&offer->ipc, base));
-        ok = error == 0;
-        if (!ok)
-            ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                                "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
-                                "ignis_ipc_array",
-                                (unsigned long long)array->id, ignis__cuda_name(error), error);
-        offer->offset = (int64_t)(address - base);
-    }
-    ignis__device_leave(&binding);
-    return ok;
+    error = IGNIS__CUDA(cuIpcGetMemHandle, (&offer->ipc, base));
+    if (error != 0)
+        ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
+                            "array #%llu does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
+                            "ignis_ipc_array",
+                            (unsigned long long)array->id, ignis__cuda_name(error), error);
+    offer->offset = (int64_t)(address - base);
+    return error == 0;
 }
 
 /*  In one process any memory will do. */
@@ -5644,77 +5643,125 @@ static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offe
     return ok;
 }
 
-/*  Copies between device and shared host memory, which is pinned meanwhile when it is worth it. */
-#define IGNIS__PIN_FROM ((int64_t)256 << 10)
-static bool ignis__host_copy(const char *call, ignis__array *array, const ignis_vmm_handle *handle, bool to_device)
+/*  Copies from and to other processes go through this memory, which is pinned once. */
+#define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
+static struct {
+    ignis__mutex lock; /* taken during a copy */
+    void *memory;
+    ignis__device *device; /* whose context has made it */
+} ignis__staging = {IGNIS__MUTEX_INIT, NULL, NULL};
+
+static void ignis__staging_close(const char *call)
 {
-    int64_t size = ignis__array_bytes(array);
+    if (ignis__staging.memory)
+        ignis__pinned_give(call, ignis__staging.device, ignis__staging.memory, IGNIS__STAGING_BYTES);
+    ignis__staging.memory = NULL;
+}
+
+/*  Copies between an array and a file of its size, in memory or in the private folder. */
+static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
+{
+    int64_t size = ignis__array_bytes(array), done, part;
     ignis__address address;
     ignis__work work;
-    bool ok, pinned;
-    void *host;
-    if (size == 0)
-        return true;
-    host = ignis__host_map(call, handle, size);
-    if (!host)
+    bool ok = ignis__work_begin(call, array->storage->device, &work), moved = true;
+    if (!ok)
         return false;
-    ok = ignis__work_begin(call, array->storage->device, &work);
-    if (ok) {
-        pinned = size >= IGNIS__PIN_FROM && IGNIS__CUDA(cuMemHostRegister_v2, (host, (size_t)size, IGNIS__CU_HOST_REGISTER_PORTABLE)) == 0;
-        ok = to_device ? ignis__work_write(&work, array, &address) && ignis__copy_from_host(&work, address, host, size)
-                       : ignis__work_read(&work, array, &address) && ignis__copy_to_host(&work, host, address, size);
-        if (!ok && ignis__device_finish(work.device) != 0) { /* a copy may still be under way: better lose the mapping than fault */
-            ignis__work_end(&work);
-            return false;
-        }
-        if (pinned)
-            (void)IGNIS__CUDA(cuMemHostUnregister, (host));
-        ignis__work_end(&work);
+    ignis__mutex_lock(&ignis__staging.lock);
+    if (!ignis__staging.memory) {
+        ignis__staging.device = work.device;
+        ignis__staging.memory = ignis__pinned_take(call, work.device, IGNIS__STAGING_BYTES);
     }
-    ignis__shared_unmap(host, (size_t)size);
+    ok = ignis__staging.memory && (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address));
+    for (done = 0; ok && moved && done < size; done += part) {
+        void *staging = ignis__staging.memory;
+        part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
+        if (to_device)
+            ok = (moved = ignis__fd_move(fd, staging, part, done, false)) &&
+                 ignis__copy_from_host(&work, address + (uint64_t)done, staging, part);
+        else
+            ok = ignis__copy_to_host(&work, staging, address + (uint64_t)done, part) &&
+                 (moved = ignis__fd_move(fd, staging, part, done, true));
+    }
+    if (!moved)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end after %lld, or cannot be %s: %s", (long long)size,
+                    (long long)done, to_device ? "read" : "written", strerror(errno));
+    else if (!ok && ignis__staging.memory && ignis__device_finish(work.device) != 0)
+        ignis__staging.memory = NULL; /* a copy may still be under way: better lose it than let that write into the next one */
+    ignis__mutex_unlock(&ignis__staging.lock);
+    ignis__work_end(&work);
     return ok;
 }
 
 static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
     int64_t size = ignis__array_bytes(array);
-    offer->block_size = size ? size : 1;
-    if (!ignis__host_share(call, offer->block_size, &offer->memory))
-        return false;
-    if (ignis__host_copy(call, array, &offer->memory, false))
-        return true;
-    ignis__vmm_handle_close(&offer->memory);
-    return false;
-}
-
-/*  The import's memory, from another process; address and what gives it back are noted in it. */
-static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
-{
-    if (!ignis__vmm_adopt_handle(call, mapped->device, memory, record->block_size, NULL, 0, &mapped->block))
-        return false;
-    mapped->address = mapped->block.address;
-    return true;
-}
-
-static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
-{
-    ignis__binding binding;
+    char end = 0;
+    int fd;
     bool ok;
-    (void)memory;
-    if (!ignis__device_enter(call, mapped->device, &binding))
-        return false;
-    ok = !IGNIS__VMM_FAILED(call, mapped->device, cuIpcOpenMemHandle_v2, (&mapped->address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
-                            "opening %s of process %llu", ignis__bytes_write(record->block_size).text, (unsigned long long)record->pid);
-    ignis__device_leave(&binding);
+    offer->block_size = size ? size : 1;
+    if (!offer->path) {
+        if (!ignis__host_share(call, offer->block_size, &offer->memory))
+            return false;
+        ok = ignis__host_copy(call, array, offer->memory.fd, false);
+        if (!ok)
+            ignis__vmm_handle_close(&offer->memory);
+        return ok;
+    }
+    fd = ignis__name_make(offer->path);
+    ok = fd >= 0 && ignis__fd_move(fd, &end, 1, offer->block_size - 1, true);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%s cannot be written: %s", offer->path, strerror(errno));
+    ok = ok && ignis__host_copy(call, array, fd, false);
+    ignis__lease_close(fd);
+    if (!ok)
+        remove(offer->path);
     return ok;
 }
 
-static bool ignis__peer_take(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory)
+/*  The import's memory, which lies on the device `home` of another process; its size is proven, the address noted. The device is entered. */
+static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
 {
-    (void)mapped, (void)memory;
+    const ignis__device *lies;
+    if (!ignis__vmm_adopt_handle(call, mapped->device, memory, mapped->record.block_size, NULL, 0, &mapped->block))
+        return false;
+    lies = mapped->block.memory->device;
+    if (lies == home) {
+        mapped->address = mapped->block.address;
+        return true;
+    }
+    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d", ignis__vmm_ordinal(lies),
+                ignis__vmm_ordinal(home));
+    ignis__vmm_drop(call, &mapped->block);
+    return false;
+}
+
+static bool ignis__ipc_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+{
+    const ignis__record_of_array *record = &mapped->record;
+    ignis__address address = 0, base = 0;
+    size_t size = 0;
+    (void)home, (void)memory;
+    if (IGNIS__VMM_FAILED(call, mapped->device, cuIpcOpenMemHandle_v2, (&address, record->ipc, IGNIS__CU_IPC_LAZY_PEER),
+                          "opening %s of process %u", ignis__bytes_write(record->block_size).text, record->pid))
+        return false;
+    if (!IGNIS__VMM_FAILED(call, mapped->device, cuMemGetAddressRange_v2, (&base, &size, address), "asking how large it is")) {
+        if (base == address && (int64_t)size >= record->block_size) {
+            mapped->address = address;
+            return true;
+        }
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle is of %lld bytes, the memory has %lld", (long long)record->block_size,
+                    (long long)size);
+    }
+    (void)IGNIS__CUDA(cuIpcCloseMemHandle, (address));
+    return false;
+}
+
+static bool ignis__peer_take(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory)
+{
+    (void)home, (void)memory;
     ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                "the handle is of process %llu, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
-                (unsigned long long)record->pid);
+                "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST", mapped->record.pid);
     return false;
 }
 
@@ -5729,26 +5776,22 @@ static void ignis__ipc_return(const char *call, ignis__import *mapped)
     ignis__device_leave(&binding);
 }
 
-/*  Lets a device into memory of this process. */
+/*  Lets a device, which is entered, into memory of this process. */
 static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__device *device)
 {
     ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
-    ignis__address base = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
-    ignis__vmm_behind behind;
-    ignis__binding binding;
+    ignis__address at = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
+    ignis__physical *memory;
+    int64_t offset;
     bool ok;
     if (device == array->storage->device)
         return true;
-    if (!ignis__device_enter(call, device, &binding))
+    memory = ignis__vmm_find(call, array, &offset);
+    if (!memory)
         return false;
-    ok = ignis__vmm_find(call, array, &behind);
-    if (ok) {
-        base -= (uint64_t)behind.offset;
-        (void)IGNIS__CUDA(cuMemRelease, (behind.handle));
-        ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (base, (size_t)behind.size, &access, 1), "letting device %d into %s",
-                                (int)(device - ignis__devices), ignis__bytes_write(behind.size).text);
-    }
-    ignis__device_leave(&binding);
+    ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),
+                            "letting device %d into %s", ignis__vmm_ordinal(device), ignis__bytes_write(memory->size).text);
+    ignis__physical_drop(call, memory);
     return ok;
 }
 
@@ -5765,17 +5808,12 @@ static bool ignis__attribute(ignis__device *device, int attribute)
     return IGNIS__CUDA(cuDeviceGetAttribute, (&value, attribute, device->handle)) == 0 && value != 0;
 }
 
-static bool ignis__peer_reaches(ignis__device *from, ignis__device *to)
-{
-    int reaches = 0;
-    return from == to || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, from->handle, to->handle)) == 0 && reaches != 0);
-}
-
 static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis__text *why)
 {
-    if (ignis__peer_reaches(dst, src))
+    int reaches = src == dst;
+    if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
         return true;
-    ignis__text_add(why, "device %d cannot reach device %d's memory", (int)(dst - ignis__devices), (int)(src - ignis__devices));
+    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__vmm_ordinal(dst), ignis__vmm_ordinal(src));
     return false;
 }
 
@@ -5795,12 +5833,12 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
         return false;
     ok = ignis__copy_to_host(&work, got, here->address, (int64_t)sizeof got);
     ignis__work_end(&work);
-    if (ok && memcmp(sent, got, sizeof sent) == 0)
-        return true;
-    if (ok)
+    if (ok && memcmp(sent, got, sizeof sent) != 0) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
-                    (int)(there->device - ignis__devices), (int)(here->device - ignis__devices));
-    return false;
+                    ignis__vmm_ordinal(there->device), ignis__vmm_ordinal(here->device));
+        return false;
+    }
+    return ok;
 }
 
 static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device *dst)
@@ -5810,7 +5848,7 @@ static bool ignis__vmm_probe(const char *call, ignis__device *src, ignis__device
     bool ok;
     if (!ignis__vmm_make(call, src, 1, NULL, 0, true, &made))
         return false;
-    ok = ignis__vmm_give_out(call, src, made.handle, &handle);
+    ok = ignis__physical_export(call, made.memory, &handle);
     if (ok) {
         ok = ignis__vmm_adopt_handle(call, dst, &handle, made.size, NULL, 0, &seen);
         ignis__vmm_handle_close(&handle);
@@ -5838,8 +5876,7 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, attribute)) {
-        ignis__text_add(why, "device %d or %d makes no memory that can be shared", (int)(src - ignis__devices),
-                        (int)(dst - ignis__devices));
+        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__vmm_ordinal(src), ignis__vmm_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
@@ -5872,39 +5909,35 @@ static bool ignis__peer_start(const char *call, ignis__device *src, ignis__devic
     return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
 }
 
-static bool ignis__nothing_to_start(const char *call, ignis__device *src, ignis__device *dst)
-{
-    (void)call, (void)src, (void)dst;
-    return true;
-}
-
-static void ignis__nothing_to_return(const char *call, ignis__import *mapped) { (void)call, (void)mapped; }
-
-/*  One row a kind. Estimates are for what nobody has measured: those of IPC are what the handles cost, not what NVLink brings. */
+/*  One row a kind; a null function has nothing to do. Estimates are for what nobody has measured: those of IPC are what the handles cost,
+    not what NVLink brings. */
 typedef struct ignis__transport_ops {
     const char *name, *word; /* shown; in the environment */
-    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy */
+    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy, and a lease on it */
     bool across;             /* between processes */
     bool copies;             /* receive copies */
+    bool descriptor;         /* its memory is a descriptor */
+    bool named;              /* what it needs beside the record can lie under a name */
     double bandwidth_gbs, latency_us;
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__text *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
     bool (*offer)(const char *call, ignis__array *array, ignis__offer *offer);
-    bool (*take)(const char *call, ignis__import *mapped, const ignis__record_of_array *record, const ignis_vmm_handle *memory);
+    bool (*take)(const char *call, ignis__import *mapped, const ignis__device *home, const ignis_vmm_handle *memory);
     void (*give_back)(const char *call, ignis__import *mapped);
     bool (*let_in)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
 
 /* clang-format off */
 static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
-    {"", "", false, false, false, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},
-    {"VMM", "vmm", true, true, false, 300, 5, ignis__vmm_available, ignis__nothing_to_start, ignis__vmm_offer, ignis__vmm_take,
+    /*               zero_copy across copies descriptor named */
+    {"", "",         false, false, false, false, false,   0,  0, NULL, NULL, NULL, NULL, NULL, NULL},
+    {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_offer, ignis__vmm_take,
      ignis__vmm_return, ignis__vmm_let_in},
-    {"peer", "peer", true, false, true, 300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer, ignis__peer_take,
-     ignis__nothing_to_return, ignis__peer_let_in},
-    {"IPC", "ipc", true, true, false, 25, 10, ignis__peer_available, ignis__nothing_to_start, ignis__ipc_offer, ignis__ipc_take,
+    {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_offer,
+     ignis__peer_take, NULL, ignis__peer_let_in},
+    {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_offer, ignis__ipc_take,
      ignis__ipc_return, ignis__peer_let_in},
-    {"host", "host", false, true, true, 10, 50, ignis__host_available, ignis__nothing_to_start, ignis__host_offer, NULL, NULL, NULL},
+    {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_offer, NULL, NULL, NULL},
 };
 /* clang-format on */
 
@@ -5953,7 +5986,9 @@ static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind
     return false;
 }
 
-static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, ignis_transport_choice *choice)
+/*  descriptors: those can travel, too. */
+static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process, bool descriptors,
+                                    ignis_transport_choice *choice)
 {
     static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     ignis_transport_kind wanted;
@@ -5969,16 +6004,16 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
         ignis__text_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
         if (!same_process && !ops->across) {
             ignis__text_add(&text, "stays within one process");
-            continue;
-        }
-        if (ops->available(devices[0], devices[1], &text)) {
+        } else if (!descriptors && !ops->named) {
+            ignis__text_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
+        } else if (ops->available(devices[0], devices[1], &text)) {
             ignis__text_add(&text, kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
             choice->kind = kind;
             return true;
         }
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", (int)(devices[0] - ignis__devices),
-                (int)(devices[1] - ignis__devices), choice->reason);
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", ignis__vmm_ordinal(devices[0]),
+                ignis__vmm_ordinal(devices[1]), choice->reason);
     return false;
 }
 
@@ -5990,7 +6025,7 @@ IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_proces
         return IGNIS_ERROR_NOT_SETUP;
     if (!choice)
         return ignis__fail_null(call, "choice");
-    return ignis__transport_devices(call, src, dst, devices) && ignis__transport_choose(call, devices, same_process, choice)
+    return ignis__transport_devices(call, src, dst, devices) && ignis__transport_choose(call, devices, same_process, true, choice)
                ? IGNIS_OK
                : ignis__failed();
 }
@@ -6016,8 +6051,8 @@ static ignis__transport *ignis__transport_hold(const char *call, ignis_transport
     return (ignis__transport *)ignis__handle_hold(call, &ignis__transports, handle.id);
 }
 
-/*  The next one that waits for a receive, or null. */
-static ignis__waiting *ignis__waiting_take(ignis__transport *transport)
+/*  The next one that waits for a receive, which becomes the caller's. */
+static bool ignis__waiting_take(ignis__transport *transport, ignis_transport_handle *handle)
 {
     ignis__waiting *first;
     ignis__mutex_lock(&transport->slot.lock);
@@ -6026,20 +6061,25 @@ static ignis__waiting *ignis__waiting_take(ignis__transport *transport)
         transport->waiting = first->next;
         if (!first->next)
             transport->waiting_end = &transport->waiting;
+        *handle = first->handle;
     }
     ignis__mutex_unlock(&transport->slot.lock);
-    return first;
+    ignis__free(first);
+    return first != NULL;
+}
+
+static void ignis__waiting_close(ignis__transport *transport)
+{
+    ignis_transport_handle handle;
+    while (ignis__waiting_take(transport, &handle))
+        ignis__handle_close(&handle);
 }
 
 static void ignis__transport_drop(ignis__transport *transport)
 {
-    ignis__waiting *waiting;
     if (!ignis__pool_drop(transport))
         return;
-    while ((waiting = ignis__waiting_take(transport)) != NULL) {
-        ignis__handle_close(&waiting->handle);
-        ignis__free(waiting);
-    }
+    ignis__waiting_close(transport);
     ignis__pool_give(&ignis__transports, transport);
 }
 
@@ -6054,6 +6094,12 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     return NULL;
 }
 
+static ignis_status ignis__transport_done(ignis__transport *transport, bool ok)
+{
+    ignis__transport_drop(transport);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transport *transport)
 {
     return &ignis__transport_kinds[transport->kind];
@@ -6062,8 +6108,8 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
 static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
-    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, (int)(transport->src - ignis__devices),
-                    (int)(transport->dst - ignis__devices), methods[transport->exchange]);
+    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, ignis__vmm_ordinal(transport->src),
+                    ignis__vmm_ordinal(transport->dst), methods[transport->exchange]);
 }
 
 /*  Frees the arrays that a transport has imported, as their owners; those that are referenced stay. */
@@ -6094,14 +6140,10 @@ static void ignis__imported_end(const char *call, uint64_t transport)
 
 static bool ignis__transport_end(const char *call, ignis__transport *transport)
 {
-    ignis__waiting *waiting;
     if (!ignis__handle_kill(transport))
         return false;
-    while ((waiting = ignis__waiting_take(transport)) != NULL) {
-        ignis__handle_close(&waiting->handle);
-        ignis__free(waiting);
-    }
-    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, false));
+    ignis__waiting_close(transport);
+    ignis__exports_end(call, NULL, transport->serial, false);
     ignis__imported_end(call, transport->serial);
     return true;
 }
@@ -6114,6 +6156,7 @@ static void ignis__transports_close(const char *call)
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
+    ignis__staging_close(call);
 }
 
 /*  A forked child must not seem to use what its parent does. */
@@ -6130,19 +6173,45 @@ static void ignis__leases_forked(void)
 }
 
 /*  Before the first handle. */
-static void ignis__transports_use(void)
+static bool ignis__transports_use(const char *call)
 {
     static uint64_t watched;
-    ignis__self_learn();
+    if (!ignis__self_learn(call))
+        return false;
     ignis__export_holders = ignis__exports_describe;
     ignis__exports_reap = ignis__exports_reap_array;
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
     if (ignis__atomic_add(&watched, 1) == 1)
         ignis__at_fork(ignis__leases_forked);
+    return true;
 }
 
-static bool ignis__transport_desc_check(const char *call, const ignis_transport_desc *desc)
+/*  Fills what a channel says about a transport that uses it. */
+static bool ignis__transport_channel(const char *call, ignis__transport *transport, ignis_channel handle)
 {
+    ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
+    const char *slash;
+    if (!channel)
+        return false;
+    transport->channel = handle;
+    transport->exchange = channel->wire->kind->method;
+    transport->peer_pid = channel->wire->peer_pid;
+    transport->peer_certain = transport->exchange == IGNIS_CHANNEL_SOCKET && transport->peer_pid != 0;
+    slash = strrchr(channel->wire->path, '/');
+    if (slash) /* the folder that both sides know */
+        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->wire->path), channel->wire->path);
+    ignis__channel_drop(channel);
+    return true;
+}
+
+/*  Checks a desc, and fills from it what needs no room of a transport yet. */
+static bool ignis__transport_desc(const char *call, const ignis_transport_desc *desc, ignis__transport *out)
+{
+    ignis_transport_choice choice;
+    ignis__device *devices[2];
+    char reason[512];
+    ignis__text why;
+    memset(out, 0, sizeof *out);
     if (desc->kind != IGNIS_TRANSPORT_AUTO && !ignis__transport_kind_valid(call, desc->kind))
         return false;
     if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT) {
@@ -6154,73 +6223,49 @@ static bool ignis__transport_desc_check(const char *call, const ignis_transport_
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6", desc->timeout_s);
         return false;
     }
-    return true;
+    if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device), devices))
+        return false;
+    out->src = devices[0];
+    out->dst = devices[1];
+    out->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
+    out->exchange = desc->exchange                                       ? desc->exchange
+                    : IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS_CHANNEL_PIPE
+                                                                         : IGNIS_CHANNEL_SOCKET;
+    if (desc->channel.id && !ignis__transport_channel(call, out, desc->channel))
+        return false;
+    choice.kind = desc->kind;
+    ignis__text_begin(&why, reason, sizeof reason);
+    if (desc->kind == IGNIS_TRANSPORT_AUTO) {
+        bool alone = desc->channel.id == 0;
+        if (!ignis__transport_choose(call, devices, alone, alone || out->exchange == IGNIS_CHANNEL_SOCKET, &choice))
+            return false;
+    } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name, reason);
+        return false;
+    }
+    out->kind = choice.kind;
+    if (desc->token)
+        memcpy(out->token, desc->token, sizeof out->token);
+    return desc->token || ignis__transport_secret(call, out->token);
 }
 
 IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc)
 {
     static const char call[] = "ignis_transport_create";
     ignis_transport result = IGNIS__ZERO;
-    unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
-    ignis_channel_method exchange;
-    ignis_channel_info channel;
-    ignis_transport_choice choice;
-    ignis__transport *transport;
-    ignis__device *devices[2];
-    char reason[512];
-    ignis__text why;
+    ignis__transport *transport, fresh;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
         ignis__fail_null(call, "desc");
         return result;
     }
-    if (!ignis__transport_desc_check(call, desc) || !ignis__transport_devices(call, desc->src_device, desc->dst_device, devices))
+    if (!ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
+        (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
-    exchange = desc->exchange;
-    if (desc->channel.id) {
-        ignis__channel *held = ignis__channel_hold_as(call, desc->channel, false);
-        if (!held)
-            return result;
-        ignis__channel_drop(held);
-        if (ignis_channel_query(desc->channel, &channel) != IGNIS_OK)
-            return result;
-        exchange = channel.method;
-    }
-    if (exchange == IGNIS_CHANNEL_DEFAULT)
-        exchange = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS_CHANNEL_PIPE : IGNIS_CHANNEL_SOCKET;
-    choice.kind = desc->kind;
-    if (desc->kind == IGNIS_TRANSPORT_AUTO) {
-        if (!ignis__transport_choose(call, devices, desc->channel.id == 0, &choice))
-            return result;
-    } else {
-        ignis__text_begin(&why, reason, sizeof reason);
-        if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
-            ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s", ignis__transport_kinds[desc->kind].name, reason);
-            return result;
-        }
-    }
-    if (desc->token)
-        memcpy(token, desc->token, sizeof token);
-    else if (!ignis__transport_secret(call, token))
-        return result;
-    transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports);
-    if (!transport)
-        return result;
-    transport->kind = choice.kind;
-    transport->src = devices[0];
-    transport->dst = devices[1];
-    transport->exchange = exchange;
-    transport->channel = desc->channel;
-    transport->peer_pid = desc->channel.id ? channel.peer_pid : 0;
-    memcpy(transport->token, token, sizeof token);
-    transport->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
-    transport->ready = 0;
+    memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot, sizeof fresh - sizeof fresh.slot);
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    transport->bandwidth_gbs = transport->latency_us = 0;
-    transport->waiting = NULL;
     transport->waiting_end = &transport->waiting;
-    ignis__transports_use();
     result.id = ignis__pool_publish(&ignis__transports, transport);
     return result;
 }
@@ -6235,22 +6280,22 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
     ok = ignis__transport_end(call, transport);
     if (!ok)
         ignis__fail(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
 {
     static const char call[] = "ignis_transport_initialize";
     ignis__transport *transport = ignis__transport_hold(call, handle);
+    const ignis__transport_ops *ops;
     bool ok;
     if (!transport)
         return ignis__failed();
-    ok = ignis__atomic_load(&transport->ready) != 0 || ignis__transport_ops_of(transport)->start(call, transport->src, transport->dst);
+    ops = ignis__transport_ops_of(transport);
+    ok = !ops->start || ignis__atomic_load(&transport->ready) != 0 || ops->start(call, transport->src, transport->dst);
     if (ok)
         ignis__atomic_store(&transport->ready, 1);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, ok);
 }
 
 IGNIS_API bool ignis_transport_ready(ignis_transport handle)
@@ -6264,27 +6309,37 @@ IGNIS_API bool ignis_transport_ready(ignis_transport handle)
     return ready;
 }
 
+/*  How many arrays of a mapping, or of all, a transport has imported. The lock is taken. */
+static int ignis__imported_count(uint64_t transport, const ignis__import *mapped)
+{
+    const ignis__imported *imported;
+    int count = 0;
+    for (imported = ignis__shares.imported; imported; imported = imported->next)
+        count += imported->transport == transport && (!mapped || imported->mapped == mapped);
+    return count;
+}
+
 IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_transport_info *info)
 {
     static const char call[] = "ignis_transport_query";
     ignis__transport *transport = ignis__transport_hold(call, handle);
     const ignis__transport_ops *ops;
     const ignis__lent_handle *lent;
-    const ignis__imported *imported, *earlier;
+    const ignis__import *mapped;
     const ignis__export *entry;
     if (!transport)
         return ignis__failed();
     if (!info) {
-        ignis__transport_drop(transport);
-        return ignis__fail_null(call, "info");
+        ignis__fail_null(call, "info");
+        return ignis__transport_done(transport, false);
     }
-    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    ignis__exports_end(call, NULL, transport->serial, true);
     ops = ignis__transport_ops_of(transport);
     memset(info, 0, sizeof *info);
     info->kind = transport->kind;
     info->name = ops->name;
-    info->src_device = (int)(transport->src - ignis__devices);
-    info->dst_device = (int)(transport->dst - ignis__devices);
+    info->src_device = ignis__vmm_ordinal(transport->src);
+    info->dst_device = ignis__vmm_ordinal(transport->dst);
     info->exchange = transport->exchange;
     info->ready = ignis__atomic_load(&transport->ready) != 0;
     info->zero_copy = ops->zero_copy;
@@ -6298,19 +6353,11 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     for (entry = ignis__shares.exports; entry; entry = entry->next)
         for (lent = entry->transport == transport->serial ? entry->handles : NULL; lent; lent = lent->next)
             info->exported++;
-    for (imported = ignis__shares.imported; imported; imported = imported->next) {
-        if (imported->transport != transport->serial)
-            continue;
-        info->imported++;
-        for (earlier = ignis__shares.imported;
-             earlier != imported && (earlier->transport != transport->serial || earlier->mapped != imported->mapped);
-             earlier = earlier->next)
-            ;
-        info->mappings += earlier == imported;
-    }
+    info->imported = ignis__imported_count(transport->serial, NULL);
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
+        info->mappings += ignis__imported_count(transport->serial, mapped) > 0;
     ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__transport_drop(transport);
-    return IGNIS_OK;
+    return ignis__transport_done(transport, true);
 }
 
 IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_t capacity)
@@ -6329,27 +6376,18 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
 
 /* --- handles --------------------------------------------------------------------------------------------------------------- */
 
-static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer,
+static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array, const ignis__offer *offer, uint64_t name,
                                ignis__record_of_array *record)
 {
-    int i;
-    memset(record, 0, sizeof *record);
-    memcpy(record->magic, "IGNIS-TR", sizeof record->magic);
-    record->version = IGNIS__RECORD_VERSION;
-    record->size = sizeof *record;
+    *record = ignis__self;
+    record->name = name;
     record->kind = (uint32_t)transport->kind;
     record->dtype = (int32_t)array->dtype;
     record->ndim = array->shape.ndim;
-    for (i = 0; i < array->shape.ndim; i++)
-        record->dim[i] = array->shape.dim[i];
+    memcpy(record->dim, array->shape.dim, sizeof record->dim[0] * (size_t)array->shape.ndim);
     record->block_size = offer->block_size;
     record->offset = offer->offset;
-    record->bytes = ignis__array_bytes(array);
     memcpy(record->uuid, transport->src->info.uuid, sizeof record->uuid);
-    record->host = ignis__self.host;
-    record->pid = ignis__self.pid;
-    record->started = ignis__self.started;
-    record->address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
     record->ipc = offer->ipc;
 }
 
@@ -6358,20 +6396,41 @@ static uint64_t ignis__record_seal(const ignis__transport *transport, const igni
     return ignis__sip_hash(transport->token, record, offsetof(ignis__record_of_array, seal));
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already. */
+/*  Where what has a name lies; it is random for each process. */
+static bool ignis__record_path(const char *call, const ignis__transport *transport, const ignis__record_of_array *record, uint64_t name,
+                               char path[IGNIS__PATH_MAX])
+{
+    uint64_t process[2];
+    char folder[IGNIS__PATH_MAX];
+    memcpy(process, record->process, sizeof process);
+    memcpy(folder, transport->folder, sizeof folder);
+    if (!*folder && !ignis__private_folder(call, folder, sizeof folder))
+        return false;
+    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)process[0],
+                 (unsigned long long)process[1], (unsigned long long)name) < IGNIS__PATH_MAX)
+        return true;
+    ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
+    return false;
+}
+
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy.
+    The path becomes the note's. */
 static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
-                               int watch)
+                               int watch, const char *path)
 {
     ignis__lent_handle *lent = (ignis__lent_handle *)ignis__alloc(sizeof *lent);
     ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry;
+    char *kept = path ? ignis__copy_string(path) : NULL;
     ignis__text text;
-    if (!lent || !fresh) {
+    if (!lent || !fresh || (path && !kept)) {
         ignis__free(lent);
         ignis__free(fresh);
+        ignis__free(kept);
         ignis__fail_host_memory(call, sizeof *fresh);
         return false;
     }
     lent->watch = watch;
+    lent->path = kept;
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry && (entry->array != array || entry->transport != transport->serial); entry = entry->next)
         ;
@@ -6379,6 +6438,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
         entry = fresh;
         fresh = NULL;
         entry->transport = transport->serial;
+        entry->channel = transport->channel;
         entry->array = array;
         ignis__text_begin(&text, entry->description, sizeof entry->description);
         ignis__transport_describe(&text, transport);
@@ -6397,49 +6457,65 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     return true;
 }
 
+/*  The lease of a handle, and the note that it is out; a copy needs but the note, of its name. */
+static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
+                                const char *path, ignis_transport_handle *handle)
+{
+    bool leased = ignis__transport_ops_of(transport)->zero_copy, lent;
+    int ends[2] = {-1, -1};
+    if (!leased && !path)
+        return true;
+    if (leased && !ignis__lease_make(path, ends)) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+        return false;
+    }
+    handle->has_lease = ends[1] >= 0;
+    handle->lease = ends[1];
+    lent = leased && ignis__array_lend(call, array);
+    if ((!leased || lent) && ignis__export_note(call, transport, leased ? array : NULL, record, ends[0], path))
+        return true;
+    if (lent)
+        ignis__array_unlend(call, array);
+    ignis__lease_close(ends[0]);
+    if (path)
+        remove(path);
+    return false;
+}
+
 static bool ignis__transport_export(const char *call, ignis__transport *transport, ignis__array *array, bool wait,
                                     ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
+    bool named = ops->named && transport->exchange != IGNIS_CHANNEL_SOCKET && (IGNIS__LEASES || !ops->zero_copy), ok;
+    uint64_t name = named ? ignis__atomic_add(&ignis__shares.names, 1) : 0;
     ignis__record_of_array record;
+    char path[IGNIS__PATH_MAX];
+    ignis__binding binding;
     ignis__offer offer;
-    int ends[2] = {-1, -1};
-    bool ok = true;
     memset(handle, 0, sizeof *handle);
     memset(&offer, 0, sizeof offer);
-    ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+    ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->src - ignis__devices),
-                    (int)(transport->dst - ignis__devices));
+                    (unsigned long long)array->id, ignis__vmm_ordinal(array->storage->device), ignis__vmm_ordinal(transport->src),
+                    ignis__vmm_ordinal(transport->dst));
         return false;
     }
-    if ((wait && !ignis__array_wait(call, array)) || !ops->offer(call, array, &offer))
+    if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
         return false;
-    ignis__record_fill(transport, array, &offer, &record);
-    if (ops->zero_copy) { /* else the handle has a copy, and the array is free */
-        handle->has_lease = ignis__lease_make(ends);
-#ifndef _WIN32
-        ok = handle->has_lease;
-        if (!ok)
-            ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
-#endif
-        ok = ok && ignis__array_lend(call, array);
-        if (ok && !ignis__export_note(call, transport, array, &record, ends[0])) {
-            ignis__array_unlend(array);
-            ignis__array_drop(call, array);
-            ok = false;
-        }
-        if (!ok)
-            ignis__lease_close(ends[0]);
-    }
+    offer.path = named ? path : NULL;
+    if ((wait && !ignis__array_wait(call, array)) || !ignis__device_enter(call, transport->src, &binding))
+        return false;
+    ok = ops->offer(call, array, &offer);
+    ignis__device_leave(&binding);
+    if (!ok)
+        return false;
     handle->memory = offer.memory;
-    handle->lease = ends[1];
-    if (!ok) {
+    ignis__record_fill(transport, array, &offer, name, &record);
+    if (!ignis__export_lease(call, transport, array, &record, offer.path, handle)) {
         ignis__handle_close(handle);
         return false;
     }
-    record.flags = (uint32_t)((offer.memory.type ? IGNIS__RECORD_MEMORY : 0) | (handle->has_lease ? IGNIS__RECORD_LEASE : 0));
     record.seal = ignis__record_seal(transport, &record);
     memcpy(handle->record, &record, sizeof record);
     return true;
@@ -6459,21 +6535,56 @@ static ignis__array *ignis__transport_hold_both(const char *call, ignis_transpor
     return array;
 }
 
+static ignis_status ignis__transport_done_both(const char *call, ignis__transport *transport, ignis__array *array, bool ok)
+{
+    ignis__array_drop(call, array);
+    return ignis__transport_done(transport, ok);
+}
+
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle, ignis_transport_handle *out)
 {
     static const char call[] = "ignis_transport_export_handle";
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, handle, array_handle, &transport);
-    bool ok = false;
     if (!array)
         return ignis__failed();
-    if (out)
-        ok = ignis__transport_export(call, transport, array, true, out);
-    else
+    if (!out)
         ignis__fail_null(call, "handle");
-    ignis__array_drop(call, array);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done_both(call, transport, array, out && ignis__transport_export(call, transport, array, true, out));
+}
+
+IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, ignis_transport_handle *out)
+{
+    static const char call[] = "ignis_transport_exported_handle";
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle);
+    ignis__array *array = NULL;
+    const ignis__export *entry;
+    if (!transport)
+        return ignis__failed();
+    if (!out) {
+        ignis__fail_null(call, "handle");
+        return ignis__transport_done(transport, false);
+    }
+    ignis__exports_end(call, NULL, transport->serial, true);
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (entry = ignis__shares.exports; entry && !array; entry = entry->next)
+        if (entry->transport == transport->serial && entry->array) {
+            array = entry->array;
+            ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+        }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (array)
+        return ignis__transport_done_both(call, transport, array, ignis__transport_export(call, transport, array, true, out));
+    ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call, "the transport has no handle out: none was exported, or nobody has one any more");
+    return ignis__transport_done(transport, false);
+}
+
+/*  Which descriptors travel with a record, in their order. */
+static int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
+{
+    const ignis__transport_ops *ops = &ignis__transport_kinds[record->kind < IGNIS_TRANSPORT_KIND_COUNT ? record->kind : 0];
+    *memory = !record->name && ops->descriptor;
+    return *memory + (IGNIS__LEASES && !record->name && ops->zero_copy);
 }
 
 IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, int fds[2])
@@ -6488,31 +6599,39 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
     return count;
 }
 
-IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
+/*  Puts a handle together, which has the descriptors then; false, and they are closed: they are not those that belong to the record. */
+static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
 {
-    static const char call[] = "ignis_transport_handle_from_fds";
     ignis__record_of_array record;
-    int at = 0, i, wanted;
-    if (!handle || !bytes || (!fds && fd_count > 0))
-        return ignis__fail_null(call, !handle ? "handle" : !bytes ? "record" : "fds");
+    bool memory;
+    int wanted;
     memset(handle, 0, sizeof *handle);
     memcpy(&record, bytes, sizeof record);
-    wanted = (record.flags & IGNIS__RECORD_MEMORY ? 1 : 0) + (record.flags & IGNIS__RECORD_LEASE ? 1 : 0);
+    wanted = ignis__record_fds(&record, &memory);
     if (fd_count != wanted) {
-        for (i = 0; i < fd_count; i++)
-            ignis__lease_close(fds[i]);
-        return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the record goes with %d descriptors, %d came", wanted, fd_count);
+        while (fd_count > 0)
+            ignis__lease_close(fds[--fd_count]);
+        return false;
     }
     memcpy(handle->record, bytes, sizeof handle->record);
-    if (record.flags & IGNIS__RECORD_MEMORY) {
+    if (memory) {
         handle->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
-        handle->memory.fd = fds[at++];
+        handle->memory.fd = fds[0];
     }
-    if (record.flags & IGNIS__RECORD_LEASE) {
-        handle->has_lease = true;
-        handle->lease = fds[at];
-    }
-    return IGNIS_OK;
+    handle->has_lease = wanted > memory;
+    if (handle->has_lease)
+        handle->lease = fds[memory];
+    return true;
+}
+
+IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record, const int *fds, int fd_count)
+{
+    static const char call[] = "ignis_transport_handle_from_fds";
+    if (!handle || !record || (!fds && fd_count > 0))
+        return ignis__fail_null(call, !handle ? "handle" : !record ? "record" : "fds");
+    if (ignis__handle_join(handle, record, fds, fd_count))
+        return IGNIS_OK;
+    return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "%d descriptors came, which are not as many as go with the record", fd_count);
 }
 
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle)
@@ -6531,110 +6650,144 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ig
     if (!transport)
         return ignis__failed();
     array = ignis__array_hold(call, array_handle);
-    if (array) {
-        ignis__exports_end(call, ignis__ending_of(array, transport->serial, false));
-        ignis__array_drop(call, array);
-    }
-    ignis__transport_drop(transport);
-    return array ? IGNIS_OK : ignis__failed();
+    if (!array)
+        return ignis__transport_done(transport, false);
+    ignis__exports_end(call, array, transport->serial, false);
+    return ignis__transport_done_both(call, transport, array, true);
 }
 
 /* --- imports --------------------------------------------------------------------------------------------------------------- */
 
-/*  Whether the numbers of a sealed record make sense together. */
-static bool ignis__record_sound(const ignis__record_of_array *record)
+/*  Whether the numbers of a sealed record make sense together; *bytes: of the array. */
+static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *bytes)
 {
-    int64_t bytes;
     bool empty = false;
     int i;
-    if (record->dtype <= IGNIS_DTYPE_DEFAULT || record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS)
+    if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || record->dtype <= IGNIS_DTYPE_DEFAULT ||
+        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS)
         return false;
-    bytes = ignis__dtypes[record->dtype].size;
+    *bytes = ignis__dtypes[record->dtype].size;
     for (i = 0; i < record->ndim; i++) {
-        if (record->dim[i] < 0)
+        if (record->dim[i] < 0 || (record->dim[i] > 0 && !ignis__multiply(*bytes, record->dim[i], bytes)))
             return false;
         empty = empty || record->dim[i] == 0;
-        if (record->dim[i] > 0 && !ignis__multiply(bytes, record->dim[i], &bytes))
-            return false;
     }
-    bytes = empty ? 0 : bytes;
-    return record->bytes == bytes && record->block_size > 0 && record->offset >= 0 && record->offset <= record->block_size &&
-           bytes <= record->block_size - record->offset;
+    *bytes = empty ? 0 : *bytes;
+    return record->block_size > 0 && record->offset >= 0 && record->offset <= record->block_size &&
+           record->offset % ignis__dtypes[record->dtype].size == 0 && *bytes <= record->block_size - record->offset;
 }
 
 /*  Reads and checks a handle's record, before anything is done with it. */
 static bool ignis__record_read(const char *call, const ignis__transport *transport, const ignis_transport_handle *handle,
                                ignis__record_of_array *record)
 {
+    const ignis__record_of_array *self = &ignis__self;
+    int64_t bytes;
     uint64_t seal;
+    bool memory;
     memcpy(record, handle->record, sizeof *record);
     seal = ignis__record_seal(transport, record);
-    if (memcmp(record->magic, "IGNIS-TR", sizeof record->magic) != 0) {
+    (void)ignis__record_fds(record, &memory);
+    if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
-    } else if (record->version != IGNIS__RECORD_VERSION || record->size != sizeof *record) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, %u bytes; this is version %d, %d bytes",
-                    record->version, record->size, IGNIS__RECORD_VERSION, (int)sizeof *record);
-    } else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal)) {
+    else if (record->version != IGNIS__RECORD_VERSION)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
+                    IGNIS__RECORD_VERSION);
+    else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal))
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
                     "the handle's seal is broken: it was changed on its way, or made with another token");
-    } else if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || !ignis__record_sound(record)) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle contradicts itself: %lld bytes at %lld of %lld",
-                    (long long)record->bytes, (long long)record->offset, (long long)record->block_size);
-    } else if (record->kind != (uint32_t)transport->kind) {
+    else if (!ignis__record_sound(record, &bytes))
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind, record->dtype,
+                    record->ndim, (long long)record->offset, (long long)record->block_size);
+    else if (record->kind != (uint32_t)transport->kind)
         ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s", ignis__transport_kinds[record->kind].name,
                     ignis__transport_ops_of(transport)->name);
-    } else if (record->host != ignis__self.host) {
+    else if (record->host != self->host)
         ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of another machine, or from before it was started again");
-    } else if ((record->flags & IGNIS__RECORD_MEMORY) != 0 && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM)) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the descriptor that belongs to the handle did not come with it");
-    } else {
+    else if (transport->peer_certain && record->pid_namespace == self->pid_namespace && (int64_t)record->pid != transport->peer_pid)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_PEER, call, "the handle says that it is of process %u, and came from process %lld", record->pid,
+                    (long long)transport->peer_pid);
+    else if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor that belongs to the handle did not come with it");
+    else
         return true;
-    }
     return false;
 }
 
-/*  Whether a device of the record's UUID is visible to this process. */
-static bool ignis__record_device_known(const char *call, const ignis__record_of_array *record)
+/*  Opens what lies under the handle's name, if it has one that was not opened yet. */
+static bool ignis__handle_open(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                               ignis_transport_handle *handle)
+{
+    bool lease = ignis__transport_ops_of(transport)->zero_copy;
+    char path[IGNIS__PATH_MAX];
+    int fd;
+    if (!record->name || handle->has_lease || handle->memory.type)
+        return true;
+    if (!ignis__record_path(call, transport, record, record->name, path))
+        return false;
+    fd = ignis__name_take(path, lease);
+    if (fd < 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way", path);
+        return false;
+    }
+    if (lease) {
+        handle->has_lease = true;
+        handle->lease = fd;
+    } else {
+        handle->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
+        handle->memory.fd = fd;
+    }
+    return true;
+}
+
+/*  The device of a record. Null, and reported: this process does not see it. */
+static ignis__device *ignis__record_device(const char *call, const ignis__record_of_array *record)
 {
     ignis_device_info info;
     int i;
     for (i = 0; i < ignis__device_total; i++)
         if (ignis_device_query(i, &info) == IGNIS_OK && memcmp(info.uuid, record->uuid, sizeof info.uuid) == 0)
-            return true;
+            return &ignis__devices[i];
     ignis__fail(
         IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
         "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at CUDA_VISIBLE_DEVICES, or use "
         "IGNIS_TRANSPORT_HOST",
         record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
-    return false;
+    return NULL;
 }
 
-/*  The exported array of a record of this process, held; null when it is of another one, or (*gone) not exported any more. */
-static ignis__array *ignis__record_own(const ignis__record_of_array *record, bool *gone)
+/*  Whether a record is of an export of this process: then its array, held, or null, and reported, when that says anything else. */
+static bool ignis__record_own(const char *call, const ignis__record_of_array *record, ignis__array **array)
 {
     ignis__export *entry;
-    ignis__array *array = NULL;
-    *gone = false;
-    if (record->pid != ignis__self.pid || record->started != ignis__self.started)
-        return NULL;
+    bool found;
+    *array = NULL;
+    if (memcmp(record->process, ignis__self.process, sizeof record->process) != 0)
+        return false;
     ignis__mutex_lock(&ignis__shares.lock);
-    for (entry = ignis__shares.exports; entry && entry->record.serial != record->serial; entry = entry->next)
+    for (entry = ignis__shares.exports; entry && (!entry->array || entry->record.serial != record->serial); entry = entry->next)
         ;
-    if (entry) {
-        array = entry->array;
-        ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+    found = entry != NULL;
+    if (found && ignis__record_same(&entry->record, record)) {
+        *array = entry->array;
+        ignis__atomic_add(&(*array)->slot.state, 1); /* its handles hold it, so it is there to be held */
     }
     ignis__mutex_unlock(&ignis__shares.lock);
-    *gone = array == NULL;
-    return array;
+    if (!*array)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                    found ? "the handle is not what this process has exported" : "the array of this handle is not exported any more");
+    return true;
 }
 
 static void ignis__import_free(const char *call, ignis__import *mapped)
 {
+    const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
-    else if (mapped->address)
-        ignis__transport_kinds[mapped->kind].give_back(call, mapped);
+    else if (mapped->address && ops->give_back)
+        ops->give_back(call, mapped);
     ignis__lease_close(mapped->lease);
     ignis__free(mapped);
 }
@@ -6669,71 +6822,114 @@ static void ignis__imported_release(void *ptr, void *data)
     ignis__free(imported);
 }
 
-/*  The import of a record, with one array more: the one that there is, or a new mapping. */
-static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                        const ignis_transport_handle *handle)
+/*  Maps what an import's record is of. The handle's lease becomes the import's, too. */
+static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped, ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    ignis__import *mapped;
-    bool ok, gone;
-    ignis__mutex_lock(&ignis__shares.lock);
-    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
-        if (mapped->serial == record->serial && mapped->pid == record->pid && mapped->started == record->started &&
-            mapped->device == transport->dst && mapped->kind == transport->kind) {
-            mapped->arrays++;
-            break;
-        }
-    ignis__mutex_unlock(&ignis__shares.lock);
-    if (mapped)
-        return mapped;
-    mapped = (ignis__import *)ignis__alloc(sizeof *mapped);
-    if (!mapped) {
-        ignis__fail_host_memory(call, sizeof *mapped);
-        return NULL;
+    const ignis__record_of_array *record = &mapped->record;
+    ignis__device *home = NULL;
+    ignis__binding binding;
+    bool ok;
+    if (!ignis__handle_open(call, transport, record, handle))
+        return false;
+    mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
+    ok = mapped->lease >= 0 || !handle->has_lease;
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle's lease is no open descriptor, or there are too many open ones");
+    else if (ignis__record_own(call, record, &mapped->own))
+        ok = mapped->own != NULL;
+    else
+        ok = (home = ignis__record_device(call, record)) != NULL;
+    if (ok && ignis__device_enter(call, mapped->device, &binding)) {
+        if (!mapped->own)
+            (void)ops->take(call, mapped, home, &handle->memory);
+        else if (ops->let_in(call, mapped->own, mapped->device))
+            mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
+        ignis__device_leave(&binding);
     }
-    mapped->pid = record->pid;
-    mapped->started = record->started;
-    mapped->serial = record->serial;
-    mapped->kind = transport->kind;
-    mapped->device = transport->dst;
-    mapped->arrays = 1;
-    mapped->lease = handle->has_lease ? ignis__lease_copy(handle->lease) : -1;
-    mapped->own = ignis__record_own(record, &gone);
-    if (handle->has_lease && mapped->lease < 0) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the handle's lease is no open descriptor, or there are too many open ones");
-        ok = false;
-    } else if (gone) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
-        ok = false;
-    } else if (mapped->own) {
-        ok = ops->let_in(call, mapped->own, mapped->device);
-        mapped->address = record->address - (uint64_t)record->offset;
-    } else {
-        ok = ignis__record_device_known(call, record) && ops->take(call, mapped, record, &handle->memory);
-    }
-    if (!ok) {
-        ignis__import_free(call, mapped);
-        return NULL;
-    }
-    ignis__mutex_lock(&ignis__shares.lock);
-    mapped->next = ignis__shares.imports;
-    ignis__shares.imports = mapped;
-    ignis__mutex_unlock(&ignis__shares.lock);
-    return mapped;
+    if (mapped->address)
+        return true;
+    if (mapped->own)
+        ignis__array_drop(call, mapped->own);
+    mapped->own = NULL;
+    ignis__fd_drop(&mapped->lease);
+    return false;
 }
 
+/*  Who has sent a transport's handles: the process that the kernel names, else whoever uses this transport. */
+static uint64_t ignis__transport_from(const ignis__transport *transport)
+{
+    return transport->peer_certain ? (uint64_t)transport->peer_pid : (uint64_t)1 << 63 | transport->serial;
+}
+
+/*  The import of a record, with one array more: the one that there is, or a new mapping. */
+static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                                        ignis_transport_handle *handle)
+{
+    ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc(sizeof *fresh);
+    bool same = true, ok;
+    if (!fresh) {
+        ignis__fail_host_memory(call, sizeof *fresh);
+        return NULL;
+    }
+    fresh->record = *record;
+    fresh->from = ignis__transport_from(transport);
+    fresh->device = transport->dst;
+    fresh->arrays = 1;
+    fresh->lease = -1;
+    ignis__mutex_init(&fresh->lock);
+    ignis__mutex_lock(&ignis__shares.lock);
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
+        if (mapped->from == fresh->from && mapped->device == fresh->device && mapped->record.serial == record->serial &&
+            memcmp(mapped->record.process, record->process, sizeof record->process) == 0)
+            break;
+    if (!mapped) {
+        fresh->next = ignis__shares.imports;
+        ignis__shares.imports = fresh;
+    } else {
+        same = ignis__record_same(&mapped->record, record);
+        mapped->arrays += same;
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (mapped)
+        ignis__free(fresh);
+    else
+        mapped = fresh;
+    if (!same) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle says other things of its array than one that came before it");
+        return NULL;
+    }
+    ignis__mutex_lock(&mapped->lock); /* the first to come maps; if that fails, the next one tries */
+    ok = mapped->address || ignis__import_map(call, transport, mapped, handle);
+    ignis__mutex_unlock(&mapped->lock);
+    if (ok)
+        return mapped;
+    ignis__import_drop(call, mapped);
+    return NULL;
+}
+
+/*  An array over the import of a record that was checked. */
 static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                       const ignis_array_desc *desc, const ignis_transport_handle *handle)
+                                       const char *tag, ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
-    ignis__imported *imported = (ignis__imported *)ignis__alloc(sizeof *imported);
+    ignis__imported *imported;
+    ignis_array_desc desc;
+    int ordinal = ignis__vmm_ordinal(transport->dst);
+    memset(&desc, 0, sizeof desc);
+    desc.shape.ndim = record->ndim;
+    memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
+    desc.dtype = (ignis_dtype)record->dtype;
+    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
+    desc.tag = tag;
+    if (!ignis__transport_ops_of(transport)->zero_copy)
+        return ignis__array_create(call, &desc);
+    imported = (ignis__imported *)ignis__alloc(sizeof *imported);
     if (!imported) {
         ignis__fail_host_memory(call, sizeof *imported);
         return result;
     }
-    ignis__mutex_lock(&ignis__shares.import_lock);
     imported->mapped = ignis__import_get(call, transport, record, handle);
-    ignis__mutex_unlock(&ignis__shares.import_lock);
     if (!imported->mapped) {
         ignis__free(imported);
         return result;
@@ -6742,7 +6938,7 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     imported->next = ignis__shares.imported;
     ignis__shares.imported = imported;
     ignis__mutex_unlock(&ignis__shares.lock);
-    result = ignis__vmm_wrap(call, transport->dst, imported->mapped->address + (uint64_t)record->offset, desc, ignis__imported_release,
+    result = ignis__vmm_wrap(call, transport->dst, imported->mapped->address + (uint64_t)record->offset, &desc, ignis__imported_release,
                              imported);
     if (!result.id) {
         ignis__imported_release(NULL, imported);
@@ -6755,38 +6951,55 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     return result;
 }
 
+/*  Copies what a handle is of into an array of its size: from host memory, or straight from the sender's. */
+static bool ignis__handle_copy(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
+                               ignis_transport_handle *handle, ignis__array *array)
+{
+    ignis__array *own;
+    bool ok;
+    if (!ignis__handle_open(call, transport, record, handle))
+        return false;
+    if (transport->kind == IGNIS_TRANSPORT_HOST) {
+        if (ignis__fd_has(handle->memory.fd, record->block_size))
+            return ignis__host_copy(call, array, handle->memory.fd, true);
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the descriptor is not %lld bytes of shared host memory",
+                    (long long)record->block_size);
+        return false;
+    }
+    if (!ignis__record_own(call, record, &own))
+        ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "the handle is of process %u, and peer copies stay within one", record->pid);
+    if (!own)
+        return false;
+    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
+    ignis__array_drop(call, own);
+    return ok;
+}
+
 static ignis_array ignis__transport_import(const char *call, ignis_transport transport_handle, const ignis_transport_handle *handle)
 {
     ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
     ignis_array result = IGNIS__ZERO;
+    ignis_transport_handle opened;
     ignis__record_of_array record;
-    ignis_array_desc desc;
     ignis__array *array;
-    int i, ordinal;
     if (!transport)
         return result;
     if (!handle) {
         ignis__fail_null(call, "handle");
     } else if (ignis__record_read(call, transport, handle, &record)) {
-        memset(&desc, 0, sizeof desc);
-        desc.shape.ndim = record.ndim;
-        for (i = 0; i < record.ndim; i++)
-            desc.shape.dim[i] = record.dim[i];
-        desc.dtype = (ignis_dtype)record.dtype;
-        ordinal = (int)(transport->dst - ignis__devices);
-        desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-        if (ignis__transport_ops_of(transport)->zero_copy) {
-            result = ignis__import_array(call, transport, &record, &desc, handle);
-        } else {
-            result = ignis__array_create(call, &desc);
-            array = result.id ? ignis__array_hold(call, result) : NULL;
-            if (array && !ignis__host_copy(call, array, &handle->memory, true)) {
+        opened = *handle;
+        result = ignis__import_array(call, transport, &record, NULL, &opened);
+        if (result.id && !ignis__transport_ops_of(transport)->zero_copy) {
+            array = ignis__array_hold(call, result);
+            if (array && !ignis__handle_copy(call, transport, &record, &opened, array)) {
                 ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
                 result.id = 0;
             }
             if (array)
                 ignis__array_drop(call, array);
         }
+        if (!handle->has_lease && !handle->memory.type)
+            ignis__handle_close(&opened); /* what was opened by its name */
     }
     ignis__transport_drop(transport);
     return result;
@@ -6805,80 +7018,118 @@ IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport
 IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport_handle, ignis_array handle)
 {
     static const char call[] = "ignis_transport_close_imported_handle";
-    ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
-    ignis__array *array = transport ? ignis__array_hold(call, handle) : NULL;
-    ignis_status status = IGNIS_OK;
+    ignis__transport *transport;
+    ignis__array *array = ignis__transport_hold_both(call, transport_handle, handle, &transport);
+    const ignis__storage *storage;
     ignis_owner owner;
     bool ours;
-    if (array) {
-        ours = ignis__transport_ops_of(transport)->zero_copy
-                   ? array->storage->release_fn == ignis__imported_release && !array->view &&
-                         ((ignis__imported *)array->storage->release_data)->transport == transport->serial
-                   : array->storage->device == transport->dst;
-        ignis__mutex_lock(&array->slot.lock);
-        owner = array->owner;
-        ignis__array_unlock(array);
-        status = ours ? ignis__array_free_as(call, handle, owner)
-                      : ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
-                                    (unsigned long long)array->id);
-        ignis__array_drop(call, array);
-    } else {
-        status = ignis__failed();
-    }
-    if (transport)
-        ignis__transport_drop(transport);
-    return status;
+    if (!array)
+        return ignis__failed();
+    storage = array->storage;
+    ignis__mutex_lock(&ignis__shares.lock);
+    ours = !ignis__transport_ops_of(transport)->zero_copy ? storage->device == transport->dst
+                                                          : storage->release_fn == ignis__imported_release && !array->view &&
+                                                                ((ignis__imported *)storage->release_data)->transport == transport->serial;
+    ignis__mutex_unlock(&ignis__shares.lock);
+    ignis__mutex_lock(&array->slot.lock);
+    owner = array->owner;
+    ignis__array_unlock(array);
+    if (!ours)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
+                    (unsigned long long)array->id);
+    return ignis__transport_done_both(call, transport, array, ours && ignis__array_free_as(call, handle, owner) == IGNIS_OK);
 }
 
-/* --- send and receive ------------------------------------------------------------------------------------------------------ */
+/* --- send and receive: a handle goes to the caller, through the channel, or to a receive of this process ---------------------- */
+
+/*  Puts a handle where the next receive finds it; it is closed here, or given away. */
+static bool ignis__transport_put(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
+{
+    ignis__waiting *waiting;
+    int fds[2], count;
+    bool ok;
+    if (transport->channel.id) {
+        count = ignis_transport_handle_fds(handle, fds);
+        ok = ignis_channel_send(transport->channel, handle->record, (int64_t)sizeof handle->record, fds, count) == IGNIS_OK;
+        ignis__handle_close(handle);
+        return ok;
+    }
+    waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);
+    if (!waiting) {
+        ignis__handle_close(handle);
+        ignis__fail_host_memory(call, sizeof *waiting);
+        return false;
+    }
+    waiting->handle = *handle;
+    ignis__mutex_lock(&transport->slot.lock);
+    *transport->waiting_end = waiting;
+    transport->waiting_end = &waiting->next;
+    ignis__mutex_unlock(&transport->slot.lock);
+    return true;
+}
+
+/*  The next handle, and its record, checked. */
+static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle,
+                                  ignis__record_of_array *record)
+{
+    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns, size = 0;
+    unsigned char bytes[IGNIS_TRANSPORT_RECORD_BYTES];
+    int fds[2], count = 0;
+    bool ok;
+    memset(handle, 0, sizeof *handle);
+    if (transport->channel.id) {
+        if (ignis_channel_receive(transport->channel, bytes, (int64_t)sizeof bytes, &size, fds, 2, &count) != IGNIS_OK)
+            return false;
+        if (size != (int64_t)sizeof bytes) {
+            while (count > 0)
+                ignis__lease_close(fds[--count]);
+            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "%lld bytes came through the channel, a handle has %d", (long long)size,
+                        (int)sizeof bytes);
+            return false;
+        }
+        if (!ignis__handle_join(handle, bytes, fds, count)) {
+            ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "%d descriptors came with a handle, which are not those that go with it",
+                        count);
+            return false;
+        }
+    } else {
+        while (!ignis__waiting_take(transport, handle)) {
+            if (ignis__monotonic_ns() >= deadline || !ignis__pool_live(transport)) {
+                ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
+                return false;
+            }
+            ignis__sleep_us(200);
+        }
+    }
+    ok = ignis__record_read(call, transport, handle, record) && ignis__handle_open(call, transport, record, handle);
+    if (!ok)
+        ignis__handle_close(handle);
+    return ok;
+}
 
 static ignis_status ignis__transport_send(const char *call, ignis_transport transport_handle, ignis_array array_handle,
                                           ignis_transport_handle *out, bool wait)
 {
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
+    const ignis__transport_ops *ops;
     ignis_transport_handle handle;
-    ignis__waiting *waiting;
-    int fds[2], count;
-    bool ok;
+    bool ok = false;
     if (!array)
         return ignis__failed();
-    ok = out || transport->channel.id || ignis__transport_ops_of(transport)->copies;
-    if (!ok)
+    ops = ignis__transport_ops_of(transport);
+    if (!out && !transport->channel.id && !ops->copies)
         ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                    "%s sends a handle, and there is nowhere to put it: handle is null, and the "
-                    "transport has no channel",
-                    ignis__transport_ops_of(transport)->name);
-    ok = ok && ignis__transport_export(call, transport, array, wait, &handle);
-    ignis__array_drop(call, array);
-    if (ok && out) {
-        *out = handle;
-    } else if (ok && transport->channel.id) {
-        count = ignis_transport_handle_fds(&handle, fds);
-        if (handle.memory.type == IGNIS_VMM_HANDLE_WIN32) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                        "NT handles do not travel through channels; send the number that "
-                        "ignis_vmm_handle_duplicate gives for the other process");
-            ok = false;
-        }
-        ok = ok && ignis_channel_send(transport->channel, handle.record, (int64_t)sizeof handle.record, fds, count) == IGNIS_OK;
-        ignis__handle_close(&handle);
-    } else if (ok) {
-        waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);
-        ok = waiting != NULL;
-        if (ok) {
-            waiting->handle = handle;
-            ignis__mutex_lock(&transport->slot.lock);
-            *transport->waiting_end = waiting;
-            transport->waiting_end = &waiting->next;
-            ignis__mutex_unlock(&transport->slot.lock);
-        } else {
-            ignis__handle_close(&handle);
-            ignis__fail_host_memory(call, sizeof *waiting);
-        }
-    }
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+                    "%s sends a handle, and there is nowhere to put it: handle is null, and the transport has no channel", ops->name);
+    else if (!out && transport->channel.id && !ops->named && transport->exchange != IGNIS_CHANNEL_SOCKET)
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                    "memory of %s travels as a descriptor, which does not go through a channel by %s; use IGNIS_CHANNEL_SOCKET, "
+                    "IGNIS_TRANSPORT_IPC or IGNIS_TRANSPORT_HOST",
+                    ops->name, ignis__method_names[transport->exchange]);
+    else
+        ok = ignis__transport_export(call, transport, array, wait, out ? out : &handle) &&
+             (out || ignis__transport_put(call, transport, &handle));
+    return ignis__transport_done_both(call, transport, array, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle)
@@ -6891,41 +7142,11 @@ IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ign
     return ignis__transport_send("ignis_transport_send_async", transport, array, handle, false);
 }
 
-/*  The next handle that was sent: through the channel, or within this process. */
-static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
-{
-    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns, size = 0;
-    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
-    ignis__waiting *waiting;
-    int fds[2], count = 0;
-    memset(handle, 0, sizeof *handle);
-    if (transport->channel.id) {
-        if (ignis_channel_receive(transport->channel, record, (int64_t)sizeof record, &size, fds, 2, &count) != IGNIS_OK)
-            return false;
-        if (size == (int64_t)sizeof handle->record)
-            return ignis_transport_handle_from_fds(handle, record, fds, count) == IGNIS_OK;
-        while (count > 0)
-            ignis__lease_close(fds[--count]);
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "%lld bytes came through the channel, a handle has %d", (long long)size,
-                    (int)sizeof handle->record);
-        return false;
-    }
-    while ((waiting = ignis__waiting_take(transport)) == NULL) {
-        if (ignis__monotonic_ns() >= deadline || !ignis__pool_live(transport)) {
-            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
-            return false;
-        }
-        ignis__sleep_us(200);
-    }
-    *handle = waiting->handle;
-    ignis__free(waiting);
-    return true;
-}
-
 IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_handle, ignis_transport_handle *handle)
 {
     static const char call[] = "ignis_transport_receive_handle";
     ignis__transport *transport = ignis__transport_hold_ready(call, transport_handle);
+    ignis__record_of_array record;
     bool ok = false;
     if (!transport)
         return ignis__failed();
@@ -6934,42 +7155,8 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     else if (!transport->channel.id)
         ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel for a handle to come through");
     else
-        ok = ignis__transport_next(call, transport, handle);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
-}
-
-/*  Copies what a handle is of into an array: straight from the sender's, or from host memory. */
-static bool ignis__transport_copy(const char *call, ignis__transport *transport, const ignis_transport_handle *handle, ignis__array *array)
-{
-    ignis__record_of_array record;
-    ignis__array *own;
-    bool ok, gone;
-    if (!ignis__record_read(call, transport, handle, &record))
-        return false;
-    if (record.dtype != (int32_t)array->dtype) {
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "array #%llu is %s, what was sent is %s", (unsigned long long)array->id,
-                    ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
-        return false;
-    }
-    if (record.bytes != ignis__array_bytes(array)) {
-        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld bytes, what was sent has %lld", (unsigned long long)array->id,
-                    ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array), (long long)record.bytes);
-        return false;
-    }
-    if (transport->kind == IGNIS_TRANSPORT_HOST)
-        return ignis__host_copy(call, array, &handle->memory, true);
-    own = ignis__record_own(&record, &gone);
-    if (!own) {
-        if (gone)
-            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the array of this handle is not exported any more");
-        else
-            ignis__peer_take(call, NULL, &record, NULL);
-        return false;
-    }
-    ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own) : ignis__array_copy_peer(call, array, own);
-    ignis__array_drop(call, own);
-    return ok;
+        ok = ignis__transport_next(call, transport, handle, &record);
+    return ignis__transport_done(transport, ok);
 }
 
 static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle, bool wait)
@@ -6977,6 +7164,8 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, transport_handle, array_handle, &transport);
     ignis_transport_handle handle;
+    ignis__record_of_array record;
+    int64_t bytes = 0;
     bool ok = false;
     if (!array)
         return ignis__failed();
@@ -6986,16 +7175,22 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
                     ignis__transport_ops_of(transport)->name);
     } else if (array->storage->device != transport->dst) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes to device %d",
-                    (unsigned long long)array->id, (int)(array->storage->device - ignis__devices), (int)(transport->dst - ignis__devices));
-    } else if (ignis__transport_next(call, transport, &handle)) {
-        ok = ignis__transport_copy(call, transport, &handle, array);
+                    (unsigned long long)array->id, ignis__vmm_ordinal(array->storage->device), ignis__vmm_ordinal(transport->dst));
+    } else if (ignis__transport_next(call, transport, &handle, &record)) {
+        ignis__record_sound(&record, &bytes);
+        if (record.dtype != (int32_t)array->dtype)
+            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "array #%llu is %s, what was sent is %s", (unsigned long long)array->id,
+                        ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
+        else if (bytes != ignis__array_bytes(array))
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "array #%llu %s has %lld bytes, what was sent has %lld",
+                        (unsigned long long)array->id, ignis__shape_write(&array->shape).text, (long long)ignis__array_bytes(array),
+                        (long long)bytes);
+        else
+            ok = ignis__handle_copy(call, transport, &record, &handle, array) && (!wait || ignis__array_wait(call, array));
         ignis__handle_close(&handle);
-        ok = ok && (!wait || ignis__array_wait(call, array));
-        ignis__exports_end(call, ignis__ending_of(NULL, transport->serial, true));
+        ignis__exports_end(call, NULL, transport->serial, true);
     }
-    ignis__array_drop(call, array);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done_both(call, transport, array, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array)
@@ -7013,64 +7208,53 @@ IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport handle)
     static const char call[] = "ignis_transport_synchronize";
     ignis__transport *transport = ignis__transport_hold_ready(call, handle);
     uint64_t mask;
-    bool ok;
     if (!transport)
         return ignis__failed();
     mask = (uint64_t)1 << (transport->src - ignis__devices) | (uint64_t)1 << (transport->dst - ignis__devices);
-    ok = !ignis__capture_refuses(call) && ignis__devices_wait(call, mask);
-    ignis__transport_drop(transport);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, !ignis__capture_refuses(call) && ignis__devices_wait(call, mask));
 }
 
-/* --- measuring ------------------------------------------------------------------------------------------------------------- */
+/* --- measuring: sends and receives, or, where there is nothing to copy, copies from what was received -------------------------- */
 
-/*  `count` copies the way the transport does, in nanoseconds; -1 on failure. */
-static int64_t ignis__measure_copies(const char *call, const ignis__transport *transport, ignis__array *src, ignis__array *dst, int count)
+/*  Nanoseconds of `count` copies; -1 on failure. */
+static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src, ignis__array *seen,
+                                     ignis__array *dst, int count)
 {
-    const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    ignis__address to, from = ignis__atomic_load(&src->storage->address);
     int64_t started = ignis__monotonic_ns();
-    ignis__offer offer;
-    ignis__work work;
+    ignis_transport_handle handle;
+    ignis__record_of_array record;
     bool ok = true;
-    if (ops->zero_copy) {
-        if (!ignis__work_begin(call, transport->dst, &work))
-            return -1;
-        ok = ignis__work_write(&work, dst, &to);
-        for (; ok && count > 0; count--)
-            ok = ignis__copy_on_device(&work, to, from, ignis__array_bytes(dst));
-        ok = ok && !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
-        ignis__work_end(&work);
-    }
     for (; ok && count > 0; count--) {
-        memset(&offer, 0, sizeof offer);
-        ok = ops->offer(call, src, &offer);
-        if (ok) {
-            ok = ignis__host_copy(call, dst, &offer.memory, true) && ignis__array_wait(call, dst);
-            ignis__vmm_handle_close(&offer.memory);
+        if (seen) {
+            ok = ignis__array_convert(call, dst, seen);
+        } else if ((ok = ignis__transport_export(call, transport, src, false, &handle)) != false) {
+            ok = ignis__record_read(call, transport, &handle, &record) && ignis__handle_copy(call, transport, &record, &handle, dst);
+            ignis__handle_close(&handle);
         }
     }
-    return ok ? ignis__monotonic_ns() - started : -1;
+    return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
 /*  Zeroed memory for a measurement, of the kind that the transport shares. */
-static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool own_memory)
+static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, ignis_transport_kind kind)
 {
-    int ordinal = (int)(device - ignis__devices);
+    int ordinal = ignis__vmm_ordinal(device);
     ignis_array result = IGNIS__ZERO;
-    ignis__vmm_block block;
+    ignis__binding binding;
     ignis_array_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = 1;
     desc.shape.dim[0] = bytes;
     desc.dtype = IGNIS_U8;
     desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-    if (!own_memory) {
+    if (kind == IGNIS_TRANSPORT_IPC && ignis__device_enter(call, device, &binding)) {
+        if (ignis__vmm_round(call, bytes, IGNIS__IPC_BLOCK, &bytes))
+            result = ignis__ipc_array_make(call, device, &desc, bytes);
+        ignis__device_leave(&binding);
+    } else if (kind == IGNIS_TRANSPORT_VMM) {
+        result = ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true);
+    } else if (kind != IGNIS_TRANSPORT_IPC) {
         result = ignis__array_create(call, &desc);
-    } else if (ignis__vmm_make(call, device, bytes, NULL, 0, true, &block)) {
-        result = ignis__vmm_block_array(call, &block, 0, &desc);
-        if (!result.id)
-            ignis__vmm_drop(call, &block);
     }
     if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
         ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
@@ -7079,52 +7263,66 @@ static ignis_array ignis__measure_array(const char *call, ignis__device *device,
     return result;
 }
 
-static int64_t ignis__measure_size(const char *call, const ignis__transport *transport, int64_t bytes, int count)
+/*  Nanoseconds of one copy of so many bytes; -1 on failure. */
+static int64_t ignis__measure_size(const char *call, ignis__transport *transport, int64_t bytes, int count)
 {
-    ignis_array handles[2];
-    ignis__array *arrays[2];
+    bool zero_copy = ignis__transport_ops_of(transport)->zero_copy, ok;
+    ignis__array *arrays[3] = {NULL, NULL, NULL};
+    ignis_transport_handle handle;
+    ignis__record_of_array record;
+    ignis_array handles[3];
     int64_t ns = -1;
     int i;
-    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
-    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
-    if (handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays)) {
-        const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-        bool ok = (!ops->let_in || ops->let_in(call, arrays[0], transport->dst)) && ignis__array_wait(call, arrays[0]) &&
-                  ignis__array_wait(call, arrays[1]) && ignis__measure_copies(call, transport, arrays[0], arrays[1], 2) >= 0; /* warm */
-        if (ok)
-            ns = ignis__measure_copies(call, transport, arrays[0], arrays[1], count);
-        ignis__array_drop_all(call, 2, arrays);
+    memset(handles, 0, sizeof handles);
+    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind);
+    handles[1] = ignis__measure_array(call, transport->dst, bytes, IGNIS_TRANSPORT_PEER);
+    ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
+    if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
+        if (ignis__record_read(call, transport, &handle, &record))
+            handles[2] = ignis__import_array(call, transport, &record, NULL, &handle);
+        ok = handles[2].id && (arrays[2] = ignis__array_hold(call, handles[2])) != NULL;
+        ignis__handle_close(&handle);
     }
-    for (i = 0; i < 2; i++)
+    ok = ok && ignis__array_wait(call, arrays[0]) && ignis__array_wait(call, arrays[1]) &&
+         ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], 2) >= 0; /* warm */
+    if (ok)
+        ns = ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], count);
+    for (i = 2; i >= 0; i--) {
+        if (arrays[i])
+            ignis__array_drop(call, arrays[i]);
         if (handles[i].id)
             ignis__array_free_as(call, handles[i], IGNIS_OWNER_IGNIS);
+    }
     return ns < 0 ? -1 : ns / count;
 }
 
 IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
-    ignis__transport *transport = ignis__transport_hold_ready(call, handle);
-    int64_t large_ns, small_ns = -1;
+    ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone; /* like it, with nobody at the other end */
+    int64_t large_ns = -1, small_ns = -1;
     if (!transport)
         return ignis__failed();
-    if (bytes < 0) {
+    memset(&alone, 0, sizeof alone);
+    alone.kind = transport->kind;
+    alone.src = transport->src;
+    alone.dst = transport->dst;
+    alone.exchange = IGNIS_CHANNEL_SOCKET;
+    alone.serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    bytes = bytes ? bytes : (int64_t)64 << 20;
+    if (bytes < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld, below 0", (long long)bytes);
-        large_ns = -1;
-    } else {
-        bytes = bytes ? bytes : (int64_t)64 << 20;
-        large_ns = ignis__capture_refuses(call) ? -1 : ignis__measure_size(call, transport, bytes, 8);
-        if (large_ns >= 0)
-            small_ns = ignis__measure_size(call, transport, 4, 20);
-    }
+    else if (!ignis__capture_refuses(call))
+        large_ns = ignis__measure_size(call, &alone, bytes, 8);
+    if (large_ns >= 0)
+        small_ns = ignis__measure_size(call, &alone, 4, 20);
     if (small_ns >= 0) {
         ignis__mutex_lock(&transport->slot.lock);
         transport->bandwidth_gbs = (double)bytes / (double)(large_ns ? large_ns : 1);
         transport->latency_us = (double)small_ns * 1e-3;
         ignis__mutex_unlock(&transport->slot.lock);
     }
-    ignis__transport_drop(transport);
-    return small_ns >= 0 ? IGNIS_OK : ignis__failed();
+    return ignis__transport_done(transport, small_ns >= 0);
 }
 
 /* ===============================================================================================================
@@ -7138,19 +7336,20 @@ typedef struct ignis__share_message {
     char tag[32];
 } ignis__share_message;
 
-static void ignis__shares_close(const char *call) { ignis__exports_end(call, ignis__ending_of(NULL, 0, false)); }
+static void ignis__shares_close(const char *call) { ignis__exports_end(call, NULL, 0, false); }
 
 /*  Fills the transport for one array. */
-static void ignis__share_begin(ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
+static bool ignis__share_begin(const char *call, ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
 {
     memset(transport, 0, sizeof *transport);
     transport->kind = IGNIS_TRANSPORT_VMM;
     transport->src = transport->dst = device;
     transport->exchange = wire->kind->method;
     transport->peer_pid = wire->peer_pid;
+    transport->peer_certain = wire->peer_pid != 0; /* by a socket */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    ignis__transports_use();
     ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
+    return ignis__transports_use(call);
 }
 
 /*  Sends an array that is held. */
@@ -7163,22 +7362,20 @@ static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *
     ignis__until until;
     int fds[2];
     bool ok;
-    ignis__share_begin(&transport, array->storage->device, wire);
-    if (!ignis__transport_export(call, &transport, array, true, &handle))
+    if (!ignis__share_begin(call, &transport, array->storage->device, wire) ||
+        !ignis__transport_export(call, &transport, array, true, &handle))
         return false;
     memcpy(message.record, handle.record, sizeof message.record);
     memcpy(message.tag, array->tag, sizeof message.tag);
-    fds[0] = handle.memory.fd;
-    fds[1] = handle.lease;
     until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
     until.stop = &wire->closing;
     ignis__mutex_lock(&wire->send_lock);
-    ok =
-        ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds, 2, &until);
+    ok = ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds,
+                                                                ignis_transport_handle_fds(&handle, fds), &until);
     ignis__mutex_unlock(&wire->send_lock);
     ignis__handle_close(&handle);
     if (!ok) {
-        ignis__exports_end(call, ignis__ending_of(NULL, transport.serial, false));
+        ignis__exports_end(call, NULL, transport.serial, false);
         ignis__trouble_report(call, &trouble);
     }
     return ok;
@@ -7212,73 +7409,40 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The device of a UUID. Null, and reported: this process has none. */
-static ignis__device *ignis__share_device(const char *call, const unsigned char uuid[16])
-{
-    int i;
-    for (i = 0; i < ignis__device_total; i++) {
-        ignis__device *device = &ignis__devices[i];
-        bool ok = true, same;
-        ignis__mutex_lock(&device->lock);
-        if (!device->info.warp_size)
-            ok = ignis__device_read(call, device);
-        same = memcmp(device->info.uuid, uuid, sizeof device->info.uuid) == 0;
-        ignis__mutex_unlock(&device->lock);
-        if (!ok || same)
-            return ok ? device : NULL;
-    }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                "the array lies on a GPU that this process does not see; look at CUDA_VISIBLE_DEVICES");
-    return NULL;
-}
-
 /*  The array of a message and its descriptors, which the handle has. */
 static ignis_array ignis__share_in(const char *call, const ignis__wire *wire, const ignis__share_message *message,
-                                   const ignis_transport_handle *handle)
+                                   ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
     ignis__record_of_array record;
     ignis__transport transport;
-    ignis_array_desc desc;
-    ignis__share_begin(&transport, NULL, wire);
-    if (!ignis__record_read(call, &transport, handle, &record))
+    if (!ignis__share_begin(call, &transport, NULL, wire) || !ignis__record_read(call, &transport, handle, &record))
         return result;
-    if (record.flags != (IGNIS__RECORD_MEMORY | IGNIS__RECORD_LEASE) || message->tag[sizeof message->tag - 1] != 0) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array with memory and lease");
+    if (record.name || message->tag[sizeof message->tag - 1] != 0) {
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "what came describes no array with memory and lease");
         return result;
     }
-    transport.src = transport.dst = ignis__share_device(call, record.uuid);
-    if (!transport.dst)
-        return result;
-    memset(&desc, 0, sizeof desc);
-    desc.shape.ndim = record.ndim;
-    memcpy(desc.shape.dim, record.dim, sizeof record.dim[0] * (size_t)record.ndim);
-    desc.dtype = (ignis_dtype)record.dtype;
-    desc.tag = message->tag;
-    return ignis__import_array(call, &transport, &record, &desc, handle);
+    transport.src = transport.dst = ignis__record_device(call, &record);
+    return transport.dst ? ignis__import_array(call, &transport, &record, message->tag, handle) : result;
 }
 
 /*  Takes the message with an array out of the inbox. The receive lock is taken. */
 static bool ignis__share_take(const char *call, ignis__wire *wire, ignis__share_message *message, ignis_transport_handle *handle)
 {
-    bool whole = ignis__head_of(wire).size == sizeof *message && wire->inbox_fd_count == 2;
-    memset(handle, 0, sizeof *handle);
+    uint32_t size = ignis__head_of(wire).size;
+    int count = wire->inbox_fd_count;
+    bool whole = false;
     if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
         return false;
     }
-    if (whole) {
+    if (size == sizeof *message) {
         memcpy(message, wire->inbox + sizeof(ignis__head), sizeof *message);
-        memcpy(handle->record, message->record, sizeof handle->record);
-        handle->memory.type = IGNIS__VMM_HANDLE_SYSTEM;
-        handle->memory.fd = wire->inbox_fds[0];
-        handle->has_lease = true;
-        handle->lease = wire->inbox_fds[1];
+        whole = ignis__handle_join(handle, message->record, wire->inbox_fds, count);
         wire->inbox_fd_count = 0; /* they are the handle's now */
-    } else {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
-                    ignis__head_of(wire).size, wire->inbox_fd_count);
     }
+    if (!whole)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors", size, count);
     ignis__inbox_clear(wire);
     wire->received++;
     return whole;
@@ -9751,7 +9915,7 @@ static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *reg
     ignis__binding binding;
     int i;
     for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* better lose them than fault */
-        if (regions->block[i].handle)
+        if (regions->block[i].memory)
             ignis__vmm_drop(call, &regions->block[i]);
         if (regions->pinned[i] && !ignis__devices_lost() && ignis__device_enter(call, regions->device, &binding)) {
             (void)IGNIS__CUDA_FAILED(call, regions->device, cuMemHostUnregister, (regions->host[i]));

@@ -337,7 +337,7 @@ static ignis__record_of_array foreign_record(ignis_array array, int *fd)
     CHECK_OK(ignis_transport_initialize(transport));
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
     memcpy(&record, handle.record, sizeof record);
-    record.pid++;
+    record.process[0] ^= 1;
     *fd = dup(handle.memory.fd);
     CHECK_OK(ignis_transport_handle_close(&handle));
     CHECK_OK(ignis_transport_destroy(transport));
@@ -374,8 +374,8 @@ TEST(records_that_lie_are_refused)
         case 8: record.offset = -8; break;
         case 9: record.block_size = INT64_MAX, record.offset = INT64_MAX - 3; break;
         case 10: record.block_size = 0; break;
-        case 11: record.flags = 0; break;
-        case 12: record.version = 2; break;
+        case 11: record.name = 7; break;
+        case 12: record.version = 1; break;
         case 13: record.magic[0] = 'X'; break;
         case 14: size--; break;
         case 15: count = 3; break;
@@ -385,13 +385,21 @@ TEST(records_that_lie_are_refused)
         if (lie == 16)
             memset(message.tag, 'x', sizeof message.tag);
         send_message(both.a, &message, size, memory, count);
-        CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+        if (lie < 11 || lie == 16)
+            CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+        else
+            CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
         CHECK_INT(process_descriptors(), before);
     }
     message = sealed(&good, "changed");
     message.record[40] ^= 1;
     send_message(both.a, &message, sizeof message, memory, 2);
     CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    good.pid++;
+    message = sealed(&good, "another's");
+    send_message(both.a, &message, sizeof message, memory, 2);
+    CHECK_FAILS(ignis_share_receive(both.b), IGNIS_ERROR_PEER, IGNIS_DIAG_TRANSPORT_PEER); /* the socket knows better */
+    good.pid--;
     good.uuid[0] ^= 1;
     message = sealed(&good, "elsewhere");
     send_message(both.a, &message, sizeof message, memory, 2);

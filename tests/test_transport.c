@@ -7,6 +7,8 @@
 
 #include "processes.h"
 
+#include <dirent.h>
+
 static const unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
 static ignis_transport make_transport(ignis_transport_kind kind, int src, int dst)
@@ -15,8 +17,8 @@ static ignis_transport make_transport(ignis_transport_kind kind, int src, int ds
     ignis_transport transport;
     memset(&desc, 0, sizeof desc);
     desc.kind = kind;
-    desc.src_device = src;
-    desc.dst_device = dst;
+    desc.src_device = src ? src : IGNIS_DEVICE_0;
+    desc.dst_device = dst ? dst : IGNIS_DEVICE_0;
     desc.token = token;
     desc.timeout_s = 2;
     transport = ignis_transport_create(&desc);
@@ -333,7 +335,7 @@ TEST(release_and_destroy_end_exports)
     array = make_shared(IGNIS_TRANSPORT_PEER, 0, 100, 0);
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
     CHECK_OK(ignis_transport_release_handle(transport, array));
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &handle).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &handle).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     CHECK_MESSAGE_HAS("not exported any more");
     CHECK_OK(ignis_transport_handle_close(&handle));
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
@@ -514,6 +516,127 @@ TEST(threads_share_one_transport)
     CHECK_OK(ignis_transport_destroy(c.transport));
 }
 
+/*  What all threads use, replace and destroy under each other's hands. */
+enum { MIX_THREADS = 4, MIX_ITEMS = 3 };
+
+typedef struct mix {
+    ignis_transport_kind kind;
+    uint64_t transports[MIX_ITEMS], arrays[MIX_ITEMS]; /* handles; swapped atomically */
+    int rounds;
+} mix;
+
+typedef struct mixer {
+    mix *all;
+    unsigned random;
+} mixer;
+
+static unsigned mixer_draw(mixer *m, unsigned limit)
+{
+    m->random = m->random * 1664525u + 1013904223u;
+    return (m->random >> 8) % limit;
+}
+
+static uint64_t mix_swap(uint64_t *place, uint64_t value)
+{
+    uint64_t before = ignis__atomic_load(place);
+    while (!ignis__atomic_swap_if(place, &before, value))
+        ;
+    return before;
+}
+
+static void *mix_calls(void *context)
+{
+    mixer *m = (mixer *)context;
+    int round;
+    for (round = 0; round < m->all->rounds; round++) {
+        uint64_t *place = &m->all->transports[mixer_draw(m, MIX_ITEMS)], *other = &m->all->arrays[mixer_draw(m, MIX_ITEMS)];
+        ignis_transport transport;
+        ignis_transport_handle handle;
+        ignis_transport_info info;
+        ignis_array array, seen;
+        char text[64];
+        transport.id = ignis__atomic_load(place);
+        array.id = ignis__atomic_load(other);
+        switch (mixer_draw(m, 12)) {
+        case 0:
+            transport.id = mix_swap(place, make_transport(m->all->kind, 0, 0).id);
+            (void)ignis_transport_destroy(transport);
+            break;
+        case 1:
+            array.id = mix_swap(other, make_shared(m->all->kind, 0, 64, round).id);
+            while (ignis_array_is_live(array) && ignis_array_free(array) != IGNIS_OK) { /* others have handles of it */
+                transport.id = ignis__atomic_load(&m->all->transports[mixer_draw(m, MIX_ITEMS)]);
+                (void)ignis_transport_release_handle(transport, array);
+            }
+            break;
+        case 2: (void)ignis_transport_release_handle(transport, array); break;
+        case 3:
+            (void)ignis_transport_query(transport, &info);
+            (void)ignis_transport_to_string(transport, text, sizeof text);
+            break;
+        case 4:
+            (void)ignis_transport_synchronize(transport);
+            (void)ignis_transport_initialize(transport);
+            break;
+        case 5:
+            if (ignis_transport_exported_handle(transport, &handle) == IGNIS_OK)
+                (void)ignis_transport_handle_close(&handle);
+            break;
+        case 6:
+            if (round % 8 == 0)
+                (void)ignis_transport_measure(transport, 1 << 12);
+            break;
+        case 7: (void)ignis_transport_send(transport, array, NULL); break;
+        default:
+            if (ignis_transport_export_handle(transport, array, &handle) != IGNIS_OK)
+                break;
+            seen = ignis_transport_import_handle(transport, &handle);
+            (void)ignis_transport_handle_close(&handle);
+            if (seen.id && ignis_transport_close_imported_handle(transport, seen) != IGNIS_OK)
+                (void)ignis_array_free(seen); /* if the transport went meanwhile, and did not take it along */
+        }
+        ignis_status_clear();
+    }
+    return NULL;
+}
+
+TEST(threads_mix_every_call)
+{
+    pthread_t threads[MIX_THREADS];
+    mixer mixers[MIX_THREADS];
+    mix all;
+    int k, i;
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(zero_copy); k++) {
+        if (!available(zero_copy[k], 0, 0))
+            continue;
+        memset(&all, 0, sizeof all);
+        all.kind = zero_copy[k];
+        all.rounds = test_env("IGNIS_SOAK") ? 3000 : 60;
+        for (i = 0; i < MIX_ITEMS; i++) {
+            all.transports[i] = make_transport(all.kind, 0, 0).id;
+            all.arrays[i] = make_shared(all.kind, 0, 64, i).id;
+        }
+        for (i = 0; i < MIX_THREADS; i++) {
+            mixers[i].all = &all;
+            mixers[i].random = (unsigned)(k * 100 + i);
+            CHECK_INT(pthread_create(&threads[i], NULL, mix_calls, &mixers[i]), 0);
+        }
+        for (i = 0; i < MIX_THREADS; i++)
+            pthread_join(threads[i], NULL);
+        for (i = 0; i < MIX_ITEMS; i++) {
+            ignis_transport transport;
+            transport.id = all.transports[i];
+            CHECK_OK(ignis_transport_destroy(transport));
+        }
+        for (i = 0; i < MIX_ITEMS; i++) {
+            ignis_array array;
+            array.id = all.arrays[i];
+            drop(array); /* nobody has any of it */
+        }
+    }
+}
+
 /* records that lie ---------------------------------------------------------------------------------------------------- */
 
 static void reseal(const unsigned char *with, ignis__record_of_array *record)
@@ -588,7 +711,7 @@ TEST(sealed_lies_are_seen_too)
         case 2: record.offset = record.block_size; break;
         case 3: record.offset = -4; break;
         case 4: record.offset = INT64_MAX; break;
-        case 5: record.bytes = 1; break;
+        case 5: record.offset = 1; break;
         case 6: record.ndim = 9; break;
         case 7: record.ndim = 0; break;
         case 8: record.dtype = 99; break;
@@ -600,11 +723,11 @@ TEST(sealed_lies_are_seen_too)
         reseal(token, &record);
         bad = handle;
         memcpy(bad.record, &record, sizeof record);
-        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     }
     bad = handle; /* of another process, with a size that is not the memory's: the map tells */
     record = good;
-    record.pid = good.pid + 1;
+    record.process[0] ^= 1;
     record.block_size = good.block_size * 64;
     reseal(token, &record);
     memcpy(bad.record, &record, sizeof record);
@@ -615,7 +738,7 @@ TEST(sealed_lies_are_seen_too)
     memcpy(bad.record, &record, sizeof record);
     CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_VMM_SIZE);
     record = good;
-    record.pid = good.pid + 1;
+    record.process[0] ^= 1;
     record.uuid[3] ^= 0x55;
     reseal(token, &record);
     memcpy(bad.record, &record, sizeof record);
@@ -627,7 +750,7 @@ TEST(sealed_lies_are_seen_too)
     CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
     bad = handle;
     memset(&bad.memory, 0, sizeof bad.memory);
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     CHECK_REFUSED(0, ignis_transport_import_handle(host, &handle).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_STATE);
     CHECK_REFUSED(0, ignis_transport_import_handle(transport, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_INT(query(transport).imported, 0);
@@ -635,6 +758,169 @@ TEST(sealed_lies_are_seen_too)
     drop(array);
     CHECK_OK(ignis_transport_destroy(transport));
     CHECK_OK(ignis_transport_destroy(host));
+}
+
+/*  One field of a record says something else. False: there is no such field. */
+static bool tell_a_lie(ignis__record_of_array *record, int field)
+{
+    switch (field) {
+    case 0: record->block_size = (int64_t)1 << 40; break;
+    case 1: record->block_size += 2 << 20; break;
+    case 2: record->offset += 4; break;
+    case 3: record->dim[0]++; break;
+    case 4: record->dim[0]--; break;
+    case 5: record->dtype = IGNIS_U8; break;
+    case 6: record->ndim = 2, record->dim[1] = 1; break;
+    case 7: record->uuid[5] ^= 1; break;
+    case 8: record->pid++; break;
+    case 9: record->pid_namespace++; break;
+    case 10: record->ipc.bytes[3] = (char)(record->ipc.bytes[3] ^ 1); break;
+    case 11: record->dim[7] = 1; break;
+    case 12: record->offset = (int64_t)512 << 30, record->block_size = (int64_t)1 << 40, record->dim[0] = 2 << 20; break;
+    default: return false;
+    }
+    return true;
+}
+
+/*  The handle with another record, sealed. */
+static const ignis_transport_handle *told(const ignis_transport_handle *handle, ignis__record_of_array *record)
+{
+    static ignis_transport_handle result;
+    result = *handle;
+    reseal(token, record);
+    memcpy(result.record, record, sizeof *record);
+    return &result;
+}
+
+/*  That this process knows an export, its own or another's, gives nobody memory of it by other words. */
+TEST(what_is_known_is_believed_no_other_words)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER};
+    int k, foreign, field;
+    SETUP(NULL);
+    for (k = 0; k < 2; k++)
+        for (foreign = 0; foreign < 2 - k; foreign++) {
+            ignis_transport transport;
+            ignis_transport_handle handle;
+            ignis__record_of_array good, record;
+            ignis_array array, seen;
+            if (!available(kinds[k], 0, 0))
+                continue;
+            transport = make_transport(kinds[k], 0, 0);
+            array = make_shared(kinds[k], 0, 1000, 5);
+            CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+            memcpy(&good, handle.record, sizeof good);
+            good.process[0] = (unsigned char)(good.process[0] ^ foreign); /* as if another process had exported it */
+            record = good;
+            seen = ignis_transport_import_handle(transport, told(&handle, &record));
+            CHECK_COUNTING(seen, 1000, 5);
+            fault_reset_counts();
+            for (field = 0; record = good, tell_a_lie(&record, field); field++) {
+                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH,
+                              IGNIS_DIAG_TRANSPORT_MISMATCH);
+                CHECK_INT(query(transport).imported, 1);
+            }
+            CHECK_INT(fault_count("cuMemMap") + fault_count("cuMemImportFromShareableHandle"), 0);
+            record = good;
+            record.serial++;
+            if (!foreign)
+                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH,
+                              IGNIS_DIAG_TRANSPORT_MISMATCH);
+            CHECK_COUNTING(seen, 1000, 5);
+            drop(seen);
+            CHECK_OK(ignis_transport_handle_close(&handle));
+            drop(array);
+            CHECK_OK(ignis_transport_destroy(transport));
+        }
+}
+
+/*  The device that a handle names has to be the memory's. */
+TEST(memory_lies_where_its_handle_says)
+{
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis__record_of_array record;
+    ignis_device_info other;
+    ignis_array array;
+    SETUP(NULL);
+    if (!available(IGNIS_TRANSPORT_VMM, 0, 1))
+        SKIP("there are not two devices that share memory");
+    transport = make_transport(IGNIS_TRANSPORT_VMM, 0, 0);
+    array = make_shared(IGNIS_TRANSPORT_VMM, 0, 10, 0);
+    CHECK_OK(ignis_device_query(1, &other));
+    CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+    memcpy(&record, handle.record, sizeof record);
+    record.process[0] ^= 1;
+    memcpy(record.uuid, other.uuid, sizeof record.uuid);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH,
+                  IGNIS_DIAG_TRANSPORT_MISMATCH);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+static uint64_t random_state = 88172645463325252u;
+static unsigned random_below(unsigned limit)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (unsigned)(random_state >> 33) % limit;
+}
+
+/*  Sealed records of anything: an import fails, or all of the array can be read. */
+TEST(random_records_do_no_harm)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    static const int64_t numbers[] = {0, 1, -1, 4, 1 << 21, 1 << 22, INT64_MAX, INT64_MIN, (int64_t)1 << 40, (int64_t)1 << 32};
+    int k, round, rounds = test_env("IGNIS_SOAK") ? 20000 : 300, fds, accepted = 0;
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(kinds); k++) {
+        ignis_transport transport;
+        ignis_transport_handle handle;
+        ignis_array array;
+        if (!available(kinds[k], 0, 0))
+            continue;
+        transport = make_transport(kinds[k], 0, 0);
+        array = make_shared(kinds[k], 0, 1000, 5);
+        CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+        fds = process_descriptors();
+        for (round = 0; round < rounds && !test__state.failures; round++) {
+            unsigned char bytes[sizeof(ignis__record_of_array)];
+            ignis__record_of_array record;
+            ignis_array seen;
+            int change, changes = (int)random_below(4);
+            memcpy(bytes, handle.record, sizeof bytes);
+            for (change = 0; change < changes; change++) {
+                unsigned at = random_below((unsigned)sizeof bytes);
+                if (random_below(2)) {
+                    bytes[at] = (unsigned char)random_below(256);
+                } else {
+                    at = at / 8 * 8;
+                    memcpy(bytes + at, &numbers[random_below(COUNT_OF(numbers))], 8);
+                }
+            }
+            memcpy(&record, bytes, sizeof record);
+            if (random_below(2))
+                record.process[0] ^= 1;
+            seen = ignis_transport_import_handle(transport, told(&handle, &record));
+            if (seen.id) {
+                int64_t size = ignis_array_size_bytes(seen);
+                void *content = malloc((size_t)size + 1);
+                CHECK_OK(ignis_array_to_host_raw(seen, content, size));
+                free(content);
+                drop(seen);
+                accepted++;
+            }
+            ignis_status_clear();
+        }
+        CHECK_INT(query(transport).imported, 0);
+        CHECK(process_descriptors() <= fds + 1); /* one may be the driver's */
+        CHECK_OK(ignis_transport_handle_close(&handle));
+        drop(array);
+        CHECK_OK(ignis_transport_destroy(transport));
+    }
+    CHECK(accepted > 0); /* those that nothing was changed in, at least */
 }
 
 TEST(another_token_and_wrong_descriptors)
@@ -661,9 +947,9 @@ TEST(another_token_and_wrong_descriptors)
     REQUIRE(pipe(pipes) == 0);
     bad = handle;
     bad.memory.fd = pipes[0]; /* T3: a pipe, a closed one, one of another size */
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     close(pipes[0]);
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
     fds[0] = pipes[1];
     fds[1] = dup(pipes[1]);
     CHECK_STATUS(ignis_transport_handle_from_fds(&bad, handle.record, fds, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
@@ -776,6 +1062,69 @@ static bool receive_handle(int socket, ignis_transport_handle *handle)
     count = (fds[0] >= 0) + (fds[1] >= 0);
     return ignis_transport_handle_from_fds(handle, record, fds, count) == IGNIS_OK;
 }
+
+/*  Sends handles of one array, of which the first ones make it larger than it is. */
+static int liar(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_transport_handle handle, lie;
+    ignis__record_of_array record;
+    ignis_transport transport;
+    order todo;
+    int i;
+    if (ignis_setup(&desc) != IGNIS_OK || !process_receive(PROCESS_SOCKET, &todo, sizeof todo, NULL))
+        return 2;
+    transport = make_transport(todo.kind, 0, 0);
+    if (ignis_transport_export_handle(transport, make_shared(todo.kind, 0, 1000, 100), &handle) != IGNIS_OK)
+        return 3;
+    for (i = 0; i < 3; i++) {
+        lie = handle;
+        memcpy(&record, handle.record, sizeof record);
+        record.block_size += i < 2 ? (int64_t)2 << (i ? 30 : 20) : 0;
+        reseal(token, &record);
+        memcpy(lie.record, &record, sizeof record);
+        if (!send_handle(PROCESS_SOCKET, &lie))
+            return 4;
+    }
+    return process_meet(PROCESS_SOCKET) ? 0 : 5;
+}
+
+static void check_liar(ignis_transport_kind kind)
+{
+    process child = process_start("liar");
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_array seen;
+    order todo;
+    int i;
+    SETUP(NULL);
+    if (!available(kind, 0, 0)) {
+        process_kill(&child);
+        SKIP("the transport is not available");
+    }
+    memset(&todo, 0, sizeof todo);
+    todo.kind = kind;
+    CHECK(process_send(child.socket, &todo, sizeof todo, -1));
+    transport = make_transport(kind, 0, 0);
+    for (i = 0; i < 3; i++) {
+        REQUIRE(receive_handle(child.socket, &handle));
+        seen = ignis_transport_import_handle(transport, &handle);
+        CHECK_INT(seen.id != 0, i == 2);
+        if (i < 2 && kind != IGNIS_TRANSPORT_VMM) /* where the map itself fails */
+            CHECK_INT(ignis_status_last(), IGNIS_ERROR_MISMATCH);
+        ignis_status_clear();
+        CHECK_OK(ignis_transport_handle_close(&handle));
+    }
+    CHECK_COUNTING(seen, 1000, 100);
+    drop(seen);
+    CHECK(process_meet(child.socket));
+    process_end(&child);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+TEST(a_vmm_size_is_the_memorys) { check_liar(IGNIS_TRANSPORT_VMM); }
+TEST(an_ipc_size_is_the_memorys) { check_liar(IGNIS_TRANSPORT_IPC); }
+TEST(a_host_size_is_the_memorys) { check_liar(IGNIS_TRANSPORT_HOST); }
 
 /*  Imports what it is sent, twice; checks it; writes it; then closes it when it is told to. */
 static int importer(void)
@@ -1106,25 +1455,35 @@ static ignis_transport channel_transport(ignis_transport_kind kind, ignis_channe
     return transport;
 }
 
+/*  The folder and the method are the environment's, also for the child. */
 static ignis_channel_desc channel_desc(void)
 {
+    const char *method = getenv("TEST_TRANSPORT_METHOD");
     ignis_channel_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.name = "test-transport";
     desc.token = token;
     desc.timeout_s = 20;
     desc.directory = getenv("TEST_TRANSPORT_DIR");
+    desc.method = (ignis_channel_method)(method ? atoi(method) : 0);
     return desc;
+}
+
+/*  What travels without a copy: descriptors need a socket. */
+static ignis_transport_kind kind_through(ignis_channel_method method)
+{
+    return method == IGNIS_CHANNEL_SOCKET ? IGNIS_TRANSPORT_VMM : IGNIS_TRANSPORT_IPC;
 }
 
 static int channel_receiver(void)
 {
     ignis_desc desc = test_desc(NULL);
     ignis_channel_desc channel = channel_desc();
+    ignis_transport_kind kind = kind_through(channel.method);
     ignis_channel connected;
-    ignis_transport vmm, host;
+    ignis_transport shared, host;
     ignis_transport_handle handle;
-    ignis_array seen, into;
+    ignis_array seen, again, into;
     char byte;
     if (ignis_setup(&desc) != IGNIS_OK)
         return 2;
@@ -1135,11 +1494,19 @@ static int channel_receiver(void)
     CHECK_COUNTING(into, 100, 1);
     CHECK_OK(ignis_transport_recv(host, into));
     CHECK_COUNTING(into, 100, 2);
-    if (available(IGNIS_TRANSPORT_VMM, 0, 0)) {
-        vmm = channel_transport(IGNIS_TRANSPORT_VMM, connected);
-        CHECK_OK(ignis_transport_receive_handle(vmm, &handle));
-        seen = ignis_transport_recv_with_handle(vmm, &handle);
+    CHECK_OK(ignis_transport_receive_handle(host, &handle));
+    seen = ignis_transport_import_handle(host, &handle);
+    CHECK_OK(ignis_transport_handle_close(&handle));
+    CHECK_INT(ignis_array_numel(seen), 3000000); /* more than goes through host memory at once */
+    CHECK_COUNTING(ignis_array_slice(seen, 0, 2999900, 100), 100, 2999904);
+    if (available(kind, 0, 0)) {
+        shared = channel_transport(kind, connected);
+        CHECK_OK(ignis_transport_receive_handle(shared, &handle));
+        seen = ignis_transport_recv_with_handle(shared, &handle);
+        again = ignis_transport_recv_with_handle(shared, &handle);
         CHECK_OK(ignis_transport_handle_close(&handle));
+        CHECK(info_of(seen).ptr == info_of(again).ptr);
+        drop(again);
         CHECK_COUNTING(seen, 100, 3);
         CHECK_OK(ignis_channel_send(connected, "x", 1, NULL, 0));
         CHECK_OK(ignis_channel_receive(connected, &byte, 1, NULL, NULL, 0, NULL));
@@ -1147,54 +1514,262 @@ static int channel_receiver(void)
     }
     drop(into);
     CHECK_OK(ignis_channel_send(connected, "x", 1, NULL, 0));
+    CHECK_OK(ignis_transport_destroy(host));
     CHECK_OK(ignis_shutdown());
     return test__state.failures ? 1 : 0;
 }
 
-TEST(through_a_channel)
+/*  How many handles wait in a folder under names. */
+static int names_in(const char *folder)
 {
-    char folder[] = "/tmp/ignis-test-XXXXXX", text[64], byte;
+    DIR *names = opendir(folder);
+    struct dirent *name;
+    int count = 0;
+    while (names && (name = readdir(names)) != NULL)
+        count += strncmp(name->d_name, "handle-", 7) == 0;
+    if (names)
+        closedir(names);
+    return count;
+}
+
+typedef struct meeting {
+    char folder[32];
     process child;
-    ignis_channel_desc desc;
     ignis_channel server, channel;
-    ignis_transport vmm, host;
-    ignis_array array;
-    REQUIRE(mkdtemp(folder) != NULL);
-    setenv("TEST_TRANSPORT_DIR", folder, 1);
-    child = process_start("channel");
+} meeting;
+
+/*  Starts a role at the other end of a channel, before the setup. */
+static void meet(meeting *m, const char *role, ignis_channel_method method)
+{
+    ignis_channel_desc desc;
+    char text[16];
+    memset(m, 0, sizeof *m);
+    snprintf(m->folder, sizeof m->folder, "/tmp/ignis-test-XXXXXX");
+    snprintf(text, sizeof text, "%d", (int)method);
+    REQUIRE(mkdtemp(m->folder) != NULL);
+    setenv("TEST_TRANSPORT_DIR", m->folder, 1);
+    setenv("TEST_TRANSPORT_METHOD", text, 1);
+    m->child = process_start(role);
     SETUP(NULL);
     desc = channel_desc();
-    server = ignis_channel_serve(&desc);
-    channel = ignis_channel_accept(server);
-    REQUIRE(channel.id);
-    host = channel_transport(IGNIS_TRANSPORT_HOST, channel);
+    m->server = ignis_channel_serve(&desc);
+    m->channel = ignis_channel_accept(m->server);
+    CHECK(m->channel.id);
+}
+
+static void part(meeting *m)
+{
+    CHECK_OK(ignis_channel_close(m->channel));
+    CHECK_OK(ignis_channel_close(m->server));
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(names_in(m->folder), 0);
+    unsetenv("TEST_TRANSPORT_DIR");
+    unsetenv("TEST_TRANSPORT_METHOD");
+    test_remove_folder(m->folder);
+}
+
+static void through_a_channel(ignis_channel_method method)
+{
+    static const char *const words[] = {"", "socket", "named_pipe", "shared_memory"};
+    ignis_transport_kind kind = kind_through(method);
+    ignis_transport shared, host, vmm;
+    ignis_array array;
+    char text[64], byte;
+    meeting m;
+    meet(&m, "channel", method);
+    REQUIRE(m.channel.id);
+    host = channel_transport(IGNIS_TRANSPORT_HOST, m.channel);
     CHECK(ignis_transport_to_string(host, text, sizeof text) > 0);
-    CHECK_TEXT(text, "host[0->0, socket]");
+    CHECK_HAS(text, words[method]);
     array = make_shared(IGNIS_TRANSPORT_HOST, 0, 100, 1);
     CHECK_OK(ignis_transport_send(host, array, NULL));
     drop(array); /* what was sent is a copy */
     array = make_shared(IGNIS_TRANSPORT_HOST, 0, 100, 2);
     CHECK_OK(ignis_transport_send(host, array, NULL));
     drop(array);
-    if (available(IGNIS_TRANSPORT_VMM, 0, 0)) {
-        vmm = channel_transport(IGNIS_TRANSPORT_VMM, channel);
-        array = make_shared(IGNIS_TRANSPORT_VMM, 0, 100, 3);
-        CHECK_OK(ignis_transport_send(vmm, array, NULL));
+    array = make_shared(IGNIS_TRANSPORT_HOST, 0, 3000000, 4);
+    CHECK_OK(ignis_transport_send(host, array, NULL));
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(host)); /* what is on its way arrives all the same */
+    if (available(kind, 0, 0)) {
+        shared = channel_transport(kind, m.channel);
+        array = make_shared(kind, 0, 100, 3);
+        CHECK_OK(ignis_transport_send(shared, array, NULL));
         CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
-        snprintf(text, sizeof text, "VMM[0->0, socket] to process %d", (int)child.pid);
+        snprintf(text, sizeof text, "%s] to process %d", words[method], (int)m.child.pid);
         CHECK_MESSAGE_HAS(text);
-        CHECK_OK(ignis_channel_receive(channel, &byte, 1, NULL, NULL, 0, NULL));
-        CHECK_OK(ignis_channel_send(channel, "x", 1, NULL, 0));
+        CHECK_OK(ignis_channel_receive(m.channel, &byte, 1, NULL, NULL, 0, NULL));
+        CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+        CHECK_INT(names_in(m.folder), 0);
+        CHECK_OK(ignis_channel_send(m.channel, "x", 1, NULL, 0));
     }
-    CHECK_OK(ignis_channel_receive(channel, &byte, 1, NULL, NULL, 0, NULL));
-    if (available(IGNIS_TRANSPORT_VMM, 0, 0))
+    CHECK_OK(ignis_channel_receive(m.channel, &byte, 1, NULL, NULL, 0, NULL));
+    if (available(kind, 0, 0))
+        drop(array); /* the other side has freed its own */
+    if (method != IGNIS_CHANNEL_SOCKET && available(IGNIS_TRANSPORT_VMM, 0, 0)) {
+        vmm = channel_transport(IGNIS_TRANSPORT_VMM, m.channel);
+        array = make_shared(IGNIS_TRANSPORT_VMM, 0, 100, 3);
+        CHECK_STATUS(ignis_transport_send(vmm, array, NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CHANNEL_DESCRIPTOR);
+        CHECK_MESSAGE_HAS("IGNIS_CHANNEL_SOCKET");
         drop(array);
-    CHECK_INT(process_end(&child), 0);
-    CHECK_OK(ignis_channel_close(channel));
-    CHECK_OK(ignis_channel_close(server));
-    CHECK_OK(ignis_shutdown());
-    unsetenv("TEST_TRANSPORT_DIR");
+        vmm = channel_transport(IGNIS_TRANSPORT_AUTO, m.channel);
+        CHECK_INT(query(vmm).kind, IGNIS_TRANSPORT_HOST);
+    }
+    CHECK_INT(process_end(&m.child), 0);
+    part(&m);
+}
+
+TEST(through_a_socket) { through_a_channel(IGNIS_CHANNEL_SOCKET); }
+TEST(through_a_pipe) { through_a_channel(IGNIS_CHANNEL_PIPE); }
+TEST(through_shared_memory) { through_a_channel(IGNIS_CHANNEL_SHM); }
+
+/*  Takes the first handle that comes, and no other. */
+static int channel_taker(void)
+{
+    ignis_desc desc = test_desc(NULL);
+    ignis_channel_desc channel = channel_desc();
+    ignis_transport transport;
+    ignis_transport_handle handle;
+    ignis_channel connected;
+    if (ignis_setup(&desc) != IGNIS_OK)
+        return 2;
+    connected = ignis_channel_connect(&channel);
+    transport = channel_transport(kind_through(channel.method), connected);
+    if (ignis_transport_receive_handle(transport, &handle) != IGNIS_OK || !ignis_transport_recv_with_handle(transport, &handle).id ||
+        ignis_channel_send(connected, "x", 1, NULL, 0) != IGNIS_OK)
+        return 3;
+    for (;;)
+        pause();
+}
+
+static void a_dead_receiver(ignis_channel_method method)
+{
+    ignis_transport_kind kind = kind_through(method);
+    ignis_transport transport, host;
+    ignis_array taken, waiting;
+    meeting m;
+    char byte;
+    int i;
+    meet(&m, "taker", method);
+    REQUIRE(m.channel.id);
+    if (!available(kind, 0, 0)) {
+        process_kill(&m.child);
+        SKIP("the transport is not available");
+    }
+    transport = channel_transport(kind, m.channel);
+    host = channel_transport(IGNIS_TRANSPORT_HOST, m.channel);
+    taken = make_shared(kind, 0, 100, 0);
+    waiting = make_shared(kind, 0, 100, 0);
+    CHECK_OK(ignis_transport_send(transport, taken, NULL));
+    CHECK_OK(ignis_channel_receive(m.channel, &byte, 1, NULL, NULL, 0, NULL));
+    CHECK_OK(ignis_transport_send(transport, waiting, NULL));
+    CHECK_OK(ignis_transport_send(host, waiting, NULL));
+    CHECK_STATUS(ignis_array_free(taken), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+    CHECK_STATUS(ignis_array_free(waiting), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+    CHECK_INT(names_in(m.folder), method == IGNIS_CHANNEL_SOCKET ? 0 : 2);
+    process_kill(&m.child);
+    if (method == IGNIS_CHANNEL_SOCKET) /* what is in it keeps its leases until it is closed */
+        CHECK_OK(ignis_transport_release_handle(transport, waiting));
+    for (i = 0; i < 100 && query(transport).exported + query(host).exported; i++)
+        ignis__sleep_us(10000);
+    drop(taken);
+    drop(waiting);
+    part(&m);
+}
+
+TEST(a_dead_receiver_at_a_socket) { a_dead_receiver(IGNIS_CHANNEL_SOCKET); }
+TEST(a_dead_receiver_at_a_pipe) { a_dead_receiver(IGNIS_CHANNEL_PIPE); }
+TEST(a_dead_receiver_at_shared_memory) { a_dead_receiver(IGNIS_CHANNEL_SHM); }
+
+/*  Handles that the caller carries as bytes alone. */
+TEST(handles_without_descriptors)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_HOST};
+    char folder[] = "/tmp/ignis-test-XXXXXX";
+    int k, fds[2];
+    REQUIRE(mkdtemp(folder) != NULL);
+    setenv("IGNIS_COMM_DIR", folder, 1);
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(kinds); k++) {
+        ignis_transport_handle sent, came, late;
+        ignis_transport_desc desc;
+        ignis_transport transport;
+        ignis_array array, seen;
+        if (!available(kinds[k], 0, 0))
+            continue;
+        memset(&desc, 0, sizeof desc);
+        desc.kind = kinds[k];
+        desc.token = token;
+        desc.exchange = IGNIS_CHANNEL_SHM;
+        transport = ignis_transport_create(&desc);
+        CHECK_OK(ignis_transport_initialize(transport));
+        array = make_shared(kinds[k], 0, 50, 7);
+        CHECK_OK(ignis_transport_export_handle(transport, array, &sent));
+        CHECK_INT(ignis_transport_handle_fds(&sent, fds), 0);
+        CHECK_OK(ignis_transport_handle_from_fds(&came, sent.record, NULL, 0));
+        CHECK_OK(ignis_transport_handle_close(&sent));
+        CHECK_INT(query(transport).exported, 1);
+        CHECK_INT(names_in(folder), 1);
+        late = came;
+        seen = ignis_transport_import_handle(transport, &came);
+        CHECK_COUNTING(seen, 50, 7);
+        CHECK_INT(names_in(folder), 0);
+        drop(seen);
+        CHECK_INT(query(transport).exported, 0);
+        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &late).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+        CHECK_OK(ignis_transport_export_handle(transport, array, &sent)); /* goes nowhere */
+        CHECK_INT(names_in(folder), 1);
+        CHECK_OK(ignis_transport_destroy(transport));
+        CHECK_INT(names_in(folder), 0);
+        drop(array);
+    }
+    unsetenv("IGNIS_COMM_DIR");
     test_remove_folder(folder);
+}
+
+TEST(the_handle_that_was_exported)
+{
+    ignis_transport_handle first, second, again;
+    ignis_transport transport;
+    ignis_array a, b;
+    SETUP(NULL);
+    transport = make_transport(IGNIS_TRANSPORT_PEER, 0, 0);
+    CHECK_STATUS(ignis_transport_exported_handle(transport, &again), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_HANDLE);
+    CHECK_STATUS(ignis_transport_exported_handle(transport, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    a = make_shared(IGNIS_TRANSPORT_PEER, 0, 10, 0);
+    b = make_shared(IGNIS_TRANSPORT_PEER, 0, 10, 0);
+    CHECK_OK(ignis_transport_export_handle(transport, a, &first));
+    CHECK_OK(ignis_transport_export_handle(transport, b, &second));
+    CHECK_OK(ignis_transport_exported_handle(transport, &again));
+    CHECK(memcmp(again.record, second.record, sizeof again.record) == 0);
+    CHECK_INT(info_of(b).ref_count, 2);
+    CHECK_OK(ignis_transport_handle_close(&again));
+    CHECK_OK(ignis_transport_handle_close(&second));
+    CHECK_OK(ignis_transport_exported_handle(transport, &again)); /* b's is not out any more */
+    CHECK(memcmp(again.record, first.record, sizeof again.record) == 0);
+    CHECK_OK(ignis_transport_handle_close(&again));
+    CHECK_OK(ignis_transport_handle_close(&first));
+    drop(a);
+    drop(b);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
+TEST(device_0_is_the_current_one)
+{
+    ignis_transport_desc desc;
+    ignis_transport transport;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    memset(&desc, 0, sizeof desc);
+    desc.kind = IGNIS_TRANSPORT_HOST;
+    desc.token = token;
+    desc.dst_device = IGNIS_DEVICE_0;
+    CHECK_OK(ignis_device_use(1));
+    transport = ignis_transport_create(&desc);
+    CHECK_INT(query(transport).src_device, 1);
+    CHECK_INT(query(transport).dst_device, 0);
+    CHECK_OK(ignis_transport_destroy(transport));
+    CHECK_OK(ignis_device_use(0));
 }
 
 TEST(measure)
@@ -1225,6 +1800,8 @@ int main(int argc, char **argv)
         return strcmp(role, "importer") == 0   ? importer()
                : strcmp(role, "exporter") == 0 ? exporter()
                : strcmp(role, "renewer") == 0  ? renewer()
+               : strcmp(role, "liar") == 0     ? liar()
+               : strcmp(role, "taker") == 0    ? channel_taker()
                                                : channel_receiver();
     }
     return test_run(argc, argv);
