@@ -1,6 +1,25 @@
-/*  ignis.h - v0.3.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
+/*  ignis.h - v0.4.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
     MIT licence, at the end of the file. What has changed: CHANGELOG.md.
+
+    CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
+
+        >>status        statuses, messages, diagnostics, the logger     ON ERRORS
+        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
+        >>device        devices, streams, waiting                       ON STREAMS AND CUDART
+        >>memory        what Ignis holds of a device's memory           ON MEMORY
+        >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
+        >>elementwise   fill, copy, cast, add, mul, scale of arrays
+        >>contract      who owns an array, who may free it; the audit   ON OWNERSHIP
+        >>kernel        CUDA source compiled, cached, launched          ON KERNELS
+        >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
+        >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
+        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding .loss .attention
+        >>optim         AdamW, SGD, schedules, clipping
+        >>graph         a step captured once, replayed with one call    ON GRAPHS
+        >>storage       safetensors files                               ON FILES
+
+        In the implementation alone: >>platform >>loader >>pool.
 
     HOW TO USE
 
@@ -45,7 +64,7 @@
     }
     ---- end example
 
-    and learns, too:
+    and it trains models, too:
 
     ---- begin example fit
     #define IGNIS_IMPLEMENTATION
@@ -83,9 +102,9 @@
 
     WHAT IT DOES NOT DO
 
-        No strided arrays: an array, and every view of one, is contiguous. No managed memory. No 32-bit systems. Nothing but NVIDIA GPUs.
-        It does not order your streams for you: as in CUDA, work on two streams runs in any order unless events say otherwise (Ignis orders
-        what it does itself: memory is never reused before its last user is done, on whatever stream of Ignis' calls that was).
+        No strided arrays: an array, and every view of one, is contiguous. No managed memory. No 32-bit systems. No GPUs but NVIDIA's.
+        It does not order your streams for you: as in CUDA, work on two streams runs in any order unless events order it. Memory is safe all
+        the same: it is not reused before the work that Ignis has queued on it, on any stream, is done.
 
     STEP BY STEP
 
@@ -94,7 +113,7 @@
         ignis_array_from_host       copy and convert from the host; ignis_array_to_host back, waiting for the result
         ignis_kernel_compile        your CUDA source, compiled for the current device, or taken from the cache
         ignis_kernel_launch         grid, block, arguments that are checked against the kernel's parameters
-        ignis_tensor_from_host      for learning: tensors, operations on them, ignis_backward, ignis_optimizer_step
+        ignis_tensor_from_host      for training: tensors, operations on them, ignis_backward, ignis_optimizer_step
         ignis_array_free            as its owner; a second free is an error, not a crash
         ignis_shutdown              reports what you forgot to free, and frees it
 
@@ -103,28 +122,29 @@
         A call that can fail returns ignis_status, or a handle whose id is 0. The first failure of a thread is kept until
         ignis_status_clear: its status, a numbered diagnostic, the call, and a sentence that says what was expected and what came. A call
         that is given handle 0 fails quietly when a failure is recorded already: so a chain of calls is checked once, at its end, and the
-        message is that of the first thing that went wrong; ignis_status_latest_message has that of the last one. What fails in a function
-        of yours that a call runs (a backward function, say) names that call, too. Warnings and errors go to ignis_desc.logger, or to stderr: never nowhere.
-        Whatever fails leaves everything else as it was: the library keeps working.
+        message is that of the first thing that went wrong; ignis_status_latest_message has that of the latest one. What fails in a function
+        of yours that a call runs (a backward function, say) names that call, too. Warnings and errors go to ignis_desc.logger, else to
+        stderr: none is dropped silently. Whatever fails leaves everything else as it was: the library keeps working.
 
-            status              who can mend it
+            status              who can fix it
             NOT_SETUP ARGUMENT SHAPE DTYPE FREED CONTRACT COMPILE MISMATCH     you: the program is wrong
             MEMORY                                                             you: free something, or ask for less
             LIBRARY DEVICE UNSUPPORTED                                         the machine: driver, NVRTC, GPU
             CUDA                                                               the driver; often a fault in a kernel
             IO FORMAT PEER TIMEOUT                                             files and other processes
 
-        A fault inside a kernel (an access out of bounds, say) shows at a later call. CUDA then refuses the process everything, on all
-        devices, until it ends: so nothing on a GPU outlives a fault but what other processes have there. Ignis reports it once as CUDA,
-        then as DEVICE; handles can still be freed, and ignis_shutdown ends.
+        A fault inside a kernel (an access out of bounds, say) shows at a later call. From then on CUDA refuses every call of the process,
+        on all devices, until the process ends: nothing that it has on a GPU can be used or read any more. Ignis reports it once as CUDA,
+        then as DEVICE; handles can still be freed, and ignis_shutdown returns.
 
     ON MEMORY (>>memory)
 
         Freed device memory stays in a cache, one per device, ordered by streams: the next array on the same stream takes it without a
-        driver call or a wait. When the driver has no more, Ignis takes over blocks of other streams behind an event, gives free segments
-        back, tries again, and only then says out of memory, with all the numbers. ignis_memory_query shows them, ignis_memory_trim gives
-        free segments back, ignis_desc.memory_limit bounds what is reserved. With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has
-        an allocation of its own, as compute-sanitizer needs it to see accesses beyond the end; it is slow.
+        driver call or a wait. When the driver has no more, Ignis takes blocks of other streams once an event says that they are free,
+        gives free segments back to the driver and tries again; only then a call fails with IGNIS_ERROR_MEMORY, and the message has all the
+        numbers. ignis_memory_query shows them, ignis_memory_trim gives free segments back, ignis_desc.memory_limit bounds what is reserved.
+        With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has an allocation of its own, so that compute-sanitizer sees
+        accesses beyond its end; that is slow.
 
         What Ignis writes to memory is counted in a version, which all views of it share (ignis_array_info.version). Reading what nobody has
         written is an error. Of your own kernels, and of code that has the address, Ignis cannot know what it writes: its array counts as written,
@@ -195,7 +215,7 @@
 
         Every function may be called from any thread, and one handle be used by several: the loser of a race to free gets an error. Each
         thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
-        survive fork. Compiling a kernel holds nobody up but those who want the same one.
+        survive fork. Compiling a kernel blocks only the threads that need the same kernel.
 
     ON SHARED LIBRARIES
 
@@ -237,12 +257,17 @@
 #endif
 #endif
 
+#if defined(IGNIS_INCLUDED) && (IGNIS_VERSION_MAJOR != 0 || IGNIS_VERSION_MINOR != 4 || IGNIS_VERSION_PATCH != 0)
+#error "two versions of ignis.h are included in one file"
+#endif
+
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
 #define IGNIS_VERSION_MAJOR 0
-#define IGNIS_VERSION_MINOR 3
+#define IGNIS_VERSION_MINOR 4
 #define IGNIS_VERSION_PATCH 0
+#define IGNIS_VERSION (10000 * IGNIS_VERSION_MAJOR + 100 * IGNIS_VERSION_MINOR + IGNIS_VERSION_PATCH)
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -422,7 +447,8 @@ typedef enum ignis_status {
     X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")                                      \
     X(HANDLE_LEAKED, CONTRACT, "kernels, graphs, optimizers and channels are freed before shutdown")                 \
     X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
-    X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")
+    X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")                \
+    X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -1366,6 +1392,25 @@ typedef struct ignis_gradcheck_desc {
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
 
+/*  ignis_backward_retain - ignis_backward that keeps what was recorded, so that another one can walk it again
+    Each adds its gradients to those that the leaves have. What backward needs stays in memory until ignis_backward walks it, or the tensors
+    that it leads to are released. The operations' results and the leaves must not be changed in between.
+    Returns: IGNIS_OK, or the reason; what was recorded is kept either way.
+    Errors: those of ignis_backward.
+    Ownership: grad_output stays the caller's.
+    Threads: the one that recorded it. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
+
+/*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made where there is none
+    IGNIS_NO_ARRAY drops the gradient: it is as if none was computed, its memory is freed, and optimizers leave the tensor alone.
+    Shapes: equal numel; the tensor's dtype and device.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad was never written to; a parameter of
+    data-parallel training, whose gradient cannot be dropped), MEMORY, CUDA.
+    Ownership: grad stays the caller's.
+    Threads: any, but a gradient is not dropped while another thread's optimizer makes a step with it. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor tensor, ignis_array grad);
+
 /*  ignis_zero_grad - set a tensor's gradient to zero; its memory is kept, or made where there is none
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (the tensor requires no gradient), MEMORY, CUDA.
@@ -1500,8 +1545,8 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor);
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype);
 
 /*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 - probability
-    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. In a graph it also follows from
-    how often that was launched: see ignis_graph_launch. For evaluation leave it out.
+    Which ones follows from ignis_seed and the calls since; backward computes the mask again, so none is kept. In a graph it also follows
+    from how often that was launched: see ignis_graph_launch. For evaluation leave it out.
     Returns: the tensor, or no handle.
     Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -1520,7 +1565,7 @@ IGNIS_API ignis_tensor ignis_gelu(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_gelu_exact(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor);
 
-/*  ignis_silu_mul - silu(gate) * up in one pass, as gated MLPs need it; silu(gate) is not rounded in between
+/*  ignis_silu_mul - silu(gate) * up in one pass, for gated MLPs; silu(gate) is not rounded in between
     Shapes: equal.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
@@ -1551,15 +1596,15 @@ IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
     Threads: any. */
 IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape);
 
-/*  ignis_transpose - exchange two dimensions, in new memory; negative ones count from the last one on. Any dtype.
+/*  ignis_transpose - swap two dimensions, in new memory; negative ones count from the last one on. Any dtype.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1);
 
-/*  ignis_concat - count tensors one behind the other along a dimension, in new memory. Any dtype.
-    Shapes: equal but for that dimension. More than eight are put together in several passes.
+/*  ignis_concat - concatenate count tensors along a dimension, in new memory. Any dtype.
+    Shapes: equal but for that dimension. More than eight are concatenated in several passes.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension, another one differs), DTYPE, DEVICE, ARGUMENT (null, count, never written to), MEMORY, LIBRARY,
     COMPILE, CUDA.
@@ -1608,20 +1653,23 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_rope_desc {
-    int num_heads;         /* required: a row is num_heads heads of head_dim elements */
-    double base;           /* of the inverse frequencies base^(-2i / head_dim) (10000) */
-    int64_t pos_offset;    /* position of the first row of every sequence (0) */
-    const float *inv_freq; /* on the host: frequencies of one's own, such as those of llama3, NTK or YaRN scaling (those of base) */
-    int inv_freq_count;    /* head_dim / 2 */
+    int num_heads;              /* required: a row is num_heads heads of head_dim elements */
+    double base;                /* of the inverse frequencies base^(-2i / head_dim) (10000) */
+    int64_t pos_offset;         /* position of the first row of every sequence (0) */
+    const float *inv_freq;      /* on the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base) */
+    int inv_freq_count;         /* head_dim / 2 */
+    ignis_array inv_freq_array; /* instead of them: head_dim / 2 frequencies in f32 on the device (none) */
 } ignis_rope_desc;
 
 /*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
     Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus desc->pos_offset. Elements i and
-    i + head_dim / 2 of every head turn by position * inv_freq[i].
+    i + head_dim / 2 of every head turn by position * inv_freq[i]. Frequencies on the device are read as the kernel runs, so a graph reads them
+    anew at each launch; backward reads them again.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31, inv_freq_count is not head_dim / 2), SHAPE
-    (the last dimension is not num_heads times an even head_dim), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
-    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns.
+    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31, inv_freq_count or the array's numel is
+    not head_dim / 2, frequencies given twice or never written to), SHAPE (the last dimension is not num_heads times an even head_dim), DTYPE,
+    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
+    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns, and inv_freq_array be freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
 
@@ -1644,14 +1692,14 @@ typedef struct ignis_cross_entropy_desc {
     int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
-    int64_t classes;           /* columns behind so many are padding, whatever they hold, with gradient 0 (0: there are none) */
+    int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
     all defaults.
     A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
-    The gradient of f32, f64 and bf16 is made along with the loss, and backward only hands it on; it is scaled, and rounded once more, where
+    The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled, and rounded once more, where
     the gradient of the loss is not 1.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
@@ -1689,11 +1737,11 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
 
 /*  ignis_decode_sdpa - attention of one new query to all keys of a cache, for generation token by token
     Shapes: q [1, num_heads * head_dim]; k and v [past + 1, num_kv_heads * head_dim], the new token's included, at least one row; or all with a
-    batch in front; num_kv_heads follows from the shapes, head_dim is at most 256. The result has the shape of q. The scores are scaled by
+    batch in front; num_kv_heads follows from the shapes, head_dim is at most 512. The result has the shape of q. The scores are scaled by
     1 / sqrt(head_dim). Nothing is recorded: the result requires no gradient.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (num_heads below 1, or not a multiple of the number of key heads), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
-    UNSUPPORTED (head_dim above 256, 2^30 rows or more).
+    Errors: FREED, ARGUMENT (num_heads below 1, or not a multiple of the number of key heads), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE,
+    CUDA, UNSUPPORTED (head_dim above 512, 2^30 rows or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads);
@@ -1710,7 +1758,7 @@ typedef enum ignis_schedule {
     IGNIS_SCHEDULE_LINEAR  /* a straight line */
 } ignis_schedule;
 
-/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its end at step `total`. */
+/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its last value at step `total`. */
 typedef struct ignis_schedule_desc {
     ignis_schedule kind; /* IGNIS_SCHEDULE_CONSTANT */
     int64_t warmup;      /* steps (0) */
@@ -1740,7 +1788,7 @@ typedef struct ignis_sgd_desc {
 } ignis_sgd_desc;
 
 typedef struct ignis_optimizer_info {
-    int64_t step;     /* how many were made */
+    int64_t step;     /* steps so far */
     double lr;        /* of the last step */
     double grad_norm; /* when gradients were clipped last, before it */
     int parameters;
@@ -1763,7 +1811,7 @@ typedef enum ignis_optimizer_part {
 IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc);
 IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
 
-/*  ignis_optimizer_add - let an optimizer change a tensor: a leaf that requires a gradient; decay: whether weight decay is for it
+/*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay: whether weight decay applies to it
     Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED (this thread captures a graph),
@@ -1772,9 +1820,9 @@ IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
 
-/*  ignis_optimizer_step - change all parameters that have a gradient, by that gradient
-    One launch for each element type. Count of steps, learning rate and clipping are on the device, which moves them on, so a CUDA graph of a
-    step can be replayed. Without any gradient nothing happens, and no step is counted.
+/*  ignis_optimizer_step - update all parameters that have a gradient
+    One launch for each element type. Step count, learning rate and clipping are kept and updated on the device, so a CUDA graph of a step can be
+    replayed. Without any gradient nothing happens, and no step is counted.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -1789,22 +1837,22 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
 
 /*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale them down to it
-    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing comes to the host;
-    ignis_optimizer_query tells the norm. The sum is made in a fixed order.
+    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing is copied to the host;
+    ignis_optimizer_query returns the norm. The sum is computed in a fixed order.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (max_norm is not above 0, no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
 
-/*  ignis_optimizer_set_lr - another learning rate from the next step on, which the schedule scales
+/*  ignis_optimizer_set_lr - set the learning rate from the next step on, which the schedule scales
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (negative), MEMORY, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double lr);
 
-/*  ignis_optimizer_query - where an optimizer is
+/*  ignis_optimizer_query - step count, learning rate and gradient norm of an optimizer
     Returns: IGNIS_OK, and *info filled.
     Errors: FREED, ARGUMENT, CUDA.
     Ownership: *info is a copy.
@@ -1812,8 +1860,8 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double 
 IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_optimizer_info *info);
 
 /*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by ignis_array_copy, for restoring it
-    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. A training goes on bit for bit when all parts and
-    parameters are restored.
+    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. Training continues bit for bit as without the
+    interruption when all parts and parameters are restored.
     Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
     Errors: FREED, ARGUMENT (no such part or parameter).
     Ownership: the optimizer's.
@@ -1926,6 +1974,19 @@ static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_
 }
 
 #ifndef IGNIS_NO_TENSORS
+static inline ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_from_host(data, shape, &desc);
+}
+static inline ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_zeros(shape, &desc); }
+static inline ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_ones(shape, &desc); }
+static inline ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_rand(shape, &desc); }
+static inline ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_randn(shape, &desc); }
+static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                     const ignis_gradcheck_desc &desc)
+{
+    return ignis_gradcheck(fn, user_data, inputs, count, &desc);
+}
 static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
     return ignis_sdpa(q, k, v, &desc);
@@ -2611,19 +2672,19 @@ typedef struct ignis__record {
 } ignis__record;
 
 /*  A call that runs functions of the caller: messages of what fails in them name it, too. */
-typedef struct ignis__frame {
+typedef struct ignis__outer_call {
     const char *call;
     const char *rule; /* the rule whose backward function runs; null: none does */
-    const struct ignis__frame *outer;
-} ignis__frame;
+    const struct ignis__outer_call *outer;
+} ignis__outer_call;
 
 /*  What a thread keeps. The device section uses the last part. */
 typedef struct ignis__thread {
-    ignis__record record;      /* the first failure */
-    ignis_status latest;       /* of the last one, recorded or not */
-    char *latest_message;      /* from malloc; null: there was none, or no memory for it */
-    const ignis__frame *frame; /* the innermost one */
-    bool quiet;                /* failures are answers to what was tried, and not reported */
+    ignis__record record;            /* the first failure */
+    ignis_status latest;             /* of the last one, recorded or not */
+    char *latest_message;            /* from malloc; null: there was none, or no memory for it */
+    const ignis__outer_call *inside; /* the innermost one */
+    bool quiet;                      /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
@@ -2749,30 +2810,29 @@ IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ig
     thread->quiet = false;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__frame_enter(ignis__frame *frame, const char *call, const char *rule)
+IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer, const char *call, const char *rule)
 {
-    frame->call = call;
-    frame->rule = rule;
-    frame->outer = ignis__this_thread.frame;
-    ignis__this_thread.frame = frame;
+    outer->call = call;
+    outer->rule = rule;
+    outer->outer = ignis__this_thread.inside;
+    ignis__this_thread.inside = outer;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__frame_leave(const ignis__frame *frame) { ignis__this_thread.frame = frame->outer; }
+IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer) { ignis__this_thread.inside = outer->outer; }
 
 /*  Names the calls inside which a call has failed, the innermost first. */
-static void ignis__text_add_frames(ignis__text *text, const ignis__frame *frame, const char *call)
+static void ignis__text_add_outer_calls(ignis__text *text, const ignis__outer_call *outer, const char *call)
 {
     const char *before = " (inside ";
-    for (; frame; frame = frame->outer) {
-        const ignis__frame *outer = frame->outer;
-        if (!frame->rule &&
-            (frame->call == call || (outer && !outer->rule && frame->call == outer->call))) /* is said already, or will be */
-            continue;
-        if (frame->rule)
-            ignis__text_add(text, "%sthe backward of '%s', %s", before, frame->rule, frame->call);
+    for (; outer; outer = outer->outer) {
+        if (outer->rule)
+            ignis__text_add(text, "%sthe backward of '%s', %s", before, outer->rule, outer->call);
+        else if (outer->call != call) /* which was named just before */
+            ignis__text_add(text, "%s%s", before, outer->call);
         else
-            ignis__text_add(text, "%s%s", before, frame->call);
+            continue;
         before = ", ";
+        call = outer->call;
     }
     if (*before == ',')
         ignis__text_add(text, ")");
@@ -2792,7 +2852,7 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         va_copy(again, args);
         ignis__text_add(&text, "%s: ", cause.call);
         ignis__text_addv(&text, format, again);
-        ignis__text_add_frames(&text, ignis__this_thread.frame, cause.call);
+        ignis__text_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
         ignis__text_add(&text, "%s%s", *log ? "\n" : "", log);
         va_end(again);
         if (round == 1 || (cause.message = (char *)malloc(text.length + 1)) == NULL)
@@ -4407,8 +4467,8 @@ static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *fo
         ignis__free(foreign);
 }
 
-/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A thread that
-    waits for the stream is waited for, as its wait would spoil the capture. */
+/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A
+    thread that waits for the stream is waited for, as its wait would spoil the capture. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
 {
     ignis__foreign_stream *foreign = ignis__foreign_next(device, serial - 1);
@@ -5499,10 +5559,10 @@ typedef struct ignis__storage {
     uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
     ignis__used_on used_on[4];
     int used_on_count;
+    void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
     uint64_t version;                     /* counts what is written to it, as far as Ignis knows */
     uint64_t lent;                        /* 1: the caller's code was given the address, and may have written there */
     struct ignis__storage *next, *before; /* in the list of all */
-    void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
 } ignis__storage;
 
 /*  Work that writes to the memory is about to be queued. */
@@ -5600,31 +5660,42 @@ IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__s
     out of use until ignis_shutdown frees its segment. */
 static void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
+    ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
+    ignis__spare_event *last = NULL;
     ignis__binding binding, other;
     bool gives, entered;
-    int i;
+    int i, count = 0;
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
-    ignis__mutex_lock(&storage->lock);             /* whoever forgets a stream waits until it is not needed here any more */
     gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
     entered = gives && !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
+    ignis__mutex_lock(
+        &storage->lock); /* a thread that forgets one of these streams waits until it is not needed here, so nothing waits here */
     for (i = 0; gives && i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
-        if (entered && ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
-            continue;
-        if (!ignis__devices_lost() && ignis__device_enter(call, used->device, &other)) {
-            (void)ignis__device_finish(used->device); /* without an order, waiting is what is left */
+        if (!entered || !ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
+            unordered[count++] = used->device;
+    }
+    if (entered && !storage->block && storage->stream)
+        last = ignis__event_record(call, storage->device, storage->stream);
+    ignis__mutex_unlock(&storage->lock);
+    while (count-- > 0) {
+        if (!ignis__devices_lost() && ignis__device_enter(call, unordered[count], &other)) {
+            (void)ignis__device_finish(unordered[count]); /* without an order, waiting is what is left */
             ignis__device_leave(&other);
         }
     }
     if (entered) {
-        if (storage->block)
+        if (storage->block) {
             ignis__memory_give(call, storage->device, storage->block);
-        else if (storage->stream && IGNIS__CUDA(cuStreamSynchronize, (storage->stream)) != 0)
-            (void)ignis__device_finish(storage->device); /* the memory goes to somebody who knows nothing of streams */
+        } else if (storage->stream) { /* the memory goes to somebody who knows nothing of streams */
+            if (!last || IGNIS__CUDA(cuEventSynchronize, (last->event)) != 0)
+                (void)ignis__device_finish(storage->device);
+            if (last)
+                ignis__event_give(storage->device, last);
+        }
         ignis__device_leave(&binding);
     }
-    ignis__mutex_unlock(&storage->lock);
     if (storage->release_fn)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
     ignis__storage_destroy(storage);
@@ -6042,6 +6113,16 @@ static void ignis__array_reap_exports(const char *call, ignis__array *array)
 static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
     ignis__array *array = ignis__array_hold(call, handle);
+    if (!array || ignis__array_lock(call, array))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+/*  The same for calls of the contract: what other processes hold of the array no longer is let go of before. */
+static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
     if (!array)
         return NULL;
     ignis__array_reap_exports(call, array);
@@ -6088,7 +6169,7 @@ static ignis_status ignis__fail_referenced(const char *call, const ignis__array 
 
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     ignis_owner owner;
     int ref_count = 0;
     bool ok = false;
@@ -6841,7 +6922,7 @@ static ignis_status ignis__array_transfer(const char *call, ignis__array *array,
 IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_array_transfer_ownership";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     if (!array)
         return ignis__failed();
     return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
@@ -6982,7 +7063,7 @@ IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, cons
 IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_acquire";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -7001,7 +7082,7 @@ IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by
 IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_release";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -7017,7 +7098,7 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by
 IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_contract_assert_owner";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -7033,7 +7114,7 @@ IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_own
 IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
 {
     static const char call[] = "ignis_contract_track";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     if (!array)
         return ignis__failed();
     ignis__track(array, true);
@@ -7114,6 +7195,7 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
     static const char call[] = "ignis_contract_audit";
     ignis__audit audit = IGNIS__ZERO;
     ignis__tracked_freed *freed;
+    ignis__slot *dead = NULL;
     ignis__array *array;
     uint64_t index = 0;
     if (!ignis__enter(call))
@@ -7126,15 +7208,19 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         ignis__fail_null(call, "entries");
         return -1;
     }
-    ignis__mutex_lock(&ignis__audits.lock);
-    ignis__audits.count++;
+    while (ignis__exports_reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+        ignis__array_reap_exports(call, array);
+        ignis__array_drop(call, array);
+    }
     audit.entries = entries;
     audit.capacity = capacity;
     audit.now_ns = ignis__monotonic_ns();
     audit.min_age_ms = min_age_ms == 0 ? 5000 : min_age_ms;
+    index = 0;
+    ignis__mutex_lock(&ignis__audits.lock);
+    ignis__audits.count++;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis_contract_entry entry;
-        ignis__array_reap_exports(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
             ignis__track_entry(array, &entry);
@@ -7142,7 +7228,10 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
             array->audit = ignis__audits.count;
         }
         ignis__array_unlock(array);
-        ignis__array_drop(call, array);
+        if (ignis__pool_drop(array)) { /* another thread has freed it meanwhile */
+            array->slot.next_free = dead;
+            dead = &array->slot;
+        }
     }
     ignis__mutex_lock(&ignis__tracking.lock);
     for (freed = ignis__tracking.freed; freed; freed = freed->next)
@@ -7150,6 +7239,11 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
             ignis__audit_add(&audit, &freed->entry, freed->tracked_at_ns);
     ignis__mutex_unlock(&ignis__tracking.lock);
     ignis__mutex_unlock(&ignis__audits.lock);
+    while (dead) { /* without the lock: who is told of the release of wrapped memory may audit, too */
+        array = (ignis__array *)(void *)dead;
+        dead = dead->next_free;
+        ignis__array_destroy(call, array);
+    }
     return audit.found;
 }
 
@@ -7199,6 +7293,10 @@ IGNIS_API ignis_status ignis_contract_reset(void)
    =============================================================================================================== */
 
 #include "ignis_kernels.h"
+
+#if !defined(IGNIS_KERNELS_VERSION) || IGNIS_KERNELS_VERSION != IGNIS_VERSION
+#error "ignis.h and ignis_kernels.h are of different versions: copy all headers of Ignis from one release"
+#endif
 
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 
@@ -7920,7 +8018,7 @@ static ignis__image *ignis__image_get(const char *call, ignis__device *device, c
     return image;
 }
 
-/*  *error is the driver's, for the caller to judge. */
+/*  False after a failure: of the driver, when *error is not 0, which the caller may mend or report; another one is reported already. */
 static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
 {
     unit->lowered = ignis__copy_string(image->lowered);
@@ -9881,43 +9979,44 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
     return tensor;
 }
 
-/*  Around a function of the caller's that Ignis calls: failures inside name the call, and the scopes and no-grad sections of before are there again
-    afterwards. */
-typedef struct ignis__visit {
-    ignis__frame frame;
+/*  Around a function of the caller's that a call runs, for a rule or not (null): the scopes and no-grad sections of before are there again
+    afterwards, and messages of what fails in it name the call. */
+typedef struct ignis__frame {
+    ignis__outer_call outer;
     int no_grad, scope_floor, no_grad_floor;
     bool unbalanced;
-} ignis__visit;
+} ignis__frame;
 
-static void ignis__visit_begin(ignis__visit *visit, const char *call, const char *rule, int no_grad)
+static void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule, int no_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__frame_enter(&visit->frame, call, rule);
-    visit->no_grad = thread->no_grad;
-    visit->scope_floor = thread->scope_floor;
-    visit->no_grad_floor = thread->no_grad_floor;
-    visit->unbalanced = thread->unbalanced;
+    ignis__outer_call_begin(&frame->outer, call, rule);
+    frame->no_grad = thread->no_grad;
+    frame->scope_floor = thread->scope_floor;
+    frame->no_grad_floor = thread->no_grad_floor;
+    frame->unbalanced = thread->unbalanced;
     thread->no_grad = thread->no_grad_floor = no_grad;
     thread->scope_floor = thread->scope_count;
     thread->unbalanced = false;
 }
 
 /*  False, and reported: the function has begun or ended what it did not end or begin. */
-static bool ignis__visit_end(const ignis__visit *visit)
+static bool ignis__frame_end(const ignis__frame *frame)
 {
+    const char *call = frame->outer.call, *what = frame->outer.rule ? frame->outer.rule : call;
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     int scopes = thread->scope_count - thread->scope_floor, sections = thread->no_grad - thread->no_grad_floor;
     bool balanced = !thread->unbalanced && scopes == 0 && sections == 0; /* what it has ended too much was reported then */
+    ignis__outer_call_end(&frame->outer);
     if (scopes || sections)
-        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, visit->frame.call,
-                    "the caller's function has begun and not ended %d scopes and %d no-grad sections", scopes, sections);
-    ignis__frame_leave(&visit->frame);
+        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call,
+                    "the function of '%s' has returned with %d scopes and %d no-grad sections that it did not end", what, scopes, sections);
     while (thread->scope_count > thread->scope_floor)
-        ignis__scope_pop(visit->frame.call, 0);
-    thread->no_grad = visit->no_grad;
-    thread->scope_floor = visit->scope_floor;
-    thread->no_grad_floor = visit->no_grad_floor;
-    thread->unbalanced = visit->unbalanced;
+        ignis__scope_pop(call, 0);
+    thread->no_grad = frame->no_grad;
+    thread->scope_floor = frame->scope_floor;
+    thread->no_grad_floor = frame->no_grad_floor;
+    thread->unbalanced = frame->unbalanced;
     return balanced;
 }
 
@@ -10046,7 +10145,7 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
 {
     ignis__tape *tape = ignis__tape_now(call);
     size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
-    size_t size = sizeof(ignis__node) + sizeof(ignis__tensor *) * (size_t)count + saved_size + rule->params_size + (size_t)count;
+    size_t size = sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
     ignis__node *node = tape ? (ignis__node *)ignis__alloc(size) : NULL;
     bool ok;
     int i;
@@ -10433,6 +10532,7 @@ typedef struct ignis__walk {
     ignis__tape *tape;
     struct ignis__walk *outer; /* in whose backward function this one runs; null: none */
     uint64_t serial;
+    bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
     bool failed;     /* one inside of it has: it may have given only a part of its gradients */
@@ -10692,6 +10792,9 @@ static ignis__array *ignis__walk_sum(int input)
     return maker ? maker->grad : NULL;
 }
 
+/*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
+static bool ignis__walk_retains(void) { return ignis__tensor_thread_now()->walk->retains; }
+
 /*  Checks what a backward function gave for an input, and claims it. Null, and reported, when it does not fit. */
 static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__node *node, int input, ignis_array handle)
 {
@@ -10718,29 +10821,6 @@ static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__nod
     return NULL;
 }
 
-/*  Runs the backward function of an entry, between scopes and no-grad sections that it cannot end. */
-static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_backward_args *args)
-{
-    ignis__visit visit;
-    ignis_status status;
-    ignis__visit_begin(&visit, walk->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
-    walk->at = node;
-    node->running = true;
-    status = node->backward_fn(args);
-    node->running = false;
-    walk->at = NULL;
-    if (!ignis__visit_end(&visit) && status == IGNIS_OK)
-        status = ignis__failed();
-    if (walk->failed && status == IGNIS_OK)
-        status = ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call,
-                             "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
-    if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
-    else if (status != IGNIS_OK)
-        ignis__this_thread.latest = status;
-    return status == IGNIS_OK;
-}
-
 /*  What an entry has saved is as it was when it was recorded. */
 static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *node)
 {
@@ -10759,6 +10839,29 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
         return false;
     }
     return true;
+}
+
+/*  Runs the backward function of an entry, between scopes and no-grad sections that it cannot end. */
+static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_backward_args *args)
+{
+    ignis__frame frame;
+    ignis_status status;
+    ignis__frame_begin(&frame, walk->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
+    walk->at = node;
+    node->running = true;
+    status = node->backward_fn(args);
+    node->running = false;
+    walk->at = NULL;
+    if (!ignis__frame_end(&frame) && status == IGNIS_OK)
+        status = ignis__failed();
+    if (walk->failed && status == IGNIS_OK)
+        status = ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call,
+                             "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
+    if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
+    else if (status != IGNIS_OK)
+        ignis__this_thread.latest = status;
+    return status == IGNIS_OK;
 }
 
 /*  Runs the backward of one entry, and hands its gradients on. */
@@ -10820,8 +10923,8 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     return ok;
 }
 
-/*  Walks from the entry of the root back to the first, running those that a gradient has reached, and takes these apart. A walk inside a backward
-    function ends where the enclosing one stands. The output of the entry that the walk is at is held. */
+/*  Walks from the entry of the root back to the first, running those that a gradient has reached, and takes these apart unless it retains them. A
+    walk inside a backward function ends where the enclosing one stands. The output of the entry that the walk is at is held. */
 static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *gradient)
 {
     uint64_t end = walk->outer ? walk->outer->at->serial : 0;
@@ -10840,7 +10943,11 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
             ok = ignis__groups_pass(walk, node, ok);
         before = ignis__node_before(walk->tape, node, end);
         if (node->grad) {
-            ignis__node_consume(walk->call, node);
+            if (walk->retains)
+                ignis__array_unclaim(walk->call, node->grad);
+            node->grad = walk->retains ? NULL : node->grad;
+            if (!walk->retains)
+                ignis__node_consume(walk->call, node);
             ignis__tensor_drop(walk->call, output);
         }
         ignis__tensor_drop(walk->call, output);
@@ -10876,6 +10983,27 @@ static bool ignis__walk_end(ignis__walk *walk, bool ok)
     return ok;
 }
 
+/*  An array of the caller's that is to be a tensor's gradient, held. Null, and reported, when it does not fit. */
+static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle, const char *name)
+{
+    ignis__array *gradient = ignis__array_hold(call, handle);
+    if (!gradient)
+        return NULL;
+    if (gradient->numel != ignis__tensor_numel(tensor))
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the tensor is %s", name, ignis__shape_write(&gradient->shape).text,
+                    ignis__shape_write(&tensor->shape).text);
+    else if (gradient->dtype != tensor->dtype)
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, the tensor is %s", name, ignis__dtypes[gradient->dtype].name,
+                    ignis__dtypes[tensor->dtype].name);
+    else if (gradient->storage->device != tensor->device)
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the tensor on device %d", name,
+                    (int)(gradient->storage->device - ignis__devices), (int)(tensor->device - ignis__devices));
+    else
+        return gradient;
+    ignis__array_drop(call, gradient);
+    return NULL;
+}
+
 /*  The gradient that a backward starts from, claimed: the caller's, or 1, which is written unless the entry knows it. Null, and reported, when
     it does not fit. */
 static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output, bool known)
@@ -10885,25 +11013,13 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     ignis__array *gradient;
     int ordinal = (int)(tensor->device - ignis__devices);
     if (grad_output.id) {
-        gradient = ignis__array_hold(call, grad_output);
+        gradient = ignis__gradient_hold(call, tensor, grad_output, "grad_output");
         if (!gradient)
             return NULL;
-        if (gradient->numel != ignis__tensor_numel(tensor))
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "grad_output is %s, the tensor is %s", ignis__shape_write(&gradient->shape).text,
-                        ignis__shape_write(&tensor->shape).text);
-        else if (gradient->dtype != tensor->dtype)
-            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "grad_output is %s, the tensor is %s", ignis__dtypes[gradient->dtype].name,
-                        ignis__dtypes[tensor->dtype].name);
-        else if (gradient->storage->device != tensor->device)
-            ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "grad_output is on device %d, the tensor on device %d",
-                        (int)(gradient->storage->device - ignis__devices), ordinal);
-        else { /* through a view, which ends with the walk: the array itself stays the caller's */
-            made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
-            ignis__array_drop(call, gradient);
-            return ignis__array_adopt(call, made);
-        }
+        /* through a view, which ends with the walk: the array itself stays the caller's */
+        made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
         ignis__array_drop(call, gradient);
-        return NULL;
+        return ignis__array_adopt(call, made);
     }
     if (ignis__tensor_numel(tensor) != 1) {
         ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call, "a tensor of shape %s needs grad_output; without it there has to be one element",
@@ -10920,7 +11036,7 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     return ignis__array_adopt(call, made);
 }
 
-static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ignis_array grad_output)
+static ignis_status ignis__backward_held(const char *call, ignis__tensor *tensor, ignis_array grad_output, bool retains)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__standing standing = ignis__tensor_standing(tensor);
@@ -10930,7 +11046,7 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
     if (standing.walked)
         return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
                            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
-                           "run them again");
+                           "run them again, or keep them with ignis_backward_retain");
     if (!standing.requires_grad)
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
@@ -10947,6 +11063,7 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
     memset(&walk, 0, sizeof walk);
     walk.call = call;
     walk.tape = thread->tape;
+    walk.retains = retains;
     walk.outer = thread->walk;
     walk.serial = ignis__atomic_add(&ignis__walk_serials, 1);
     walk.one = known ? gradient->slot.handle : 0;
@@ -10959,16 +11076,25 @@ static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ign
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_backward(ignis_tensor handle, ignis_array grad_output)
+static ignis_status ignis__backward(const char *call, ignis_tensor handle, ignis_array grad_output, bool retains)
 {
-    static const char call[] = "ignis_backward";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
     ignis_status status;
     if (!tensor)
         return ignis__failed();
-    status = ignis__backward(call, tensor, grad_output);
+    status = ignis__backward_held(call, tensor, grad_output, retains);
     ignis__tensor_drop(call, tensor);
     return status;
+}
+
+IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output)
+{
+    return ignis__backward("ignis_backward", tensor, grad_output, false);
+}
+
+IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output)
+{
+    return ignis__backward("ignis_backward_retain", tensor, grad_output, true);
 }
 
 static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
@@ -11006,6 +11132,67 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     status = ignis__zero_grad(call, tensor);
     ignis__tensor_drop(call, tensor);
     return status;
+}
+
+/*  The values of an array become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
+static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
+{
+    ignis__array *made = NULL;
+    bool ok;
+    ignis__leaf_enter(tensor);
+    if (!tensor->grad)
+        made = ignis__array_adopt(call, ignis__array_create_like(call, values, values->dtype));
+    ok = (made || (tensor->grad && ignis__gradient_follow(call, tensor->grad))) &&
+         (tensor->grad == values || ignis__array_copy_bytes(call, made ? made : tensor->grad, 0, values));
+    if (ok && made)
+        ignis__gradient_install(call, tensor, made);
+    ignis__leaf_leave(tensor);
+    if (made && !ok)
+        ignis__array_unclaim(call, made);
+    return ok;
+}
+
+/*  Takes the gradient from a held tensor. One in memory that others read at the end of each backward stays. */
+static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
+{
+    ignis__array *before = NULL;
+    bool grouped;
+    ignis__leaf_enter(tensor);
+    ignis__mutex_lock(&tensor->slot.lock);
+    grouped = tensor->group != NULL;
+    if (!grouped) {
+        before = tensor->grad;
+        tensor->grad = NULL;
+    }
+    ignis__mutex_unlock(&tensor->slot.lock);
+    ignis__leaf_leave(tensor);
+    if (before)
+        ignis__array_unclaim(call, before);
+    if (grouped)
+        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
+                    ignis__shape_write(&tensor->shape).text);
+    return !grouped;
+}
+
+IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ignis_array grad)
+{
+    static const char call[] = "ignis_tensor_set_grad";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__array *values = NULL;
+    bool ok;
+    if (!tensor)
+        return ignis__failed();
+    ok = ignis__tensor_requires_grad(tensor);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient", ignis__dtypes[tensor->dtype].name);
+    if (ok && grad.id)
+        ok = (values = ignis__gradient_hold(call, tensor, grad, "grad")) != NULL;
+    if (ok)
+        ok = values ? ignis__gradient_set(call, tensor, values) : ignis__gradient_drop(call, tensor);
+    if (values)
+        ignis__array_drop(call, values);
+    ignis__tensor_drop(call, tensor);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 static void ignis__tape_clear(const char *call, ignis__tape *tape)
@@ -11046,15 +11233,15 @@ IGNIS_API int64_t ignis_tape_length(void)
     return length;
 }
 
-/*  Calls a function of the caller's for a call. No handle: it failed, or was not balanced. */
+/*  Calls a function of the caller's for a call. No handle: it has failed, or did not end what it began. */
 static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs, int count,
                                           void *user_data)
 {
-    ignis__visit visit;
+    ignis__frame frame;
     ignis_tensor output;
-    ignis__visit_begin(&visit, call, NULL, no_grad);
+    ignis__frame_begin(&frame, call, NULL, no_grad);
     output = fn(inputs, count, user_data);
-    return ignis__visit_end(&visit) ? output : ignis__no_tensor();
+    return ignis__frame_end(&frame) ? output : ignis__no_tensor();
 }
 
 /* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
@@ -11378,7 +11565,7 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     static const char call[] = "ignis_gradcheck";
     ignis__gradcheck check;
     ignis__tensor_thread *thread;
-    ignis__frame frame;
+    ignis__outer_call outer;
     double worst;
     if (!ignis__enter(call))
         return ignis__nan();
@@ -11394,9 +11581,9 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     check.count = count;
     check.seed = thread->seed;
     check.random_used = thread->random_used;
-    ignis__frame_enter(&frame, call, NULL);
+    ignis__outer_call_begin(&outer, call, NULL);
     worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5, desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
-    ignis__frame_leave(&frame);
+    ignis__outer_call_end(&outer);
     return worst;
 }
 
@@ -13107,7 +13294,6 @@ static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, i
     ignis__array *out;
     if (!ignis__op_begin(&op, call, 1, &whole))
         return ignis__no_tensor();
-    memset(&p, 0, sizeof p);
     out = ignis__op_part(&op, dim, start, size, &p);
     return ignis__op_end_recorded(&op, out, "part", ignis__part_backward, &p, sizeof p);
 }
@@ -13173,8 +13359,8 @@ static ignis_status ignis__slice_backward(const ignis_backward_args *args) { ret
 
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {
-    ignis__part_params p;
     const ignis_shape *shape;
+    ignis__part_params p;
     ignis__op op;
     ignis__array *out = NULL;
     memset(&p, 0, sizeof p);
@@ -13612,12 +13798,14 @@ static double ignis__root(double x, int degree)
     return root;
 }
 
-static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, double direction)
+/*  own: the caller's frequencies on the device; null: those of the parameters. */
+static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, ignis__array *own, double direction)
 {
-    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
+    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out), table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(op->in[0]->dtype), threads;
     int packed = rope->half % pack == 0 && (x | y) % 16 == 0;
-    void *params[] = {&y, &x, &rope->rows, &rope->seq, &rope->offset, &rope->heads, &rope->half, &direction, &packed, rope->frequencies};
+    void *params[] = {&y,          &x,         &rope->rows, &rope->seq, &rope->offset,    &rope->heads,
+                      &rope->half, &direction, &packed,     &table,     rope->frequencies};
     threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, op->in[0]->dtype, ignis__ceil_div(threads, 256), 256, params);
 }
@@ -13631,12 +13819,28 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
         return ignis__failed();
     memcpy(&rope, args->params, sizeof rope);
     dx = ignis__op_new_like(&op, op.in[0]);
-    ignis__rope_run(&op, &rope, dx, -1);
+    ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -1);
     return ignis__op_give(&op, args, 1, &dx);
 }
 
+/*  Whether the caller's frequencies on the device fit heads of `half` pairs. */
+static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int half)
+{
+    if (desc->inv_freq || desc->inv_freq_count)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_array are given");
+    if (own->storage->device != op->work.device)
+        return ignis__op_fail(op, IGNIS_DIAG_DEVICE_DIFFERS, "desc->inv_freq_array is on device %d, x is on device %d",
+                              (int)(own->storage->device - ignis__devices), (int)(op->work.device - ignis__devices));
+    if (own->dtype != IGNIS_F32)
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed", ignis__dtypes[own->dtype].name);
+    if (own->numel != half)
+        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_array is %s; heads of %d elements have %d frequencies",
+                              ignis__shape_write(&own->shape).text, 2 * half, half);
+    return true;
+}
+
 /*  Fills in what the kernel needs. Reports what does not fit. */
-static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, ignis__rope *rope)
+static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     int64_t width = shape->dim[shape->ndim - 1];
@@ -13645,8 +13849,6 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
     memset(rope, 0, sizeof *rope);
     if (!ignis__op_is_float(op, 0, "x"))
         return false;
-    if (!desc)
-        return ignis__op_fail(op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
     base = desc->base == 0 ? 10000.0 : desc->base;
     if (desc->num_heads < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
@@ -13654,7 +13856,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
                               "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
                               ignis__shape_write(shape).text, desc->num_heads);
-    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF)
+    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)(width / desc->num_heads),
                               2 * IGNIS__ROPE_HALF);
     if (!(base > 0 && base < 1e300))
@@ -13666,6 +13868,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
     rope->rows = op->in[0]->numel / width;
     rope->offset = desc->pos_offset;
+    if (own)
+        return ignis__rope_own_check(op, desc, own, rope->half);
     if ((desc->inv_freq || desc->inv_freq_count) && desc->inv_freq_count != rope->half)
         return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
                               desc->inv_freq_count, 2 * rope->half, rope->half);
@@ -13679,16 +13883,27 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
 
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *desc)
 {
+    static const char call[] = "ignis_rope";
     ignis__op op;
     ignis__rope rope;
-    ignis__array *out = NULL;
-    if (!ignis__op_begin(&op, "ignis_rope", 1, &tensor))
+    ignis__array *out = NULL, *own = NULL;
+    ignis_tensor result;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
-    if (ignis__rope_prepare(&op, desc, &rope)) {
+    if (!desc)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    else if (desc->inv_freq_array.id)
+        op.ok = (own = ignis__array_hold(call, desc->inv_freq_array)) != NULL;
+    if (op.ok && ignis__rope_prepare(&op, desc, own, &rope)) {
         out = ignis__op_new_like(&op, op.in[0]);
-        ignis__rope_run(&op, &rope, out, 1);
+        ignis__rope_run(&op, &rope, out, own, 1);
+        if (own && op.records) /* through a view: the array itself stays the caller's */
+            ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
     }
-    return ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rope, sizeof rope);
+    result = ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rope, sizeof rope);
+    if (own)
+        ignis__array_drop(call, own);
+    return result;
 }
 
 /* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
@@ -13839,6 +14054,7 @@ typedef struct ignis__cross_entropy {
 static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
+    ignis__array *made = NULL;
     ignis__address gradient, grad;
     int64_t numel;
     void *params[] = {&gradient, &grad, &numel};
@@ -13849,12 +14065,16 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
     numel = op.in[1]->numel;
+    if (ignis__walk_retains()) {
+        made = ignis__op_new_like(&op, op.in[1]);
+        ignis__op_copy(&op, made, op.in[1]);
+    }
     grad = ignis__op_read(&op, op.in[0]);
-    gradient = ignis__op_write(&op, op.in[1]);
+    gradient = ignis__op_write(&op, made ? made : op.in[1]);
     ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, numel, params);
-    if (op.ok)
+    if (op.ok && !made)
         args->grad_inputs[0] = args->saved[0];
-    return ignis__op_leave(&op);
+    return ignis__op_give(&op, args, 1, &made);
 }
 
 /*  Saved: logits, targets, log_sums, scale. */
@@ -14168,8 +14388,9 @@ static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
     return op->ok;
 }
 
-/*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Reports what does not fit. */
-static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
+/*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Heads have up to `most` elements. Reports what does
+    not fit. */
+static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *p)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
     int64_t width, head_dim, kv_width, limit = (int64_t)1 << 30;
@@ -14198,8 +14419,8 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, ignis
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
-    if (head_dim > 256)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; 256 is the most", (long long)head_dim);
+    if (head_dim > most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
     if (q->dim[last - 1] >= limit || k->dim[last - 1] >= limit || (last == 2 && q->dim[0] >= limit))
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "q is %s, k is %s; 2^30 rows are too many", ignis__shape_write(q).text,
                               ignis__shape_write(k).text);
@@ -14276,7 +14497,7 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
-    if (!ignis__attention_heads(op, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, p))
+    if (!ignis__attention_heads(op, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, 256, p))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
@@ -14326,10 +14547,12 @@ typedef struct ignis__decode_variant {
 static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     ignis__decode_variant variant;
-    int head_dim = p->head_dim <= 64 ? 64 : p->head_dim <= 128 ? 128 : 256, group = p->heads / p->kv_heads, warps;
+    int head_dim = 64, group = p->heads / p->kv_heads, warps;
     memset(&variant, 0, sizeof variant);
+    while (head_dim < p->head_dim)
+        head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    if (ignis__attention_takes_mma(op, dtype, p)) {
+    if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, p)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
         variant.combine_kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE_COMBINE;
@@ -14339,6 +14562,7 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
         variant.shared = 2 * variant.keys * 3 * 2 * head_dim;
         variant.blocks = head_dim <= 64 ? 4 : 2;
     } else {
+        group = group > 2 && dtype == IGNIS_F64 && head_dim > 256 ? 2 : group;
         variant.kernel = group == 1   ? IGNIS__BUILTIN_SDPA_DECODE_1
                          : group == 2 ? IGNIS__BUILTIN_SDPA_DECODE_2
                                       : IGNIS__BUILTIN_SDPA_DECODE_4;
@@ -14378,7 +14602,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     memset(&p, 0, sizeof p);
     if (num_heads < 1)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "num_heads is %d, below 1", num_heads);
-    else if (ignis__attention_sizes(&op, num_heads, 0, &p) && (p.sq != 1 || p.sk < 1))
+    else if (ignis__attention_sizes(&op, num_heads, 0, 512, &p) && (p.sq != 1 || p.sk < 1))
         ignis__op_fail(&op, IGNIS_DIAG_SDPA_SHAPE, "q is %s, k is %s; one query and at least one key are needed",
                        ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
     out = ignis__op_new_like(&op, op.in[0]);
@@ -15144,13 +15368,16 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
 {
     ignis__device *device = graph->capture->device;
     ignis__binding binding;
+    bool lost = ignis__devices_lost(), entered;
     if (!ignis__pool_drop(graph))
         return;
-    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
+    entered = !lost && ignis__device_enter(call, device, &binding);
+    if (entered)
         (void)ignis__device_finish(device);
-        ignis__graph_destroy(call, graph->capture, graph->exec);
+    if (entered || lost)
+        ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec);
+    if (entered)
         ignis__device_leave(&binding);
-    }
     ignis__pool_give(&ignis__graphs, graph);
 }
 

@@ -1122,6 +1122,67 @@ TEST(backward_works_inside_no_grad)
     let_go(y);
 }
 
+TEST(a_gradient_is_set_and_dropped)
+{
+    ignis_tensor x, y, ids;
+    ignis_array g, grad, other;
+    int64_t before;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    ids = tensor_counting(IGNIS_SHAPE(3), IGNIS_I32, 1, false);
+    g = array_of(1, 1, 1);
+    before = memory().live_bytes;
+    CHECK_OK(ignis_tensor_set_grad(x, IGNIS_NO_ARRAY)); /* there is none */
+    CHECK_OK(ignis_tensor_set_grad(x, g));
+    CHECK_GRAD(x, 1, 1, 1);
+    grad = ignis_tensor_grad(x);
+    CHECK(grad.id != g.id);
+    CHECK_OK(ignis_array_fill(g, 5)); /* it was copied */
+    CHECK_GRAD(x, 1, 1, 1);
+    y = user_mul(x, x);
+    CHECK_OK(ignis_backward(y, g));
+    CHECK_GRAD(x, 11, 21, 31);
+    CHECK_OK(ignis_tensor_set_grad(x, g));
+    CHECK_GRAD(x, 5, 5, 5);
+    CHECK_INT(ignis_tensor_grad(x).id, grad.id); /* in the memory that it has */
+    CHECK_OK(ignis_tensor_set_grad(x, grad));
+    CHECK_GRAD(x, 5, 5, 5);
+    let_go(y);
+    CHECK_OK(ignis_tensor_set_grad(x, IGNIS_NO_ARRAY));
+    CHECK(!has_grad(x));
+    CHECK_INT(memory().live_bytes, before);
+    CHECK(!ignis_array_is_live(grad));
+    y = user_mul(x, x);
+    CHECK_OK(ignis_backward(y, g)); /* as if there had never been one */
+    CHECK_GRAD(x, 10, 20, 30);
+
+    CHECK_STATUS(ignis_tensor_set_grad(ids, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_GRAD_WANTED);
+    CHECK_MESSAGE_HAS("of i32");
+    CHECK_STATUS(ignis_tensor_set_grad(ids, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_GRAD_WANTED);
+    other = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("grad is [4], the tensor is [3]");
+    drop(other);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    other = make(IGNIS_SHAPE(3), IGNIS_F64);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    drop(other);
+    other = make(IGNIS_SHAPE(3), IGNIS_F32);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    drop(other);
+    if (ignis_device_count() > 1) {
+        ignis_array_desc desc = desc_of(IGNIS_SHAPE(3), IGNIS_F32);
+        desc.device = 1;
+        other = ignis_array_create(&desc);
+        CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+        drop(other);
+    }
+    CHECK_GRAD(x, 10, 20, 30);
+    drop(g);
+    let_go(y), let_go(x), let_go(ids);
+    CHECK_STATUS(ignis_tensor_set_grad(x, IGNIS_NO_ARRAY), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+}
+
 TEST(zero_grad_keeps_the_buffer)
 {
     ignis_tensor x, y, constant;
@@ -2307,6 +2368,82 @@ TEST(tape_dot_draws_the_graph)
     CHECK_OK(ignis_scope_end(scope));
     let_go(x);
     let_go(c);
+}
+
+/* --- a backward that retains ------------------------------------------------------------------------------------------ */
+
+/*  Two results share a trunk: each has a walk of its own. */
+TEST(a_retained_trunk_serves_two_results)
+{
+    ignis_tensor x, trunk, first, second;
+    ignis_array g;
+    int64_t before;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    CHECK_OK(ignis_zero_grad(x));
+    g = array_of(1, 1, 1);
+    before = memory().live_bytes;
+    trunk = user_mul(x, x);
+    first = user_scale(trunk, 2);
+    second = user_scale(trunk, 5);
+    CHECK_OK(ignis_backward_retain(first, g));
+    CHECK_GRAD(x, 4, 8, 12);
+    CHECK_OK(ignis_backward(second, g));
+    CHECK_GRAD(x, 14, 28, 42);
+    CHECK_STATUS(ignis_backward(first, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE); /* the trunk is gone */
+    let_go(first), let_go(second), let_go(trunk);
+    CHECK_INT(memory().live_bytes, before);
+    CHECK_GRAD(x, 14, 28, 42);
+    drop(g);
+    let_go(x);
+}
+
+/*  What was retained goes with the tensors that lead to it, or with the tape. */
+TEST(a_retained_record_ends)
+{
+    ignis_tensor x, y, trunk;
+    ignis_array g;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    g = array_of(1, 1, 1);
+    trunk = user_scale(x, 2);
+    y = user_mul(trunk, x);
+    CHECK_OK(ignis_backward_retain(y, g));
+    CHECK_INT(ignis_tape_length(), 2);
+    CHECK_OK(ignis_tape_clear());
+    CHECK_STATUS(ignis_backward_retain(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE);
+    CHECK_GRAD(x, 4, 8, 12);
+    let_go(y), let_go(trunk);
+    trunk = user_scale(x, 2);
+    y = user_mul(trunk, x);
+    CHECK_OK(ignis_backward_retain(y, g));
+    let_go(trunk);
+    CHECK_INT(ignis_tape_length(), 2);
+    let_go(y);
+    CHECK_INT(ignis_tape_length(), 0);
+    drop(g);
+    let_go(x);
+}
+
+/*  A walk that fails changes no leaf, and keeps what it was to retain. */
+TEST(a_retaining_backward_that_fails)
+{
+    ignis_rule rule = rule_of("failing", failing_backward);
+    ignis_tensor x, w, a, y;
+    ignis_array g;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true), w = vector3(1, 2, 3, true), a = vector3(1, 1, 1, false);
+    CHECK_OK(ignis_tape_record(a, &x, 1, &rule));
+    y = user_mul(a, w);
+    g = array_of(1, 1, 1);
+    failure = QUIET;
+    CHECK_STATUS(ignis_backward_retain(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED);
+    CHECK(!has_grad(x) && !has_grad(w));
+    CHECK_INT(ignis_tape_length(), 2);
+    CHECK_STATUS(ignis_backward(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED);
+    CHECK_INT(ignis_tape_length(), 0);
+    drop(g);
+    let_go(y), let_go(a), let_go(w), let_go(x);
 }
 
 /* --- gradcheck --------------------------------------------------------------------------------------------------- */
