@@ -6,7 +6,8 @@
 
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
         >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
-        >>device        devices, streams, waiting                       ON STREAMS AND CUDART
+        >>device        devices, facts about them
+        >>stream        streams of the caller, waiting for a device     ON STREAMS AND CUDART
         >>memory        what Ignis holds of a device's memory           ON MEMORY
         >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
@@ -19,7 +20,7 @@
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>storage       safetensors files                               ON FILES
 
-        In the implementation alone: >>platform >>loader >>pool.
+        In the implementation alone: >>platform >>loader >>pool >>capture.
 
     HOW TO USE
 
