@@ -192,7 +192,7 @@
         a kernel, a result, and a rule for its gradient (examples/custom_op.c), and ignis_gradcheck tells whether the rule is right.
         ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing. What an operation saved has to stay as it is until the
         backward: one that finds a saved array written to since (its version has changed) fails, and no gradient changes. Operations of a capture
-        are exempt, as each launch writes anew what they save.
+        are exempt, as each launch writes anew what they save; so are results of a graph that operations outside of it save.
 
     ON GRAPHS (>>graph)
 
@@ -6161,7 +6161,7 @@ static ignis_status ignis__fail_referenced(const char *call, const ignis__array 
     ignis__text_begin(&text, holders, sizeof holders);
     others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
     if (others > 0)
-        ignis__text_add(&text, ", %d taken by ignis_array_increment_ref", others);
+        ignis__text_add(&text, ", %d held otherwise, as by ignis_array_increment_ref", others);
     return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
                        ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
                        text.length ? holders + 1 : "");
