@@ -10833,13 +10833,16 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
     for (i = 0; i < node->saved_count; i++) {
         const ignis__array *saved = node->saved[i];
         uint64_t version = ignis__atomic_load(&saved->storage->version);
+        char view_of[40] = "";
         if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
             continue;
+        if (saved->view) /* which the tape may have made itself, to keep an array of the caller */
+            snprintf(view_of, sizeof view_of, ", a view of #%llu,", (unsigned long long)saved->parent);
         ignis__fail(
             IGNIS_DIAG_SAVED_CHANGED, walk->call,
-            "the gradient of '%s' needs %s %s as it was when the operation was recorded, but it was written to since (version %llu, "
+            "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it was written to since (version %llu, "
             "recorded at %llu); write after the backward, or to a copy",
-            node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, (unsigned long long)version,
+            node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, view_of, (unsigned long long)version,
             (unsigned long long)node->versions[i]);
         return false;
     }

@@ -159,6 +159,7 @@ TEST(what_may_be_written_before_backward)
     ignis_tensor a, b, y, unused, inputs[2];
     ignis_scope scope;
     ignis_kernel kernel;
+    char name[64];
     ignis_array later, saved[2];
     ignis_rule rule;
     ignis_arg arg;
@@ -194,6 +195,13 @@ TEST(what_may_be_written_before_backward)
     CHECK_OK(ignis_array_fill(later, 3));
     CHECK_OK(ignis_backward(user_sum(y), IGNIS_NO_ARRAY));
     CHECK_GRAD(a, 3, 3, 3);
+    /* the same array again, now with something in it */
+    y = vector3(0, 0, 0, false);
+    CHECK_OK(ignis_tape_record(y, inputs, 2, &rule));
+    CHECK_OK(ignis_array_fill(later, 4));
+    CHECK_STATUS(ignis_backward(user_sum(y), IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    snprintf(name, sizeof name, "a view of #%llu,", (unsigned long long)info_of(later).id);
+    CHECK_MESSAGE_HAS(name);
     drop(later);
     CHECK_OK(ignis_kernel_free(kernel));
     CHECK_OK(ignis_scope_end(scope));
