@@ -5011,7 +5011,6 @@ extern int pipe2(int[2], int);
 #endif
 #endif
 
-
 static uint64_t ignis__host_hash(void)
 {
     char text[64];

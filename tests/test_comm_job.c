@@ -383,6 +383,7 @@ TEST(without_a_secret_no_port_is_open)
     char text[256];
     int port = free_port(), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in address;
+    outcome result;
     NEEDS(1);
     snprintf(text, sizeof text, "IGNIS_RANK=0 IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d", port);
     rank = puppet_take(text);
@@ -396,7 +397,8 @@ TEST(without_a_secret_no_port_is_open)
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) != 0);
     close(fd);
-    CHECK_WENT(hear(&rank), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    result = hear(&rank);
+    CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
     finish(&rank, 1);
     folder_end();
 }
@@ -409,6 +411,7 @@ TEST(the_name_of_a_job_is_place_enough)
         "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=%d",
         "TORCHELASTIC_RUN_ID=5f3 RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d"};
     process ranks[2];
+    outcome result;
     char text[256];
     int i, k;
     NEEDS(2);
@@ -428,8 +431,10 @@ TEST(the_name_of_a_job_is_place_enough)
     all_well(ranks, 2);
     patience = 1;
     tell_all(ranks, 2, INIT, 0, 0, 0, 0);
-    for (i = 0; i < 2; i++)
-        CHECK_WENT(hear(&ranks[i]), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    for (i = 0; i < 2; i++) {
+        result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    }
     finish(ranks, 2);
     folder_end();
 }
@@ -441,7 +446,7 @@ static bool light_rank(int rank, int size, const char *where)
 {
     ignis__job_rank self;
     ignis__place place;
-    ignis__job_failure failure;
+    ignis__joint joint;
     ignis__job *job;
     int32_t *all = (int32_t *)malloc(sizeof *all * (size_t)size), mine = rank;
     int *member = (int *)malloc(sizeof *member * (size_t)size), i;
@@ -459,8 +464,14 @@ static bool light_rank(int rank, int size, const char *where)
         return false;
     for (i = 0; i < size; i++)
         member[i] = i;
-    ok = ignis__job_gather(job, job->key, NULL, member, size, rank, &mine, sizeof mine, all, -1, NULL, ignis__monotonic_ns() + 60000000000,
-                           &failure);
+    memset(&joint, 0, sizeof joint);
+    joint.job = job;
+    joint.member = member;
+    joint.count = size;
+    joint.me = rank;
+    joint.key = job->key;
+    joint.deadline = ignis__monotonic_ns() + 60000000000;
+    ok = ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL);
     for (i = 0; ok && i < size; i++)
         ok = all[i] == i;
     ignis__job_drop(job);
