@@ -76,18 +76,39 @@
 
             IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so shares arrays
             IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
-            IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
+            IGNIS_CHANNEL_SHM       two rings in shared memory, which is sealed: where sockets are not allowed, and /proc is
 
-        Every call has the deadline of the desc (30 s). IGNIS_ERROR_TIMEOUT leaves the channel usable; IGNIS_ERROR_PEER says that the other
-        side closed it, died (at once, also by kill -9), or broke the protocol: then close it. What the dead said before is received first.
+        Every call has the deadline of the desc (30 s), or the one that its form with _within is given. IGNIS_ERROR_TIMEOUT leaves the
+        channel usable; IGNIS_ERROR_PEER says that the other side closed it, died (at once, also by kill -9), or broke the protocol: then
+        close it. What the dead said before is received first. A channel that the other side has closed is no error in the log, and a
+        death is.
+
+        An event loop waits for ignis_channel_info.fd with poll, and then calls with a deadline of 0:
+
+    ---- begin example channel_loop
+    ignis_channel_desc meet = {.name = "loop"};
+    ignis_channel server = ignis_channel_serve(&meet), client = {0};
+    ignis_channel_info info;
+    char text[64];
+    for (int turn = 0; turn < 10 && !client.id; turn++) {
+        ignis_channel_query(server, &info); // info.fd is readable: somebody has come, or has gone on
+        struct pollfd wanted = {.fd = info.fd, .events = POLLIN};
+        if (poll(&wanted, 1, 100) > 0)
+            client = ignis_channel_accept_within(server, 0);
+    }
+    if (client.id && ignis_channel_receive_within(client, text, sizeof text, NULL, NULL, 0, NULL, 0) == IGNIS_ERROR_TIMEOUT)
+        puts("it has said nothing yet");
+    ignis_channel_close(server);
+    ---- end example
 
         Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
         temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
-        The system says which user a socket's other side is, and whoever connects has to know a random token of 128 bits, which the server
-        leaves in that folder, or the one in desc.token. Strangers are turned away, and counted. Messages are checked before anything is
-        done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system trusts them: they
-        could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are closed on exec, and
-        the channels of a forked child are closed at once.
+        The system says which user a socket's other side is, and both sides prove, by HMAC-SHA-256 of random numbers that are used once,
+        that they know a token: a random one, which the server leaves in that folder, or the one in desc.token. The token itself is never
+        sent. Strangers are turned away, and counted; when many come at once, the ones that say nothing make room. Messages are checked
+        before anything is done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system
+        trusts them: they could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are
+        closed on exec, and the channels of a forked child are closed at once.
 
     ON SHARING (>>share)
 
@@ -132,14 +153,22 @@
             MASTER_ADDR             otherwise: the host of rank 0, and
             MASTER_PORT             its port; one higher where torchrun's own store has it (TORCHELASTIC_USE_AGENT_STORE=True)
             IGNIS_COMM_PORT         a port instead of that
-            IGNIS_COMM_TOKEN        with a port: a secret of up to 63 bytes without which nobody takes part. Set it where others reach the
-                                    port; it is not encrypted
+            IGNIS_COMM_TOKEN        with several hosts: a secret that nobody can guess, the same for all ranks, such as the output of
+                                    openssl rand -hex 16. All prove that they know it, and it is never sent
             IGNIS_COMM_TRANSPORT    peer, staged or nccl: this one, or failure
             IGNIS_COMM_HOST         a name for the host, where the boot id and the namespaces of a process do not tell hosts apart
 
-        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, and
-        those who say nothing, are turned away without harm to the others. Who does not come before the deadline (ignis_comm_desc.timeout_s,
-        30 s) is named on every rank that did. A rank that fails before the meeting says so to those it meets.
+        Ranks know each other by a secret. With IGNIS_COMM_TOKEN they meet at host and port. Without it nobody listens at a port: they
+        are on one host, and meet in the private folder of their user (see ON CHANNELS), under a name made of host, port and what the
+        launcher calls the job (TORCHELASTIC_RUN_ID, PMIX_NAMESPACE, SLURM_JOB_ID and _STEP_ID). The latter is enough: mpirun and srun on
+        one host need no variable set. A program that has MPI already, or another way to reach all ranks, sets none either, on any number
+        of hosts: rank 0 calls ignis_comm_unique_id, the program hands the id to all, and each puts it into ignis_comm_desc.id. What ranks
+        tell each other is not encrypted: on networks where others can change what passes, tunnel it.
+
+        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, those
+        who say nothing, and those who repeat what they have heard, are turned away without harm to the others. Who does not come before
+        the deadline (ignis_comm_desc.timeout_s, 30 s) is named on every rank that did. A rank that fails before the meeting says so to
+        those it meets.
 
         How data travels is tried, not believed: each rank maps the others' memory, writes into it and reads what all have written. If
         that fails between any two, all go through pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
@@ -164,8 +193,9 @@
 
         and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
         communicator on all ranks on purpose. A rank that is only slow, or stopped, is no dead one: the others get TIMEOUT from their
-        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death
-        is that of all the other hosts.
+        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death is that of all the other hosts.
+        A host that vanishes without a word, with its power or its network, is noticed within 15 s, as its system no longer answers;
+        one whose processes only stand still does answer.
         ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
         WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank that is a process of its own calls
@@ -875,7 +905,7 @@ typedef struct ignis_comm_desc {
     int rank;                       /* with size: this rank, 0 to size - 1 (0) */
     int size;                       /* how many ranks there are (0: rank, size and device come from the environment) */
     const char *rendezvous;         /* where they meet: "dir:/path" of a private folder, or "host:port" (IGNIS_COMM_DIR, MASTER_ADDR) */
-    const char *token;              /* with "host:port": a secret that all ranks know, up to 63 bytes (IGNIS_COMM_TOKEN) */
+    const char *token;              /* with "host:port": a secret that all ranks know (IGNIS_COMM_TOKEN; without one, only this host) */
     int device;                     /* the LOCAL_RANK-th device, or the only one; IGNIS_DEVICE_0 for device 0 */
     double timeout_s;               /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
     ignis_comm_transport transport; /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
