@@ -3837,7 +3837,7 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
         memcpy(wire->nonces[1], body, IGNIS__NONCE);
         ignis__wire_proof(wire, secret ? secret : card.secret, true, NULL, 0, proof);
         if (!ignis__bytes_equal(proof, body + IGNIS__NONCE, sizeof proof)) {
-            *again = !secret;
+            *again = !secret || strchr(wire->path, ',') != NULL; /* it may be replaced meanwhile, or another one of several hosts */
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s has another token than ours", wire->path);
         }
         ignis__inbox_next(wire);
@@ -3926,7 +3926,7 @@ static int64_t ignis__socket_write(ignis__trouble *trouble, ignis__wire *wire)
     return -1;
 }
 
-/*  One packet, with up to IGNIS_CHANNEL_MAX_FDS descriptors; on failure none is left open. */
+/*  One packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or what a stream has; on failure no descriptor is left open. */
 static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t capacity)
 {
     struct iovec part;
@@ -8074,8 +8074,7 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
     IGNIS__JOB_LOST,       /* from rank 0: a rank of another host has died; its number is the data */
     IGNIS__JOB_ANSWER,     /* of a meeting, as what follows */
-    IGNIS__JOB_TABLE,
-    IGNIS__JOB_VERDICT
+    IGNIS__JOB_TABLE
 } ignis__job_kind;
 
 enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
@@ -8202,33 +8201,10 @@ static bool ignis__tcp_dial(ignis__trouble *trouble, ignis__wire *wire, int atte
     return wire->in >= 0;
 }
 
-static int64_t ignis__tcp_write(ignis__trouble *trouble, ignis__wire *wire)
-{
-    ssize_t sent = send(wire->out, wire->outbox + wire->outbox_done, wire->outbox_size - wire->outbox_done, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0)
-        return sent;
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
-        return 0;
-    ignis__trouble_errno(trouble, "send");
-    return -1;
-}
-
-static int64_t ignis__tcp_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
-{
-    ssize_t got = recv(wire->in, data, size, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        return 0;
-    if (got < 0)
-        ignis__trouble_errno(trouble, "recv");
-    else if (got == 0)
-        ignis__trouble_lost(trouble);
-    return got > 0 ? got : -1;
-}
-
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_tcp = {
-    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_arrive, NULL, ignis__tcp_dial, ignis__tcp_write, ignis__tcp_read,
-    ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_arrive, NULL, ignis__tcp_dial, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
 /* clang-format on */
 
 /*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */
@@ -8899,12 +8875,6 @@ typedef struct ignis__greeting {
     int32_t from, to;
 } ignis__greeting;
 
-/*  How far a rank has come, to rank 0 and back. */
-typedef struct ignis__verdict {
-    int32_t ok;
-    char why[252];
-} ignis__verdict;
-
 /*  A meeting, as one rank sees it. */
 typedef struct ignis__meeting {
     const char *call;
@@ -9140,17 +9110,16 @@ static bool ignis__meeting_follow(ignis__meeting *meeting)
 }
 
 /*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
-static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict)
+static bool ignis__meeting_mesh(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
     const ignis__job_rank *ranks = job->ranks;
     ignis__until until = {0, NULL};
-    ignis__greeting greeting = {0, 0};
+    ignis__greeting greeting;
     ignis__trouble trouble;
+    ignis__wire *wire;
     int i, expected = 0;
-    memset(verdict, 0, sizeof *verdict);
     until.deadline_ns = meeting->deadline;
-    greeting.from = job->rank;
     memcpy(meeting->local->secret, job->secret, sizeof job->secret);
     for (i = 0; i < job->size; i++) {
         if (i == job->rank || ranks[i].host != ranks[job->rank].host)
@@ -9159,18 +9128,17 @@ static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict
             expected++;
             continue;
         }
+        greeting.from = job->rank;
         greeting.to = i;
         job->links[i].wire = ignis__wire_connect(&trouble, &ignis__wire_socket, ranks[i].path, NULL, job->secret, &greeting,
                                                  sizeof greeting, IGNIS__WIRE_GREETING, &until);
         if (!job->links[i].wire) {
-            snprintf(verdict->why, sizeof verdict->why, "rank %d does not reach rank %d of its host: %.180s", job->rank, i, trouble.why);
-            return;
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d does not reach rank %d of its host: %s", job->rank, i,
+                        trouble.why);
+            return false;
         }
     }
-    while (expected > 0) {
-        ignis__wire *wire = ignis__door_next(meeting->call, &trouble, meeting->local, &until);
-        if (!wire)
-            break;
+    while (expected > 0 && (wire = ignis__door_next(meeting->call, &trouble, meeting->local, &until)) != NULL) {
         if (ignis__claim_read(&trouble, wire, &greeting, sizeof greeting) && greeting.to == job->rank && greeting.from > job->rank &&
             greeting.from < job->size && ranks[greeting.from].host == ranks[job->rank].host && !job->links[greeting.from].wire &&
             ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_GREETING)) {
@@ -9180,46 +9148,10 @@ static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict
             ignis__door_refuse(meeting->call, meeting->local, wire, true, "it is no rank that is expected");
         }
     }
-    verdict->ok = expected == 0;
-    for (i = job->rank + 1; !verdict->ok && i < job->size; i++)
-        if (ranks[i].host == ranks[job->rank].host && !job->links[i].wire)
-            snprintf(verdict->why, sizeof verdict->why, "rank %d did not come to rank %d of its host: %.180s", i, job->rank, trouble.why);
-}
-
-/*  All ranks tell rank 0 how they fared, and it tells all. */
-static bool ignis__meeting_agree(ignis__meeting *meeting, ignis__verdict *verdict)
-{
-    ignis__job *job = meeting->job;
-    int64_t deadline = meeting->deadline + 1000 * IGNIS__MILLISECOND;
-    ignis__trouble trouble;
-    ignis__verdict other;
-    int i;
-    if (job->rank == 0) {
-        for (i = 1; i < job->size; i++) {
-            if (!ignis__meeting_hear(&trouble, meeting->wires[i], IGNIS__JOB_VERDICT, &other, sizeof other, deadline)) {
-                memset(&other, 0, sizeof other);
-                snprintf(other.why, sizeof other.why, "rank %d went away while the ranks met: %.180s", i, trouble.why);
-            }
-            if (!other.ok && verdict->ok)
-                *verdict = other;
-        }
-        for (i = 1; i < job->size; i++)
-            (void)ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_VERDICT, verdict, sizeof *verdict, deadline);
-    } else {
-        other = *verdict;
-        if (!ignis__meeting_say(&trouble, meeting->wires[0], IGNIS__JOB_VERDICT, &other, sizeof other, deadline) ||
-            !ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_VERDICT, verdict, sizeof *verdict,
-                                 deadline + 1000 * IGNIS__MILLISECOND)) {
-            *verdict = other;
-            if (verdict->ok)
-                snprintf(verdict->why, sizeof verdict->why, "rank 0 went away while the ranks met: %.180s", trouble.why);
-            verdict->ok = 0;
-        }
-    }
-    verdict->why[sizeof verdict->why - 1] = 0;
-    if (!verdict->ok)
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%s", verdict->why);
-    return verdict->ok != 0;
+    if (expected > 0)
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%d ranks did not come to rank %d of their host: %s", expected, job->rank,
+                    trouble.why);
+    return expected == 0;
 }
 
 /*  The lists of a job of several ranks, and its watcher's pipe. */
@@ -9303,26 +9235,20 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
 static bool ignis__job_connect(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
-    ignis__verdict verdict;
-    bool ok;
     int i;
     if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)))
         return false;
     ignis__job_count_hosts(job);
-    ignis__meeting_mesh(meeting, &verdict);
-    pthread_mutex_lock(&job->lock); /* the watcher waits for all connections: who has heard the verdict may send to any rank at once */
-    if (verdict.ok && !ignis__job_watcher_start(job)) {
-        verdict.ok = 0;
-        snprintf(verdict.why, sizeof verdict.why, "rank %d could not start a thread", job->rank);
-    }
-    ok = ignis__meeting_agree(meeting, &verdict);
-    for (i = 0; ok && i < job->size; i++) /* with other hosts, those with rank 0 stay */
+    if (!ignis__meeting_mesh(meeting))
+        return false;
+    for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
         if (!job->links[i].wire && meeting->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
             job->links[i].wire = meeting->wires[i];
             meeting->wires[i] = NULL;
         }
-    pthread_mutex_unlock(&job->lock);
-    return ok;
+    if (!ignis__job_watcher_start(job)) /* what others have said since waits for it */
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d could not start a thread", job->rank);
+    return job->watched;
 }
 
 /*  Meets the other ranks; self is what this one says of itself. The caller holds the job. */
