@@ -4959,13 +4959,14 @@ static uint64_t ignis__host_hash(void)
 }
 static uint32_t ignis__pid_namespace(void) { return 0; }
 static bool ignis__lease_make(const char *path, int ends[2]) { return (void)path, ends[0] = ends[1] = -1, true; }
-static bool ignis__lease_ended(int end, bool *taken) { return (void)end, *taken = true, false; }
+static bool ignis__lease_ended(int end) { return (void)end, false; }
 static int ignis__fd_copy(int fd) { return fd; }
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
 /*  File mappings would do; NVIDIA's own samples share host memory so. They are not made yet by anything that could be tested. */
 static int ignis__name_make(const char *path, int64_t size) { return (void)path, (void)size, errno = ENOSYS, -1; }
 static int ignis__name_take(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
+static bool ignis__name_there(const char *path) { return (void)path, false; }
 static int ignis__shared_make(size_t size) { return (void)size, errno = ENOSYS, -1; }
 static void *ignis__shared_map(int fd, size_t size) { return (void)fd, (void)size, errno = ENOSYS, (void *)NULL; }
 static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
@@ -5018,17 +5019,14 @@ static bool ignis__lease_make(const char *path, int ends[2])
     return true;
 }
 
-/*  Nobody has the other end open any more. A FIFO hangs up only after somebody had; *taken: he has said so. */
-static bool ignis__lease_ended(int end, bool *taken)
+/*  Nobody has the other end open any more. A FIFO says so only after somebody had. */
+static bool ignis__lease_ended(int end)
 {
     struct pollfd wanted;
     wanted.fd = end;
-    wanted.events = POLLIN;
+    wanted.events = 0;
     wanted.revents = 0;
-    if (poll(&wanted, 1, 0) != 1)
-        wanted.revents = 0;
-    *taken = (wanted.revents & POLLIN) != 0;
-    return (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -5044,17 +5042,22 @@ static int ignis__name_make(const char *path, int64_t size)
     return fd;
 }
 
-/*  Opens what lies under a name, if it is ours alone and of the right kind, and removes the name; -1: there is nothing. */
+/*  Opens what lies under a name, if it is ours alone and of the right kind; -1: there is nothing. Who removes the name has it, be that one
+    who takes it or the exporter. */
 static int ignis__name_take(const char *path, bool lease)
 {
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) || !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) ||
-                    (lease && write(fd, "", 1) != 1)))
+                    unlink(path) != 0))
         ignis__fd_drop(&fd);
-    if (fd >= 0)
-        (void)unlink(path);
     return fd;
+}
+
+static bool ignis__name_there(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
 }
 
 /*  Gives a file its name, unless another one has it already. */
@@ -5344,12 +5347,10 @@ static bool ignis__channel_gone(ignis_channel handle)
 /*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
 static bool ignis__lent_ends(const ignis__export *entry, const ignis__lent_handle *lent, bool unused)
 {
-    bool taken = false, ended;
-    int64_t size, time;
+    bool taken = lent->path && !ignis__name_there(lent->path);
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    ended = lent->watch >= 0 ? ignis__lease_ended(lent->watch, &taken) : lent->path && !ignis__file_info(lent->path, &size, &time);
-    return ended || (lent->path && !taken && ignis__channel_gone(entry->channel));
+    return (lent->watch >= 0 ? ignis__lease_ended(lent->watch) : taken) || (lent->path && !taken && ignis__channel_gone(entry->channel));
 }
 
 static void ignis__lent_free(ignis__lent_handle *lent)
@@ -5361,7 +5362,8 @@ static void ignis__lent_free(ignis__lent_handle *lent)
     ignis__free(lent);
 }
 
-/*  Ends handles of one array: of this one, and by one transport; 0: of any. How many there were; the array stays held for them. */
+/*  Ends handles of one array: of this one, and by one transport; 0: of any. Copies that were taken end as well. How many there were; the
+    array stays held for them. */
 static int ignis__export_end_one(const ignis__array *of, uint64_t transport, bool unused, ignis__array **array)
 {
     ignis__export **at, *entry;
@@ -5369,7 +5371,8 @@ static int ignis__export_end_one(const ignis__array *of, uint64_t transport, boo
     int count = 0;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
-        bool concerned = (!of || entry->array == of) && (!transport || entry->transport == transport);
+        bool concerned = entry->array ? (!of || entry->array == of) && (!transport || entry->transport == transport)
+                                      : unused || (!of && entry->transport == transport);
         *array = entry->array;
         for (handle = &entry->handles; concerned && (lent = *handle) != NULL;) {
             if (!ignis__lent_ends(entry, lent, unused)) {
@@ -6132,11 +6135,23 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
 
 static void ignis__transports_close(const char *call)
 {
+    ignis__lent_handle *lent;
     ignis__transport *transport;
+    ignis__export *entry;
     uint64_t index = 0;
     while ((transport = (ignis__transport *)ignis__pool_next(&ignis__transports, &index)) != NULL) {
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
+    }
+    ignis__exports_end(call, NULL, 0, true);
+    while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
+        while ((lent = entry->handles) != NULL) {
+            entry->handles = lent->next;
+            ignis__free(lent->path);
+            ignis__free(lent);
+        }
+        ignis__shares.exports = entry->next;
+        ignis__free(entry);
     }
     ignis__staging_close(call);
 }
