@@ -1,6 +1,17 @@
-/*  ignis_collective.h - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
+/*  ignis_collective.h - v0.4.0 - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
 
     Part of Ignis; MIT licence, at the end of ignis.h.
+
+    CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
+
+        >>vmm           physical memory, addresses, mappings, access    ON VIRTUAL MEMORY
+        >>channel       messages and descriptors between processes      ON CHANNELS
+        >>transport     copies between devices and processes, by VMM, legacy IPC, peer copy or host memory
+        >>share         arrays that two processes use                   ON SHARING
+        >>comm          communicators and collective operations         ON COMMUNICATORS
+        >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
+
+        In the implementation alone: >>nccl >>job.
 
     HOW TO USE
 
@@ -154,6 +165,13 @@
         Operations of NCCL have the same deadline as others; a thread of Ignis looks after it, and asks NCCL for errors. One that it reports
         while an operation is under way (ncclCommGetAsyncError) breaks the communicator on all ranks.
 
+        ON SEVERAL COMMUNICATORS. A kernel of a large operation takes most of a GPU until all ranks have come to it. Two communicators whose
+        ranks begin operations in different orders, X before Y here and Y before X there, can so wait for each other until the deadline, also
+        on two streams: TIMEOUT, with a message that names both. So all ranks begin the operations of all their communicators in one order.
+        Where that cannot be, as each is driven by a thread of its own, ignis_comm_desc.most_blocks makes room: with N communicators at work at
+        the same time, at most the multiprocessors of a GPU (132 of an H200) divided by N. Large operations take longer then. Those that NCCL
+        does need one order all the same.
+
         WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
         communicator that it was in within milliseconds, and kernels that wait for it leave. Nothing hangs: kernels have the deadline, too.
         From then on all operations on that communicator fail with PEER (or TIMEOUT, MISMATCH, by what broke it), results of those that
@@ -203,6 +221,11 @@
 #define IGNIS_COLLECTIVE_INCLUDED
 
 #include "ignis.h"
+
+#define IGNIS_COLLECTIVE_VERSION 400 /* as IGNIS_VERSION */
+#if !defined(IGNIS_VERSION) || IGNIS_VERSION != IGNIS_COLLECTIVE_VERSION
+#error "ignis.h and ignis_collective.h are of different versions: copy all headers of Ignis from one release"
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -888,6 +911,7 @@ typedef struct ignis_comm_desc {
     double timeout_s;               /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
     ignis_comm_transport transport; /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
     const ignis_comm_id *id;        /* instead of rendezvous and token: what ignis_comm_unique_id has given rank 0, on all ranks */
+    int most_blocks; /* of a kernel, each on a multiprocessor of its own (as many as is fastest): see ON SEVERAL COMMUNICATORS */
 } ignis_comm_desc;
 
 typedef struct ignis_comm_info {
@@ -1178,14 +1202,29 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 #ifdef __cplusplus
 } /* extern "C" */
 
-static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
-static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 /*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
 static inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
 static inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
+static inline ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset, const ignis_array_desc &desc)
+{
+    return ignis_vmm_array_map(range, offset, &desc);
+}
+static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
+static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 static inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
 static inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
 static inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
+static inline ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc &desc)
+{
+    return ignis_comm_init_all(comms, devices, count, &desc);
+}
+#ifndef IGNIS_NO_TENSORS
+static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
+                                                   const ignis_parallel_desc &desc)
+{
+    return ignis_parallel_create(comm, parameters, count, &desc);
+}
+#endif
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -9535,16 +9574,25 @@ typedef struct ignis__comm_memory {
 /*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first operation that NCCL does faster. */
 typedef enum ignis__comm_nccl_state { IGNIS__COMM_NCCL_UNTRIED, IGNIS__COMM_NCCL_JOINED, IGNIS__COMM_NCCL_REFUSED } ignis__comm_nccl_state;
 
+/*  What a desc asks for, which communicators that are made from others have from those. */
+typedef struct ignis__comm_options {
+    int64_t timeout_ns;
+    ignis_comm_transport transport;
+    int most_blocks; /* 0: as many as run at the same time */
+} ignis__comm_options;
+
 typedef struct ignis__comm {
     ignis__slot slot; /* its lock: one operation at a time */
     int rank, size;
     ignis__device *device;
-    int64_t timeout_ns;
+    ignis__comm_options options;
     char reason[256];
     ignis__comm_tune tune;
     int most_blocks;                                                         /* of a kernel, so that all run at the same time */
     uint64_t broken;                                                         /* by the host: code, and rank << 8 */
     void *stream;                                                            /* that it was used on last, null: none that is known */
+    uint64_t used_ns;                                                        /* when that was */
+    uint64_t beside;                                                         /* handle of the one that was used on the device before */
     struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT]; /* that it has used; [0][0] moves bytes */
     ignis__storage *storage;                                                 /* over memory; graphs hold it */
     ignis__comm_memory *memory;
@@ -9556,7 +9604,7 @@ typedef struct ignis__comm {
     unsigned char gone[IGNIS__JOB_MAX_RANKS];
     ignis__mutex joint; /* one thing that all ranks do together at a time */
     uint32_t attempts;  /* at that */
-    ignis_comm_transport wanted, transport;
+    ignis_comm_transport transport;
     ignis__comm_nccl_state nccl_state; /* where there are own kernels, too */
     uint64_t nccl_there;               /* other threads may use memory->nccl */
     uint64_t nccl_seen;                /* by the watcher: the operation of NCCL that ran when it looked last, */
@@ -9564,6 +9612,9 @@ typedef struct ignis__comm {
     uint64_t nccl_told;                /* nccl_reason is there */
     char nccl_reason[192];
 } ignis__comm;
+
+/*  On each device, the handle of the communicator that was used last. */
+static uint64_t ignis__comm_recent[IGNIS_MAX_DEVICES];
 
 static ignis__pool ignis__comms = IGNIS__POOL(ignis__comm, IGNIS__KIND_COMM, "communicator", IGNIS_DIAG_COMM_FREED);
 
@@ -9876,8 +9927,41 @@ static void ignis__comms_close(const char *call)
     }
 }
 
+/*  What a desc and the environment ask for. False: nonsense. */
+static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *desc, ignis__comm_options *options)
+{
+    static const char *const names[] = {"", "peer", "staged", "nccl"};
+    double timeout = desc->timeout_s == 0 ? 30 : desc->timeout_s;
+    const char *text = getenv("IGNIS_COMM_TRANSPORT");
+    int i;
+    if (!(timeout > 0 && timeout <= 1e6)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+        return false;
+    }
+    if (desc->most_blocks < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more", desc->most_blocks);
+        return false;
+    }
+    if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL", (int)desc->transport);
+        return false;
+    }
+    options->timeout_ns = (int64_t)(timeout * 1e9);
+    options->most_blocks = desc->most_blocks;
+    options->transport = desc->transport;
+    if (desc->transport || !text || !*text)
+        return true;
+    for (i = 1; i < IGNIS__COUNT(names); i++)
+        if (strcmp(text, names[i]) == 0)
+            options->transport = (ignis_comm_transport)i;
+    if (options->transport)
+        return true;
+    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
+    return false;
+}
+
 /*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on failure. */
-static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, int64_t timeout_ns,
+static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, const ignis__comm_options *options,
                                     ignis__comm_regions *shared)
 {
     ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
@@ -9908,7 +9992,7 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
     comm->rank = rank;
     comm->size = size;
     comm->device = device;
-    comm->timeout_ns = timeout_ns;
+    comm->options = *options;
     comm->storage = storage;
     comm->memory = memory;
     ignis__mutex_init(&comm->joint);
@@ -9969,6 +10053,8 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
         if (comm->most_blocks > per_processor * comm->device->info.multiprocessors)
             comm->most_blocks = per_processor * comm->device->info.multiprocessors;
     }
+    if (comm->options.most_blocks > 0 && comm->most_blocks > comm->options.most_blocks)
+        comm->most_blocks = comm->options.most_blocks;
     if (comm->most_blocks < 1)
         comm->most_blocks = 1;
     return true;
@@ -10085,7 +10171,7 @@ static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__jo
     joint->key = comm->watch.key;
     joint->attempt = ++comm->attempts;
     joint->print = IGNIS__JOINT_PRINT(kind, hash);
-    joint->deadline = ignis__monotonic_ns() + comm->timeout_ns;
+    joint->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
 }
 
 /*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
@@ -10351,7 +10437,7 @@ static void ignis__comm_look_after(ignis__comm *comm)
     if (running != comm->nccl_seen || !running) {
         comm->nccl_seen = running;
         comm->nccl_since = now;
-    } else if (now - comm->nccl_since > comm->timeout_ns) {
+    } else if (now - comm->nccl_since > comm->options.timeout_ns) {
         ignis__comm_break(comm, IGNIS__COMM_TIMEOUT, -1);
     } else {
         ignis__comm_nccl_check(comm);
@@ -10372,9 +10458,9 @@ static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 
 /*  A communicator of members (ranks of the job) with nothing in it yet. */
 static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
-                                        uint64_t key, int64_t timeout_ns)
+                                        uint64_t key, const ignis__comm_options *options)
 {
-    ignis__comm *comm = ignis__comm_new(call, device, me, count, timeout_ns, NULL);
+    ignis__comm *comm = ignis__comm_new(call, device, me, count, options, NULL);
     if (!comm)
         return NULL;
     memcpy(comm->member, member, sizeof *member * (size_t)count);
@@ -10435,10 +10521,10 @@ static bool ignis__comm_join(ignis__making *making)
     if (nccl) {
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, nccl);
-        nccl->patience_ns = comm->timeout_ns;
+        nccl->patience_ns = comm->options.timeout_ns;
         nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
-    making->joint.deadline += comm->timeout_ns; /* one that has waited in vain comes later */
+    making->joint.deadline += comm->options.timeout_ns; /* one that has waited in vain comes later */
     return ignis__step_end(making, -1, NULL);
 }
 
@@ -10492,13 +10578,13 @@ static bool ignis__comm_make_transport(ignis__making *making)
         snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
     else if (comm->size > IGNIS_COMM_MAX_RANKS)
         snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
-    if (*apart && (comm->wanted == IGNIS_COMM_PEER || comm->wanted == IGNIS_COMM_STAGED)) {
+    if (*apart && (comm->options.transport == IGNIS_COMM_PEER || comm->options.transport == IGNIS_COMM_STAGED)) {
         making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
         snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
-                 comm->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
+                 comm->options.transport == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
         return false;
     }
-    if (*apart || comm->wanted == IGNIS_COMM_NCCL) {
+    if (*apart || comm->options.transport == IGNIS_COMM_NCCL) {
         comm->transport = IGNIS_COMM_NCCL;
         snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
         return ignis__comm_join(making);
@@ -10508,11 +10594,11 @@ static bool ignis__comm_make_transport(ignis__making *making)
         snprintf(comm->reason, sizeof comm->reason, "there is one rank");
         return true;
     }
-    if (comm->wanted != IGNIS_COMM_STAGED) {
+    if (comm->options.transport != IGNIS_COMM_STAGED) {
         snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
         if (ignis__regions_make(making, false))
             return true;
-        if (making->lost || comm->wanted == IGNIS_COMM_PEER)
+        if (making->lost || comm->options.transport == IGNIS_COMM_PEER)
             return false;
         snprintf(comm->reason, sizeof comm->reason, "through host memory, as the ranks cannot share device memory: %.170s",
                  making->mine.why);
@@ -10525,7 +10611,7 @@ static bool ignis__comm_make_transport(ignis__making *making)
 
 /*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
     failure the communicator is gone, which is not reported where ignis__joint_again. */
-static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_comm_transport wanted, ignis__joint *joint)
+static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__joint *joint)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
     ignis_comm handle = {0};
@@ -10541,7 +10627,6 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
     making.joint.print = joint ? joint->print : 0;
     making.joint.key = joint ? joint->key : comm->watch.key;
     making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
-    comm->wanted = wanted;
     if (!making.all) {
         making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
         snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
@@ -10787,19 +10872,37 @@ static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
         ignis__text_add(text, " by NCCL");
 }
 
+/*  Names another communicator that was used on the device at about the same time: each may have waited for what the other kept from beginning. */
+static void ignis__comm_beside_write(ignis__text *text, const ignis__comm *comm)
+{
+    uint64_t recent = ignis__atomic_load(&ignis__comm_recent[comm->device - ignis__devices]);
+    ignis__comm *other =
+        (ignis__comm *)ignis__pool_hold(&ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
+    int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
+    if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
+        ignis__text_add(text,
+                        "; communicator #%llu was used on device %d, too, beside this one, #%llu: all ranks have to begin the operations "
+                        "of both in one "
+                        "order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
+                        (unsigned long long)other->slot.handle, (int)(comm->device - ignis__devices),
+                        (unsigned long long)comm->slot.handle);
+    if (other)
+        ignis__comm_drop("ignis_comm_status", other);
+}
+
 /*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
 static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
 {
     const ignis__comm_record *record = comm->memory->record;
     uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
-    char sentence[640];
+    char sentence[896];
     ignis__text text;
     int peer;
     ignis_diagnostic what = ignis__comm_failure(comm, &peer);
     ignis__text_begin(&text, sentence, sizeof sentence);
     if (code == IGNIS__COMM_TIMEOUT)
         ignis__text_add(&text, "rank %d did not come to operation %u within %.3g s, says rank %u", peer, record->op,
-                        (double)comm->timeout_ns * 1e-9, record->reporter);
+                        (double)comm->options.timeout_ns * 1e-9, record->reporter);
     else if (code == IGNIS__COMM_MISMATCH) {
         ignis__text_add(&text, "ranks disagree about operation %u: rank %d asks for ", record->op, peer);
         ignis__comm_fingerprint_write(&text, record->theirs);
@@ -10812,13 +10915,15 @@ static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, 
         const char *name = ignis__nccl.ncclGetErrorString(error);
         ignis__text_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way", name ? name : "unknown error", error);
     } else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
-        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer, (double)comm->timeout_ns * 1e-9);
+        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer, (double)comm->options.timeout_ns * 1e-9);
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
-        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s", (double)comm->timeout_ns * 1e-9);
+        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s", (double)comm->options.timeout_ns * 1e-9);
     else if (peer >= 0)
         ignis__text_add(&text, "rank %d died or gave the communicator up", peer);
     else
         ignis__text_add(&text, "the communicator was aborted");
+    if (what == IGNIS_DIAG_COMM_TIMEOUT)
+        ignis__comm_beside_write(&text, comm);
     if (diagnostic == IGNIS_DIAG_NONE)
         return ignis__fail(what, call, "%s", sentence);
     return ignis__fail(diagnostic, call, "the communicator is broken: %s", sentence);
@@ -10850,6 +10955,12 @@ static bool ignis__comm_stream_known(ignis__device *device, void *stream)
 static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
 {
     ignis__capture *capture = ignis__capturing();
+    uint64_t *recent = &ignis__comm_recent[work->device - ignis__devices], before = ignis__atomic_load(recent);
+    if (before != comm->slot.handle) {
+        ignis__atomic_store(&comm->beside, before);
+        ignis__atomic_store(recent, comm->slot.handle);
+    }
+    ignis__atomic_store(&comm->used_ns, (uint64_t)ignis__monotonic_ns());
     if (capture && capture->device == work->device) /* the device was idle when it began */
         return ignis__capture_hold_storage(work->call, capture, comm->storage);
     if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
@@ -10869,7 +10980,7 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
     block[0] = plan->threads;
     memcpy(to->region, comm->memory->regions->address, sizeof to->region);
     to->state = comm->memory->state->address;
-    to->timeout_ns = comm->timeout_ns;
+    to->timeout_ns = comm->options.timeout_ns;
     to->rank = comm->rank;
     to->in_aligned = (to->in | (ignis__address)to->in_stride) % 16 == 0;
     to->out_aligned = (to->out | (ignis__address)to->out_stride) % 16 == 0;
@@ -10959,7 +11070,7 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
-    if (comm->job && comm->wanted == IGNIS_COMM_TRANSPORT_DEFAULT &&
+    if (comm->job && comm->options.transport == IGNIS_COMM_TRANSPORT_DEFAULT &&
         ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
         if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() && !ignis__comm_join_late(work->call, comm))
             return false;
@@ -11384,7 +11495,7 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
 }
 
 /*  Makes the communicators of several devices, which nobody sees yet, with regions that all devices see at the same address; none on failure. */
-static bool ignis__comm_all_make(const char *call, const int *devices, int count, int64_t timeout_ns, ignis__comm **comms)
+static bool ignis__comm_all_make(const char *call, const int *devices, int count, const ignis__comm_options *options, ignis__comm **comms)
 {
     ignis__comm_regions *regions = ignis__comm_regions_new(call, NULL, count);
     int i, made = 0, most = IGNIS__COMM_BLOCKS;
@@ -11394,7 +11505,7 @@ static bool ignis__comm_all_make(const char *call, const int *devices, int count
         regions->address[i] = regions->block[i].address;
     }
     for (i = 0; ok && i < count; i++) {
-        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count, timeout_ns, regions);
+        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count, options, regions);
         ok = comm != NULL;
         if (!ok)
             break;
@@ -11418,7 +11529,9 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
     static const char call[] = "ignis_comm_init_all";
     ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
     int first[IGNIS_COMM_MAX_RANKS], i;
-    double timeout = desc && desc->timeout_s > 0 ? desc->timeout_s : 30;
+    ignis__comm_options options;
+    ignis_comm_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!handles)
@@ -11428,9 +11541,10 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
     devices = devices ? devices : first;
     if (count > 0 && count <= IGNIS_COMM_MAX_RANKS)
         memset(handles, 0, sizeof *handles * (size_t)count);
-    if (ignis__capture_refuses(call) || !ignis__comm_devices_check(call, devices, count))
+    if (ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc ? desc : &defaults, &options) ||
+        !ignis__comm_devices_check(call, devices, count))
         return ignis__failed();
-    if (!ignis__comm_all_make(call, devices, count, (int64_t)(timeout * 1e9), comms))
+    if (!ignis__comm_all_make(call, devices, count, &options, comms))
         return ignis__failed();
     for (i = 0; i < count; i++)
         handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
@@ -11534,7 +11648,7 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
         }
         for (k = 0; k < members; k++)
             devices[k] = (int)(siblings.comm[order[k]]->device - ignis__devices);
-        ok = ignis__comm_all_make(call, devices, members, siblings.comm[i]->timeout_ns, part);
+        ok = ignis__comm_all_make(call, devices, members, &siblings.comm[i]->options, part);
         for (k = 0; k < members && ok; k++)
             made[order[k]] = part[k];
     }
@@ -11553,18 +11667,18 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
     ignis__comm *made[IGNIS_COMM_MAX_RANKS];
     int devices[IGNIS_COMM_MAX_RANKS] = {0}, order[IGNIS_COMM_MAX_RANKS], members = 0, r, k;
     ignis__comm_siblings siblings;
-    int64_t timeout_ns = 0;
+    const ignis__comm_options *options = NULL;
     bool ok;
     if (!ignis__comm_siblings_hold(call, comms, count, true, out, &siblings))
         return ignis__failed();
     for (r = 0; r < siblings.size; r++) {
         if (!siblings.rank[r])
             continue;
-        timeout_ns = siblings.rank[r]->timeout_ns;
+        options = &siblings.rank[r]->options;
         devices[members] = (int)(siblings.rank[r]->device - ignis__devices);
         order[members++] = siblings.place[r];
     }
-    ok = ignis__comm_all_make(call, devices, members, timeout_ns, made);
+    ok = ignis__comm_all_make(call, devices, members, options, made);
     for (k = 0; k < members && ok; k++)
         out[order[k]].id = ignis__pool_publish(&ignis__comms, made[k]);
     ignis__comm_siblings_drop(call, &siblings);
@@ -11572,28 +11686,6 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
 }
 
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
-
-/*  The transport that is asked for. False: nonsense. */
-static bool ignis__comm_wanted(const char *call, const ignis_comm_desc *desc, ignis_comm_transport *wanted)
-{
-    static const char *const names[] = {"", "peer", "staged", "nccl"};
-    const char *text = getenv("IGNIS_COMM_TRANSPORT");
-    int i;
-    *wanted = desc->transport;
-    if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL", (int)desc->transport);
-        return false;
-    }
-    if (desc->transport || !text || !*text)
-        return true;
-    for (i = 1; i < IGNIS__COUNT(names); i++)
-        if (strcmp(text, names[i]) == 0)
-            *wanted = (ignis_comm_transport)i;
-    if (*wanted)
-        return true;
-    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
-    return false;
-}
 
 /*  One number for a process, so that ranks can tell whether they are threads of one. */
 static uint64_t ignis__process_key(void)
@@ -11611,8 +11703,8 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init";
     ignis_comm_desc defaults;
+    ignis__comm_options options;
     ignis_comm handle = {0};
-    ignis_comm_transport wanted;
     ignis__job_rank self;
     ignis__binding binding;
     ignis__device *device;
@@ -11620,18 +11712,12 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     ignis__place place;
     ignis__job *job;
     int ordinal, *member, i;
-    double timeout;
     bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_wanted(call, desc, &wanted) ||
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
         !ignis__place_read(call, desc, &place))
         return handle;
-    timeout = desc->timeout_s == 0 ? 30 : desc->timeout_s;
-    if (!(timeout > 0 && timeout <= 1e6)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
-        return handle;
-    }
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
     device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
     entered = device && ignis__device_enter(call, device, &binding);
@@ -11650,8 +11736,8 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     self.rank = place.rank;
     self.size = place.size;
     self.pid = (int32_t)ignis__process_id();
-    self.transport = (int32_t)wanted;
-    job = ignis__job_meet(call, &place, &self, (int64_t)(timeout * 1e9));
+    self.transport = (int32_t)options.transport;
+    job = ignis__job_meet(call, &place, &self, options.timeout_ns);
     if (!entered) {
         ignis__job_drop(job);
         return handle;
@@ -11660,9 +11746,9 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     if (member) {
         for (i = 0; i < job->size; i++)
             member[i] = i;
-        comm = ignis__comm_prepare(call, job, device, member, job->size, job->rank, job->key, job->timeout_ns);
+        comm = ignis__comm_prepare(call, job, device, member, job->size, job->rank, job->key, &options);
         if (comm)
-            handle = ignis__comm_make(call, comm, wanted, NULL);
+            handle = ignis__comm_make(call, comm, NULL);
     } else if (job) {
         ignis__fail_host_memory(call, sizeof *member * (size_t)job->size);
     }
@@ -11715,8 +11801,8 @@ static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, igni
         if (place[i] == joint->me)
             me = i;
     }
-    comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, parent->timeout_ns);
-    return comm ? ignis__comm_make(call, comm, parent->wanted, joint) : none;
+    comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, &parent->options);
+    return comm ? ignis__comm_make(call, comm, joint) : none;
 }
 
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
@@ -11906,7 +11992,7 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
     else
         snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
     info->status = ignis__diagnostics[ignis__comm_failure(comm, &info->failed_rank)].status;
-    info->timeout_s = (double)comm->timeout_ns / 1e9;
+    info->timeout_s = (double)comm->options.timeout_ns / 1e9;
     ignis__comm_drop(call, comm);
     return IGNIS_OK;
 }
@@ -11922,11 +12008,11 @@ typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
     ignis__array *memory; /* claimed */
-    bool ready;           /* in the backward that goes on */
+    bool ready;           /* in the backward that has the state's walk */
 } ignis__bucket;
 
 typedef struct ignis__parallel_state {
-    ignis__slot slot; /* first; its lock guards no_sync */
+    ignis__slot slot; /* first; its lock guards no_sync and walk */
     ignis_comm comm;
     ignis__device *device;
     void *stream; /* of the all-reduces, so that backward goes on beside them */
@@ -11938,7 +12024,7 @@ typedef struct ignis__parallel_state {
     int64_t bytes;
     int no_sync;
     bool is_installed; /* the parameters know their buckets */
-    bool is_active;    /* a backward has met it */
+    const void *walk;  /* the backward that averages its gradients now, and alone changes what follows; null: none does */
     int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
 } ignis__parallel_state;
 
@@ -12039,24 +12125,35 @@ static bool ignis__parallel_advance(const char *call, ignis__parallel_state *par
     return true;
 }
 
+/*  A backward has come to a bucket. In a section without averages its leaves are like all others. One backward averages at a time: the ranks could
+    not agree on an order of two. */
+static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const void *walk, bool *joins)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    bool busy;
+    ignis__mutex_lock(&parallel->slot.lock);
+    busy = parallel->walk && parallel->walk != walk;
+    *joins = parallel->walk == walk || !parallel->no_sync;
+    if (!busy && *joins)
+        parallel->walk = walk;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    if (busy)
+        ignis__fail(IGNIS_DIAG_PARALLEL_BUSY, call,
+                    "a backward of another thread is averaging the gradients of these parameters over the ranks");
+    return !busy;
+}
+
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
 {
     ignis__bucket *bucket = (ignis__bucket *)group;
-    ignis__parallel_state *parallel = bucket->parallel;
-    if (parallel->no_sync)
-        return true;
-    parallel->is_active = bucket->ready = true;
-    return ignis__parallel_advance(call, parallel);
+    bucket->ready = true;
+    return ignis__parallel_advance(call, bucket->parallel);
 }
 
-/*  The backward is over: what it did not lead to goes too, and the thread's stream waits for all. Called for each bucket that was met, of
-    which the first does it. */
-static bool ignis__bucket_end(ignis__grad_group *group, const char *call, bool ok)
+/*  The backward that averages is over: what it did not lead to goes too, and the thread's stream waits for all. */
+static bool ignis__parallel_finish(const char *call, ignis__parallel_state *parallel, bool ok)
 {
-    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
     int i;
-    if (!parallel->is_active)
-        return ok;
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = true;
     ok = ok && ignis__parallel_advance(call, parallel);
@@ -12066,20 +12163,40 @@ static bool ignis__bucket_end(ignis__grad_group *group, const char *call, bool o
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = false;
     parallel->launched = 0;
-    parallel->is_active = false;
+    ignis__mutex_lock(&parallel->slot.lock);
+    parallel->walk = NULL;
+    ignis__mutex_unlock(&parallel->slot.lock);
     return ok;
+}
+
+/*  A backward that has met the bucket is over. Called for each such bucket, of which the first finishes what is averaged. */
+static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const void *walk, bool ok)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    bool averages;
+    ignis__mutex_lock(&parallel->slot.lock);
+    averages = parallel->walk == walk;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    if (averages)
+        ok = ignis__parallel_finish(call, parallel, ok);
+    return ignis__parallel_drop(call, parallel) && ok;
 }
 
 /* --- making one -------------------------------------------------------------------------------------------------------- */
 
-static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, const ignis__tensor *tensor)
+static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
+    ignis__standing standing = ignis__tensor_standing(tensor);
+    bool taken;
     int i;
-    if (!tensor->leaf || !tensor->requires_grad || tensor->group) {
+    ignis__mutex_lock(&tensor->slot.lock);
+    taken = tensor->group != NULL;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    if (!standing.leaf || !standing.requires_grad || taken) {
         ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count, ignis__shape_write(&tensor->shape).text,
-                    tensor->group  ? "is trained data-parallel already"
-                    : tensor->leaf ? "requires no gradient"
-                                   : "is the result of an operation");
+                    taken           ? "is trained data-parallel already"
+                    : standing.leaf ? "requires no gradient"
+                                    : "is the result of an operation");
         return false;
     }
     if (tensor->device != parallel->device) {
@@ -12138,6 +12255,8 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     }
     bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
+    bucket->group.owner = &parallel->slot;
+    bucket->group.meet_fn = ignis__bucket_meet;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
@@ -12148,10 +12267,11 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
         at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
         parallel->grads[i] = ignis__array_adopt(call, made);
-        if (!parallel->grads[i])
-            return false;
-        if (parameter->grad && numel > 0)
+        ok = parallel->grads[i] != NULL;
+        ignis__leaf_enter(parameter);
+        if (ok && parameter->grad && numel > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
+        ignis__leaf_leave(parameter);
     }
     return ok;
 }
@@ -12186,11 +12306,13 @@ static void ignis__parallel_install(const char *call, ignis__parallel_state *par
         ignis__array *before;
         while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
             b++;
+        ignis__leaf_enter(parameter);
         ignis__mutex_lock(&parameter->slot.lock);
         before = parameter->grad;
         parameter->grad = parallel->grads[i];
         parameter->group = &parallel->buckets[b].group;
         ignis__mutex_unlock(&parameter->slot.lock);
+        ignis__leaf_leave(parameter);
         if (before)
             ignis__array_unclaim(call, before);
     }

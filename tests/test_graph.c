@@ -654,19 +654,14 @@ TEST(temporaries_are_used_again_inside_a_capture)
     CHECK_INT(memory().reserved_bytes, 0);
 }
 
-/*  What is released inside a capture is not handed to others: replays write there. */
-TEST(memory_of_a_graph_is_its_own)
+/*  Launches a graph that is not to write to memory of others. */
+static void launch_beside_others(ignis_graph graph)
 {
-    ignis_graph graph;
-    ignis_tensor y, others[8];
+    ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
+    ignis_tensor others[8];
     int i, k;
-    SETUP(NULL);
-    warm_up();
-    (void)capture_chain(5, &graph, &y);
-    for (i = 0; i < 8; i++) {
-        ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
+    for (i = 0; i < 8; i++)
         others[i] = ignis_tensor_zeros(IGNIS_SHAPE(MIB / 4), &desc);
-    }
     for (k = 0; k < 3; k++)
         CHECK_OK(ignis_graph_launch(graph));
     for (i = 0; i < 8; i++) {
@@ -678,6 +673,17 @@ TEST(memory_of_a_graph_is_its_own)
         free(values);
         let_go(others[i]);
     }
+}
+
+/*  What is released inside a capture is not handed to others: replays write there. */
+TEST(memory_of_a_graph_is_its_own)
+{
+    ignis_graph graph;
+    ignis_tensor y;
+    SETUP(NULL);
+    warm_up();
+    (void)capture_chain(5, &graph, &y);
+    launch_beside_others(graph);
     CHECK_NUMBER(value_at(y, 7), 2);
     CHECK_OK(ignis_graph_free(graph));
     let_go(y);
@@ -778,8 +784,7 @@ TEST(a_graph_freed_without_a_launch_leaves_nothing_that_passes_for_zeroed)
 TEST(a_graph_inside_another_is_kept)
 {
     ignis_graph inner, outer;
-    ignis_tensor y, z, others[8];
-    int i, k;
+    ignis_tensor y, z;
     SETUP(NULL);
     warm_up();
     (void)capture_chain(5, &inner, &y);
@@ -791,21 +796,7 @@ TEST(a_graph_inside_another_is_kept)
     REQUIRE(outer.id != 0);
     CHECK_OK(ignis_graph_free(inner));
     CHECK_STATUS(ignis_graph_launch(inner), IGNIS_ERROR_FREED, IGNIS_DIAG_GRAPH_FREED);
-    for (i = 0; i < 8; i++) {
-        ignis_tensor_desc desc = tensor_desc(IGNIS_F32, false);
-        others[i] = ignis_tensor_zeros(IGNIS_SHAPE(MIB / 4), &desc);
-    }
-    for (k = 0; k < 3; k++)
-        CHECK_OK(ignis_graph_launch(outer));
-    for (i = 0; i < 8; i++) {
-        double *values = tensor_values(others[i]);
-        int wrong = 0;
-        for (k = 0; k < MIB / 4; k++)
-            wrong += values[k] != 0;
-        CHECK_INT(wrong, 0);
-        free(values);
-        let_go(others[i]);
-    }
+    launch_beside_others(outer);
     CHECK_NUMBER(value_at(z, 7), 6);
     CHECK_OK(ignis_graph_free(outer));
     let_go(y), let_go(z);
@@ -1069,6 +1060,35 @@ TEST(graphs_need_a_setup)
     CHECK_FAILS(ignis_graph_end(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
     CHECK_STATUS(ignis_graph_launch(none), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
     CHECK_STATUS(ignis_graph_free(none), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+}
+
+/*  After a fault the devices are gone, and what a graph holds of the host's memory goes all the same. */
+TEST(graphs_go_after_a_fault)
+{
+    enum { ILLEGAL_ADDRESS = 700 }; /* CUDA_ERROR_ILLEGAL_ADDRESS */
+    static host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    ignis_tensor x, y;
+    ignis_graph graphs[2];
+    NEEDS_NO_MEMCHECK();
+    SETUP(&desc);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_scale(x, 2);
+    graphs[0] = ignis_graph_end();
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_graph_launch(graphs[0]));
+    graphs[1] = ignis_graph_end();
+    fault_arm("cuCtxSynchronize", 1, ILLEGAL_ADDRESS);
+    CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+    fault_disarm();
+    CHECK_STATUS(ignis_graph_launch(graphs[1]), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_OK(ignis_graph_free(graphs[1]));
+    CHECK_OK(ignis_graph_free(graphs[0]));
+    let_go(x), let_go(y);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(counter.blocks, 0);
 }
 
 /* --- threads -------------------------------------------------------------------------------------------------------------- */
