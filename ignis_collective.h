@@ -642,7 +642,7 @@ typedef struct ignis_transport_desc {
     ignis_transport_handle_fds says which. With another exchange method than a socket, handles of all kinds but IGNIS_TRANSPORT_VMM have no
     descriptors: what they need lies under a name in the private folder (that of the channel, else the default one of channels), and whoever
     imports the handle first takes it from there. */
-#define IGNIS_TRANSPORT_RECORD_BYTES 272
+#define IGNIS_TRANSPORT_RECORD_BYTES 296
 
 typedef struct ignis_transport_handle {
     unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, and what; sealed with the token */
@@ -5177,7 +5177,7 @@ typedef struct ignis__record_of_array {
     ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
     char tag[32];               /* of the array */
     uint64_t name;              /* from here on each handle of an export has its own; 0: descriptors came beside it */
-    uint64_t seal;
+    unsigned char seal[32];
 } ignis__record_of_array;
 
 typedef char ignis__record_has_its_size[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
@@ -5188,74 +5188,25 @@ static bool ignis__record_same(const ignis__record_of_array *a, const ignis__rec
     return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
 }
 
-/*  SipHash-2-4 (Aumasson and Bernstein, 2012) of a multiple of 8 bytes; keys and words are little-endian, as the hosts of CUDA are. */
-static uint64_t ignis__rotate(uint64_t value, int by) { return value << by | value >> (64 - by); }
-
-static void ignis__sip_rounds(uint64_t v[4], int rounds)
-{
-    while (rounds-- > 0) {
-        v[0] += v[1];
-        v[1] = ignis__rotate(v[1], 13) ^ v[0];
-        v[0] = ignis__rotate(v[0], 32);
-        v[2] += v[3];
-        v[3] = ignis__rotate(v[3], 16) ^ v[2];
-        v[0] += v[3];
-        v[3] = ignis__rotate(v[3], 21) ^ v[0];
-        v[2] += v[1];
-        v[1] = ignis__rotate(v[1], 17) ^ v[2];
-        v[2] = ignis__rotate(v[2], 32);
-    }
-}
-
-static uint64_t ignis__sip_hash(const unsigned char key[16], const void *data, size_t size)
-{
-    uint64_t k[2], v[4], word;
-    size_t at;
-    memcpy(k, key, sizeof k);
-    v[0] = k[0] ^ 0x736f6d6570736575u;
-    v[1] = k[1] ^ 0x646f72616e646f6du;
-    v[2] = k[0] ^ 0x6c7967656e657261u;
-    v[3] = k[1] ^ 0x7465646279746573u;
-    for (at = 0; at + 8 <= size; at += 8) {
-        memcpy(&word, (const char *)data + at, sizeof word);
-        v[3] ^= word;
-        ignis__sip_rounds(v, 2);
-        v[0] ^= word;
-    }
-    word = (uint64_t)size << 56;
-    v[3] ^= word;
-    ignis__sip_rounds(v, 2);
-    v[0] ^= word;
-    v[2] ^= 0xFF;
-    ignis__sip_rounds(v, 4);
-    return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
-
 /*  The secret of this user, made by whoever needs it first. */
 static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
 {
     char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
-    unsigned char *stored = NULL;
-    size_t size = 0;
     int round;
     if (!ignis__private_folder(call, folder, sizeof folder))
         return false;
     snprintf(path, sizeof path, "%s/transport.token", folder);
     for (round = 0; round < 2; round++) {
-        FILE *file;
         char *part;
-        stored = (unsigned char *)ignis__file_read(path, &size);
-        if (stored && size == IGNIS_TRANSPORT_TOKEN_BYTES) {
-            memcpy(token, stored, IGNIS_TRANSPORT_TOKEN_BYTES);
-            ignis__free(stored);
+        FILE *file;
+        bool ok;
+        if (ignis__name_file_read(path, token, IGNIS_TRANSPORT_TOKEN_BYTES))
             return true;
-        }
-        ignis__free(stored);
         part = round == 0 ? ignis__file_part_path(path) : NULL;
         file = part ? ignis__file_create(part) : NULL;
         if (file) {
-            bool ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
-                      fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
+            ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
+                 fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
             if (fclose(file) == 0 && ok)
                 (void)ignis__file_publish(part, path); /* if another process was faster, its token is read in the next round */
             else
@@ -5300,7 +5251,7 @@ typedef struct ignis__transport {
     ignis_channel channel;
     int64_t peer_pid;  /* at the channel's other side; 0: unknown */
     bool peer_certain; /* that is the kernel's word */
-    unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
+    unsigned char token[IGNIS__SECRET];
     int64_t timeout_ns;
     uint64_t ready;
     uint64_t serial; /* of this transport, in this process: its slot is used again */
@@ -6265,7 +6216,7 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     }
     out->kind = choice.kind;
     if (desc->token)
-        memcpy(out->token, desc->token, sizeof out->token);
+        memcpy(out->token, desc->token, IGNIS_TRANSPORT_TOKEN_BYTES);
     return desc->token || ignis__transport_secret(call, out->token);
 }
 
@@ -6403,9 +6354,9 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
-static uint64_t ignis__record_seal(const ignis__transport *transport, const ignis__record_of_array *record)
+static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record, unsigned char seal[32])
 {
-    return ignis__sip_hash(transport->token, record, offsetof(ignis__record_of_array, seal));
+    ignis__hmac(token, "handle", 6, record, offsetof(ignis__record_of_array, seal), seal);
 }
 
 /*  Where what has a name lies; it is random for each process. */
@@ -6528,7 +6479,7 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
         ignis__handle_close(handle);
         return false;
     }
-    record.seal = ignis__record_seal(transport, &record);
+    ignis__record_seal(transport->token, &record, record.seal);
     memcpy(handle->record, &record, sizeof record);
     return true;
 }
@@ -6694,17 +6645,17 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
 {
     const ignis__record_of_array *self = &ignis__self;
     int64_t bytes;
-    uint64_t seal;
+    unsigned char seal[32];
     bool memory;
     memcpy(record, handle->record, sizeof *record);
-    seal = ignis__record_seal(transport, record);
+    ignis__record_seal(transport->token, record, seal);
     (void)ignis__record_fds(record, &memory);
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
     else if (record->version != IGNIS__RECORD_VERSION)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
                     IGNIS__RECORD_VERSION);
-    else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal))
+    else if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
                     "the handle's seal is broken: it was changed on its way, or made with another token");
     else if (!ignis__record_sound(record, &bytes))
