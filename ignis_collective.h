@@ -5222,25 +5222,6 @@ static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_
 static ignis__record_of_array ignis__self;
 static ignis__mutex ignis__self_lock = IGNIS__MUTEX_INIT;
 
-static bool ignis__self_learn(const char *call)
-{
-    ignis__record_of_array *self = &ignis__self;
-    bool known;
-    ignis__mutex_lock(&ignis__self_lock);
-    known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
-    if (known && !self->version) {
-        memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
-        self->pid = (uint32_t)ignis__process_id();
-        self->pid_namespace = ignis__pid_namespace();
-        self->host = ignis__host_hash();
-        self->version = IGNIS__RECORD_VERSION;
-    }
-    ignis__mutex_unlock(&ignis__self_lock);
-    if (!known)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
-    return known;
-}
-
 /* --- exports: an array that others may have, until the last lease of it ends ----------------------------------------------- */
 
 typedef struct ignis__transport {
@@ -6146,15 +6127,27 @@ static void ignis__transports_close(const char *call)
     ignis__staging_close(call);
 }
 
-/*  Before the first handle. */
+/*  Before the first handle. What arrays ask is set once, before any of them counts an export. */
 static bool ignis__transports_use(const char *call)
 {
-    if (!ignis__self_learn(call))
-        return false;
-    ignis__export_holders = ignis__exports_describe;
-    ignis__exports_reap = ignis__exports_reap_array;
+    ignis__record_of_array *self = &ignis__self;
+    bool known;
+    ignis__mutex_lock(&ignis__self_lock);
+    known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
+    if (known && !self->version) {
+        memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
+        self->pid = (uint32_t)ignis__process_id();
+        self->pid_namespace = ignis__pid_namespace();
+        self->host = ignis__host_hash();
+        self->version = IGNIS__RECORD_VERSION;
+        ignis__export_holders = ignis__exports_describe;
+        ignis__exports_reap = ignis__exports_reap_array;
+    }
+    ignis__mutex_unlock(&ignis__self_lock);
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
-    return true;
+    if (!known)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
+    return known;
 }
 
 /*  Fills what a channel says about a transport that uses it. */
