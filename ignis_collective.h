@@ -5267,7 +5267,8 @@ typedef struct ignis__import {
     ignis__device *device;
     int arrays;
     ignis__mutex lock;      /* taken while it is mapped, by who comes first */
-    ignis__address address; /* of the memory that is shared; 0: it could not be mapped */
+    bool made;              /* it is mapped */
+    ignis__address address; /* of the memory that is shared */
     ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
     ignis__array *own;      /* of this process, held: not mapped again */
     int lease;
@@ -6041,7 +6042,7 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
     const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
-    else if (mapped->address && ops->give_back)
+    else if (mapped->made && ops->give_back)
         ops->give_back(call, mapped);
     ignis__fd_drop(&mapped->lease);
     ignis__free(mapped);
@@ -6369,13 +6370,12 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     return false;
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy.
-    The path becomes the note's. */
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy. */
 static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
                                int watch, const char *path)
 {
     ignis__lent_handle *lent = (ignis__lent_handle *)ignis__alloc(sizeof *lent);
-    ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry;
+    ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry, **at;
     char *kept = path ? ignis__copy_string(path) : NULL;
     ignis__text text;
     if (!lent || !fresh || (path && !kept)) {
@@ -6388,9 +6388,12 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     lent->watch = watch;
     lent->path = kept;
     ignis__mutex_lock(&ignis__shares.lock);
-    for (entry = ignis__shares.exports; entry && (entry->array != array || entry->transport != transport->serial); entry = entry->next)
-        ;
-    if (!entry) {
+    for (at = &ignis__shares.exports; (entry = *at) != NULL; at = &entry->next)
+        if (entry->array == array && entry->transport == transport->serial)
+            break;
+    if (entry) {
+        *at = entry->next;
+    } else {
         entry = fresh;
         fresh = NULL;
         entry->transport = transport->serial;
@@ -6402,9 +6405,9 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
             ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
         record->serial = ++ignis__shares.serials;
         entry->record = *record;
-        entry->next = ignis__shares.exports;
-        ignis__shares.exports = entry;
     }
+    entry->next = ignis__shares.exports; /* the last one is the first */
+    ignis__shares.exports = entry;
     record->serial = entry->record.serial;
     lent->next = entry->handles;
     entry->handles = lent;
@@ -6755,13 +6758,12 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     else
         ok = (home = ignis__record_device(call, record)) != NULL;
     if (ok && ignis__device_enter(call, mapped->device, &binding)) {
-        if (!mapped->own)
-            (void)ops->take(call, mapped, home, &handle->memory);
-        else if (ops->let_in(call, mapped->own, mapped->device))
+        mapped->made = mapped->own ? ops->let_in(call, mapped->own, mapped->device) : ops->take(call, mapped, home, &handle->memory);
+        if (mapped->own)
             mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
         ignis__device_leave(&binding);
     }
-    if (mapped->address)
+    if (mapped->made)
         return true;
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
@@ -6808,7 +6810,7 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
         return NULL;
     }
     ignis__mutex_lock(&mapped->lock); /* the first to come maps; if that fails, the next one tries */
-    ok = mapped->address || ignis__import_map(call, transport, mapped, handle);
+    ok = mapped->made || ignis__import_map(call, transport, mapped, handle);
     ignis__mutex_unlock(&mapped->lock);
     if (ok)
         return mapped;

@@ -1734,6 +1734,11 @@ TEST(the_handle_that_was_exported)
     CHECK(memcmp(again.record, second.record, sizeof again.record) == 0);
     CHECK_INT(info_of(b).ref_count, 2);
     CHECK_OK(ignis_transport_handle_close(&again));
+    CHECK_OK(ignis_transport_export_handle(transport, a, &again));
+    CHECK_OK(ignis_transport_handle_close(&again));
+    CHECK_OK(ignis_transport_exported_handle(transport, &again));
+    CHECK(memcmp(again.record, first.record, sizeof again.record) == 0); /* a has come last */
+    CHECK_OK(ignis_transport_handle_close(&again));
     CHECK_OK(ignis_transport_handle_close(&second));
     CHECK_OK(ignis_transport_exported_handle(transport, &again)); /* b's is not out any more */
     CHECK(memcmp(again.record, first.record, sizeof again.record) == 0);
@@ -1742,6 +1747,30 @@ TEST(the_handle_that_was_exported)
     drop(a);
     drop(b);
     CHECK_OK(ignis_transport_destroy(transport));
+}
+
+TEST(empty_arrays_travel)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    int k;
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(kinds); k++) {
+        ignis_transport transport;
+        ignis_transport_handle handle;
+        ignis_array array, seen;
+        if (!available(kinds[k], 0, 0))
+            continue;
+        transport = make_transport(kinds[k], 0, 0);
+        array = make_shared(kinds[k], 0, 0, 0);
+        CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+        seen = ignis_transport_import_handle(transport, &handle);
+        CHECK(seen.id);
+        CHECK_INT(ignis_array_numel(seen), 0);
+        drop(seen);
+        CHECK_OK(ignis_transport_handle_close(&handle));
+        drop(array);
+        CHECK_OK(ignis_transport_destroy(transport));
+    }
 }
 
 TEST(device_0_is_the_current_one)
