@@ -749,20 +749,6 @@ typedef struct mixer {
     int rounds;
 } mixer;
 
-static unsigned mixer_draw(mixer *m, unsigned limit)
-{
-    m->random = m->random * 1664525u + 1013904223u;
-    return (m->random >> 8) % limit;
-}
-
-static uint64_t mix_swap(uint64_t *place, uint64_t value)
-{
-    uint64_t before = ignis__atomic_load(place);
-    while (!ignis__atomic_swap_if(place, &before, value))
-        ;
-    return before;
-}
-
 static void *mix_calls(void *context)
 {
     mixer *m = (mixer *)context;
@@ -770,8 +756,8 @@ static void *mix_calls(void *context)
     ignis_array_desc part = desc_of(IGNIS_SHAPE(64), IGNIS_F32);
     int round;
     for (round = 0; round < m->rounds; round++) {
-        unsigned at = mixer_draw(m, MIX_ITEMS);
-        int64_t offset = granule * (int64_t)mixer_draw(m, 3);
+        unsigned at = test_draw(&m->random, MIX_ITEMS);
+        int64_t offset = granule * (int64_t)test_draw(&m->random, 3);
         ignis_vmm_handle handle;
         ignis_vmm_access access;
         ignis_vmm_info info;
@@ -780,15 +766,15 @@ static void *mix_calls(void *context)
         ignis_array array;
         ignis_vmm vmm, other;
         vmm.id = ignis__atomic_load(&m->items[0][at]);
-        range.id = ignis__atomic_load(&m->items[1][mixer_draw(m, MIX_ITEMS)]);
+        range.id = ignis__atomic_load(&m->items[1][test_draw(&m->random, MIX_ITEMS)]);
         array.id = ignis__atomic_load(&m->items[2][at]);
-        switch (mixer_draw(m, 9)) {
+        switch (test_draw(&m->random, 9)) {
         case 0:
-            vmm.id = mix_swap(&m->items[0][at], make_vmm(granule).id);
+            vmm.id = test_swap(&m->items[0][at], make_vmm(granule).id);
             (void)ignis_vmm_free(vmm);
             break;
         case 1:
-            array.id = mix_swap(&m->items[2][at], ignis_vmm_array(&desc).id);
+            array.id = test_swap(&m->items[2][at], ignis_vmm_array(&desc).id);
             (void)ignis_array_free(array);
             break;
         case 2:
@@ -801,10 +787,10 @@ static void *mix_calls(void *context)
             if (ignis_vmm_range_query(range, &range_info) == IGNIS_ERROR_FREED)
                 for (at = 0; at < MIX_ITEMS; at++)
                     if (ignis__atomic_load(&m->items[1][at]) == range.id)
-                        (void)mix_swap(&m->items[1][at], 0);
+                        (void)test_swap(&m->items[1][at], 0);
             break;
         case 4:
-            range.id = mix_swap(&m->items[1][at], ignis_vmm_reserve(4 * granule, 0).id);
+            range.id = test_swap(&m->items[1][at], ignis_vmm_reserve(4 * granule, 0).id);
             for (offset = 0; offset < 4 * granule; offset += granule)
                 while (ignis_vmm_range_query(range, &range_info) == IGNIS_OK && ignis_vmm_unmap(range, offset) != IGNIS_OK &&
                        range_info.arrays > 0)
