@@ -6095,14 +6095,13 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
 /*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
 static void (*ignis__export_holders)(ignis__text *text, const ignis__array *array);
 
-/*  Looks which of those are gone by now, before an array is refused; set there, too. */
+/*  Looks which of those are gone by now, before an array is refused; set there, too. Both are set before an array counts an export, so they
+    are read after its lock. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
 static void ignis__array_reap_exports(const char *call, ignis__array *array)
 {
     bool exported;
-    if (!ignis__exports_reap)
-        return;
     ignis__mutex_lock(&array->slot.lock);
     exported = array->exports > 0;
     ignis__mutex_unlock(&array->slot.lock);
