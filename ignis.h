@@ -6,7 +6,8 @@
 
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
         >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
-        >>device        devices, streams, waiting                       ON STREAMS AND CUDART
+        >>device        devices, facts about them
+        >>stream        streams of the caller, waiting for a device     ON STREAMS AND CUDART
         >>memory        what Ignis holds of a device's memory           ON MEMORY
         >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
@@ -19,7 +20,7 @@
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>storage       safetensors files                               ON FILES
 
-        In the implementation alone: >>platform >>loader >>pool.
+        In the implementation alone: >>platform >>loader >>pool >>capture.
 
     HOW TO USE
 
@@ -192,7 +193,7 @@
         a kernel, a result, and a rule for its gradient (examples/custom_op.c), and ignis_gradcheck tells whether the rule is right.
         ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing. What an operation saved has to stay as it is until the
         backward: one that finds a saved array written to since (its version has changed) fails, and no gradient changes. Operations of a capture
-        are exempt, as each launch writes anew what they save.
+        are exempt, as each launch writes anew what they save; so are results of a graph that operations outside of it save.
 
         A backward function may run ignis_backward itself. What it has recorded is walked at once, and leaves that it has made have their
         gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other leaves at
@@ -3739,37 +3740,37 @@ static void ignis__former_write(ignis__former *former, const ignis__slot *slot, 
     former->name[length] = 0;
 }
 
-/*  "array #7 'weights', freed" for a stale handle, or what can be said where that is forgotten. */
+/*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
 static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & 0xFFFFFFFu;
     ignis__former former = IGNIS__ZERO;
-    ignis__label out;
+    ignis__label out = IGNIS__ZERO;
     ignis__text text;
     ignis__slot *slot;
-    if (handle && pool->former && (handle >> 28 & 15) == (uint64_t)pool->kind && index < ignis__atomic_load(&pool->count)) {
-        slot = ignis__pool_slot(pool, index);
-        ignis__mutex_lock(&slot->lock);
-        memcpy(&former, (const char *)slot + pool->former, sizeof former);
-        ignis__mutex_unlock(&slot->lock);
-    }
+    if (!handle || !pool->former || (handle >> 28 & 15) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
+        return out;
+    slot = ignis__pool_slot(pool, index);
+    ignis__mutex_lock(&slot->lock);
+    memcpy(&former, (const char *)slot + pool->former, sizeof former);
+    ignis__mutex_unlock(&slot->lock);
     ignis__text_begin(&text, out.text, sizeof out.text);
-    if (handle && former.handle == handle)
+    if (former.handle == handle)
         ignis__text_add(&text, "%s, freed", ignis__label_write(pool->what, former.id, former.name).text);
-    else
-        ignis__text_add(&text, "%s handle 0x%llx (freed)", pool->what, (unsigned long long)handle);
     return out;
 }
 
 static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
 {
     uint64_t kind = handle >> 28 & 15;
+    ignis__label label = ignis__label_stale(pool, handle);
     if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
         ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
                     (unsigned long long)handle);
+    else if (*label.text)
+        ignis__fail(pool->freed, call, "%s (handle 0x%llx)", label.text, (unsigned long long)handle);
     else if (handle)
-        ignis__fail(pool->freed, call, "%s: handle 0x%llx is stale, or never existed", ignis__label_stale(pool, handle).text,
-                    (unsigned long long)handle);
+        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
     /* 0 is what a failed call returned: the first error says why */
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);
@@ -5588,7 +5589,7 @@ typedef struct ignis__storage {
 /*  Work that writes to the memory is about to be queued. */
 static void ignis__storage_written(ignis__storage *storage)
 {
-    ignis__capture *capture = ignis__capturing();
+    ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__atomic_add(&storage->version, 1);
     if (capture)
         ignis__capture_writes(capture, storage);
@@ -5598,7 +5599,7 @@ static void ignis__storage_written(ignis__storage *storage)
 static bool ignis__storage_readable(const ignis__storage *storage)
 {
     return storage->wrapped || ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) ||
-           (ignis__capturing() && ignis__atomic_load(&storage->address));
+           (ignis__capture_on(storage->device) && ignis__atomic_load(&storage->address));
 }
 
 /*  All of them, whoever uses them: arrays, graphs, communicators. Its lock is taken before a storage's. */
@@ -5806,7 +5807,7 @@ static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 #define IGNIS__UNWRITTEN UINT64_MAX
 IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
 {
-    bool written = !ignis__capturing() && ignis__storage_readable(array->storage);
+    bool written = !ignis__capture_on(array->storage->device) && ignis__storage_readable(array->storage);
     return written ? ignis__atomic_load(&array->storage->version) : IGNIS__UNWRITTEN;
 }
 
@@ -6114,14 +6115,13 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
 /*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
 static void (*ignis__export_holders)(ignis__text *text, const ignis__array *array);
 
-/*  Looks which of those are gone by now, before an array is refused; set there, too. */
+/*  Looks which of those are gone by now, before an array is refused; set there, too. Both are set before an array counts an export, so they
+    are read after its lock. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
 static void ignis__array_reap_exports(const char *call, ignis__array *array)
 {
     bool exported;
-    if (!ignis__exports_reap)
-        return;
     ignis__mutex_lock(&array->slot.lock);
     exported = array->exports > 0;
     ignis__mutex_unlock(&array->slot.lock);
@@ -6181,7 +6181,7 @@ static ignis_status ignis__fail_referenced(const char *call, const ignis__array 
     ignis__text_begin(&text, holders, sizeof holders);
     others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
     if (others > 0)
-        ignis__text_add(&text, ", %d taken by ignis_array_increment_ref", others);
+        ignis__text_add(&text, ", %d held otherwise, as by ignis_array_increment_ref", others);
     return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
                        ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
                        text.length ? holders + 1 : "");
@@ -6306,6 +6306,7 @@ IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capaci
 {
     static const char call[] = "ignis_array_to_string";
     ignis__array *array;
+    ignis__label label;
     ignis__text text;
     char none[1];
     if (!ignis__enter(call))
@@ -6322,7 +6323,11 @@ IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capaci
         ignis__array_unlock(array);
         ignis__array_drop(call, array);
     } else {
-        ignis__text_add(&text, "%s", ignis__label_stale(&ignis__arrays, handle.id).text);
+        label = ignis__label_stale(&ignis__arrays, handle.id);
+        if (*label.text)
+            ignis__text_add(&text, "%s", label.text);
+        else
+            ignis__text_add(&text, "array handle 0x%llx (freed)", (unsigned long long)handle.id);
     }
     return (int)text.length;
 }
@@ -6546,7 +6551,7 @@ static ignis_status ignis__array_from_host(const char *call, ignis__array *array
     ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = !ignis__capture_refuses(call) && ignis__work_write(&work, array, &address) &&
+        ok = (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &address) &&
              (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
                                     : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
         ignis__work_end(&work);
@@ -10847,13 +10852,16 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
     for (i = 0; i < node->saved_count; i++) {
         const ignis__array *saved = node->saved[i];
         uint64_t version = ignis__atomic_load(&saved->storage->version);
+        char view_of[40] = "";
         if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
             continue;
+        if (saved->view) /* which the tape may have made itself, to keep an array of the caller */
+            snprintf(view_of, sizeof view_of, ", a view of #%llu,", (unsigned long long)saved->parent);
         ignis__fail(
             IGNIS_DIAG_SAVED_CHANGED, walk->call,
-            "the gradient of '%s' needs %s %s as it was when the operation was recorded, but it was written to since (version %llu, "
+            "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it was written to since (version %llu, "
             "recorded at %llu); write after the backward, or to a copy",
-            node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, (unsigned long long)version,
+            node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, view_of, (unsigned long long)version,
             (unsigned long long)node->versions[i]);
         return false;
     }

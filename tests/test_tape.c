@@ -133,6 +133,27 @@ TEST(backward_refuses_what_was_written_since)
     drop(other);
 }
 
+/*  A backward writes to gradients that are there, and to nothing else. */
+TEST(gradients_that_add_up_are_written)
+{
+    ignis_tensor a, y;
+    ignis_array grad;
+    ignis_scope scope;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = vector3(1, 2, 3, true);
+    CHECK_OK(ignis_backward(user_sum(a), IGNIS_NO_ARRAY));
+    grad = ignis_tensor_grad(a);
+    y = user_sum(user_mul(a, ignis_tensor_from_array(grad, false))); /* saves the gradient */
+    CHECK_OK(ignis_backward(user_sum(a), IGNIS_NO_ARRAY));
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    y = user_sum(user_mul(a, ignis_tensor_from_array(grad, false)));
+    CHECK_OK(ignis_zero_grad(a));
+    CHECK_STATUS(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    CHECK_INT(version_of(ignis_tensor_data(a)), 1);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(what_may_be_written_before_backward)
 {
     static const char source[] = "extern \"C\" __global__ void look(const float *x) { (void)x; }";
@@ -140,6 +161,7 @@ TEST(what_may_be_written_before_backward)
     ignis_tensor a, b, y, unused, inputs[2];
     ignis_scope scope;
     ignis_kernel kernel;
+    char name[64];
     ignis_array later, saved[2];
     ignis_rule rule;
     ignis_arg arg;
@@ -175,6 +197,13 @@ TEST(what_may_be_written_before_backward)
     CHECK_OK(ignis_array_fill(later, 3));
     CHECK_OK(ignis_backward(user_sum(y), IGNIS_NO_ARRAY));
     CHECK_GRAD(a, 3, 3, 3);
+    /* the same array again, now with something in it */
+    y = vector3(0, 0, 0, false);
+    CHECK_OK(ignis_tape_record(y, inputs, 2, &rule));
+    CHECK_OK(ignis_array_fill(later, 4));
+    CHECK_STATUS(ignis_backward(user_sum(y), IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
+    snprintf(name, sizeof name, "a view of #%llu,", (unsigned long long)info_of(later).id);
+    CHECK_MESSAGE_HAS(name);
     drop(later);
     CHECK_OK(ignis_kernel_free(kernel));
     CHECK_OK(ignis_scope_end(scope));
