@@ -604,6 +604,7 @@ static void expect_documented_of_tensors(int call)
     case IGNIS_DIAG_BACKWARD_FAILED:
     case IGNIS_DIAG_NO_GRAD_WANTED:
     case IGNIS_DIAG_PARAMETER_KIND:
+    case IGNIS_DIAG_SAVED_CHANGED: /* by a step of the optimizer, or in a gradient that was saved */
     case IGNIS_DIAG_FREE_REFERENCED: break;
     default:
         snprintf(text, sizeof text, "call %d: %s: %.800s", call, ignis_diagnostic_name(info.diagnostic), info.message);
