@@ -550,7 +550,7 @@ TEST(each_thread_reads_its_own_message)
 
 /* --- random use of shared tensors ------------------------------------------------------------------------------ */
 
-enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 30, TENSOR_N = 16 };
+enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 31, TENSOR_N = 16 };
 
 static struct {
     pthread_mutex_t lock;
@@ -722,6 +722,7 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
         ignis_optimizer_step(tensors.optimizer);
         break;
     case 28: CHECK_OK(ignis_stream_use(next_random(random) % 2 ? tensors.streams[index] : NULL)); break;
+    case 29: ignis_array_free(ignis_tensor_data(a)); break; /* which is refused, and looks for who holds it */
     default: ignis_tensor_release(a); break;
     }
     expect_documented_of_tensors(call);
