@@ -6,7 +6,8 @@
 
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
         >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
-        >>device        devices, streams, waiting                       ON STREAMS AND CUDART
+        >>device        devices, facts about them
+        >>stream        streams of the caller, waiting for a device     ON STREAMS AND CUDART
         >>memory        what Ignis holds of a device's memory           ON MEMORY
         >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
@@ -19,7 +20,7 @@
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>storage       safetensors files                               ON FILES
 
-        In the implementation alone: >>platform >>loader >>pool.
+        In the implementation alone: >>platform >>loader >>pool >>capture.
 
     HOW TO USE
 
@@ -6094,14 +6095,13 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
 /*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
 static void (*ignis__export_holders)(ignis__text *text, const ignis__array *array);
 
-/*  Looks which of those are gone by now, before an array is refused; set there, too. */
+/*  Looks which of those are gone by now, before an array is refused; set there, too. Both are set before an array counts an export, so they
+    are read after its lock. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
 static void ignis__array_reap_exports(const char *call, ignis__array *array)
 {
     bool exported;
-    if (!ignis__exports_reap)
-        return;
     ignis__mutex_lock(&array->slot.lock);
     exported = array->exports > 0;
     ignis__mutex_unlock(&array->slot.lock);
@@ -11241,6 +11241,17 @@ IGNIS_API int64_t ignis_tape_length(void)
     return length;
 }
 
+/*  Calls a function of the caller's for a call. No handle: it has failed, or did not end what it began. */
+static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs, int count,
+                                          void *user_data)
+{
+    ignis__frame frame;
+    ignis_tensor output;
+    ignis__frame_begin(&frame, call, NULL, no_grad);
+    output = fn(inputs, count, user_data);
+    return ignis__frame_end(&frame) ? output : ignis__no_tensor();
+}
+
 /* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__checkpoint {
@@ -11260,11 +11271,9 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     ignis_tensor_info info;
     ignis_scope scope = ignis_scope_begin();
     ignis_status status = IGNIS_OK;
-    ignis__frame frame;
     int i;
     if (!scope.id)
         return ignis__failed();
-    ignis__frame_begin(&frame, call, NULL, 0);
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
     thread->random_again = true;
@@ -11281,8 +11290,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     }
     output.id = 0;
     if (i == args->input_count)
-        output = checkpoint->fn(inputs, args->input_count, checkpoint->user_data);
-    if (!ignis__frame_end(&frame) || !output.id || ignis_tensor_query(output, &info) != IGNIS_OK)
+        output = ignis__tensor_fn_call(call, 0, checkpoint->fn, inputs, args->input_count, checkpoint->user_data);
+    if (!output.id || ignis_tensor_query(output, &info) != IGNIS_OK)
         status = ignis__failed();
     else if (info.requires_grad)
         status = ignis_backward(output, args->grad_output);
@@ -11312,13 +11321,11 @@ static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpo
     ignis_tensor output, result = IGNIS__ZERO;
     ignis__tensor *tensor = NULL;
     ignis__array *array = NULL;
-    ignis__frame frame;
     ignis_scope scope = ignis_scope_begin();
     if (!scope.id)
         return result;
-    ignis__frame_begin(&frame, call, NULL, ignis__tensor_thread_now()->no_grad + 1);
-    output = checkpoint->fn(inputs, count, checkpoint->user_data);
-    if (ignis__frame_end(&frame) && output.id && (tensor = ignis__tensor_hold(call, output)) != NULL) {
+    output = ignis__tensor_fn_call(call, ignis__tensor_thread_now()->no_grad + 1, checkpoint->fn, inputs, count, checkpoint->user_data);
+    if (output.id && (tensor = ignis__tensor_hold(call, output)) != NULL) {
         array = ignis__tensor_array(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
@@ -11421,15 +11428,9 @@ static double ignis__gradcheck_weight(int64_t i)
 static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis_tensor output;
-    ignis__frame frame;
     thread->seed = check->seed;
     thread->random_used = check->random_used;
-    ignis__frame_begin(&frame, check->call, NULL, thread->no_grad);
-    output = check->fn(check->inputs, check->count, check->user_data);
-    if (!ignis__frame_end(&frame))
-        output.id = 0;
-    return output;
+    return ignis__tensor_fn_call(check->call, thread->no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
 /*  The weighted sum of the function's output. False on failure. */
@@ -13250,12 +13251,13 @@ typedef struct ignis__part_params {
     ignis_shape whole;
 } ignis__part_params;
 
-static ignis_status ignis__part_backward(const ignis_backward_args *args)
+/*  Puts the gradient of a part into that of the whole, which is made, and given, where `sum` is null. */
+static ignis_status ignis__part_give(const char *call, const ignis_backward_args *args, ignis__array *sum)
 {
     const ignis__part_params *p = (const ignis__part_params *)args->params;
-    ignis__array *sum = ignis__walk_sum(0), *made = NULL;
+    ignis__array *made = NULL;
     ignis__op op;
-    if (!ignis__op_begin_backward(&op, "ignis_split", args))
+    if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
     if (!sum) {
         sum = made = ignis__op_new(&op, &p->whole, op.in[0]->dtype);
@@ -13265,6 +13267,11 @@ static ignis_status ignis__part_backward(const ignis_backward_args *args)
     if (sum)
         ignis__op_copy_rows(&op, sum, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
     return ignis__op_give(&op, args, 1, &made);
+}
+
+static ignis_status ignis__part_backward(const ignis_backward_args *args)
+{
+    return ignis__part_give("ignis_split", args, ignis__walk_sum(0));
 }
 
 /*  The part of an input of `size` from `start` on along dim: a view where it is in one piece, else a copy. */
@@ -13356,20 +13363,7 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     return ignis__failed();
 }
 
-static ignis_status ignis__slice_backward(const ignis_backward_args *args)
-{
-    const ignis__part_params *p = (const ignis__part_params *)args->params;
-    ignis__op op;
-    ignis__array *gradient;
-    if (!ignis__op_begin_backward(&op, "ignis_slice", args))
-        return ignis__failed();
-    gradient = ignis__op_new(&op, &p->whole, op.in[0]->dtype);
-    if (gradient) {
-        ignis__op_zero(&op, gradient);
-        ignis__op_copy_rows(&op, gradient, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
-    }
-    return ignis__op_give(&op, args, 1, &gradient);
-}
+static ignis_status ignis__slice_backward(const ignis_backward_args *args) { return ignis__part_give("ignis_slice", args, NULL); }
 
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {

@@ -751,7 +751,7 @@ TEST(random_use_of_shared_tensors)
     SETUP(NULL);
     memset(&sgd, 0, sizeof sgd);
     memset(tensors.slots, 0, sizeof tensors.slots);
-    tensors.rounds = test_env("IGNIS_SOAK") ? 40000 : ROUNDS * 2;
+    tensors.rounds = test_env("IGNIS_SOAK") ? 40000 : 2 * ROUNDS;
     tensors.optimizer = ignis_sgd(&sgd);
     CHECK_OK(ignis_device_use(0));
     CHECK(tensors.optimizer.id != 0);
