@@ -28,12 +28,14 @@
     T18  numbers of operations, delays, protocol    comm_ops: numbers_come_back, blocks_that_are_late_.., all_ranks_and_algorithms_..; comm_model
     T19  threads                                    threads; transport: threads_share_..; comm_ops: a_thread_..; the lane test-tsan
     T20  ranks that meet                            here, up to two_ranks_on_one_gpu_..; nccl: a library that is missing, old, or none */
+#define IGNIS__JOB_SILENCE_S 3
 #include "fault.h"
 
 #include "ranks.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/un.h>
 
 /* --- what puppets do for these tests ----------------------------------------------------------------------------------- */
@@ -374,6 +376,209 @@ TEST(ranks_of_torchrun_meet_beside_its_store)
     all(ranks, 2, DESTROY, 0, 0);
     finish(ranks, 2);
     folder_end();
+}
+
+/*  Without a secret nobody listens at the port, where anybody could come. */
+TEST(without_a_secret_no_port_is_open)
+{
+    process rank;
+    char text[256];
+    int port = free_port(), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address;
+    outcome result;
+    NEEDS(1);
+    snprintf(text, sizeof text, "IGNIS_RANK=0 IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d", port);
+    rank = puppet_take(text);
+    all_well(&rank, 1);
+    patience = 1;
+    tell(&rank, INIT, 0, 0, 0, 0);
+    ignis__sleep_us(400000);
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_port = htons((uint16_t)port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) != 0);
+    close(fd);
+    result = hear(&rank);
+    CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    finish(&rank, 1);
+    folder_end();
+}
+
+/*  mpirun and srun give the job a name, which is all that ranks of one host need; those of other jobs do not meet them. */
+TEST(the_name_of_a_job_is_place_enough)
+{
+    static const char *const table[] = {
+        "PMIX_NAMESPACE=prterun-1 OMPI_COMM_WORLD_RANK=%d OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=%d",
+        "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=%d",
+        "TORCHELASTIC_RUN_ID=5f3 RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d"};
+    process ranks[2];
+    outcome result;
+    char text[256];
+    int i, k;
+    NEEDS(2);
+    for (k = 0; k < COUNT_OF(table); k++) {
+        for (i = 0; i < 2; i++) {
+            snprintf(text, sizeof text, table[k], i, i);
+            ranks[i] = puppet_take(text);
+        }
+        all_well(ranks, 2);
+        all(ranks, 2, INIT, 0, 0);
+        finish(ranks, 2);
+    }
+    for (i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "SLURM_JOB_ID=7 SLURM_STEP_ID=%d SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=%d", i, i, i);
+        ranks[i] = puppet_take(text);
+    }
+    all_well(ranks, 2);
+    patience = 1;
+    tell_all(ranks, 2, INIT, 0, 0, 0, 0);
+    for (i = 0; i < 2; i++) {
+        result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    }
+    finish(ranks, 2);
+    folder_end();
+}
+
+/*  --- many ranks: processes without a device, which only meet --- */
+
+/*  Meets the others in a folder, or, each on a host of its own, at an address. */
+static ignis__job *light_meet(int rank, int size, const char *where, const char *address)
+{
+    ignis__job_rank self;
+    ignis__place place;
+    memset(&self, 0, sizeof self);
+    memset(&place, 0, sizeof place);
+    self.host = *address ? (uint64_t)rank : 1;
+    self.rank = place.rank = rank;
+    self.size = place.size = size;
+    memcpy(self.uuid, &rank, sizeof rank);
+    snprintf(place.folder, sizeof place.folder, "%s", where);
+    snprintf(place.name, sizeof place.name, "meet");
+    snprintf(place.address, sizeof place.address, "%s", address);
+    return ignis__job_meet("light", &place, &self, (int64_t)60000000000);
+}
+
+/*  One of them; true when it has met the others, and has heard from each. */
+static bool light_rank(int rank, int size, const char *where)
+{
+    ignis__joint joint;
+    ignis__job *job = light_meet(rank, size, where, "");
+    int32_t *every = (int32_t *)malloc(sizeof *every * (size_t)size), mine = rank;
+    int *member = (int *)malloc(sizeof *member * (size_t)size), i;
+    bool ok;
+    if (!job)
+        return false;
+    for (i = 0; i < size; i++)
+        member[i] = i;
+    memset(&joint, 0, sizeof joint);
+    joint.job = job;
+    joint.member = member;
+    joint.count = size;
+    joint.me = rank;
+    joint.key = job->key;
+    joint.deadline = ignis__monotonic_ns() + 60000000000;
+    ok = ignis__joint_step(&joint, &mine, sizeof mine, every, -1, NULL);
+    for (i = 0; ok && i < size; i++)
+        ok = every[i] == i;
+    ignis__job_drop(job);
+    free(every);
+    free(member);
+    return ok;
+}
+
+TEST(two_hundred_ranks_meet)
+{
+    enum { MANY = 200 };
+    const int rounds = test_env("IGNIS_SOAK") ? 6 : 1;
+    pid_t ranks[MANY];
+    int i, round, well;
+    REQUIRE(folder_make());
+    environment_clear();
+    for (round = 0; round < rounds; round++) {
+        fflush(stdout);
+        for (i = 0; i < MANY; i++) {
+            ranks[i] = fork();
+            if (ranks[i] == 0)
+                _exit(light_rank(i, MANY, folder) ? 0 : 1);
+        }
+        for (i = well = 0; i < MANY; i++) {
+            int status = 0;
+            well += waitpid(ranks[i], &status, 0) == ranks[i] && status == 0;
+        }
+        CHECK_INT(well, MANY);
+    }
+    folder_end();
+}
+
+extern int unshare(int); /* which strict standards hide */
+
+/*  Takes the only network that this process and its children have up or down. */
+static bool network(bool up)
+{
+    struct {
+        char name[16];
+        short flags;
+        char unused[22];
+    } request;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool ok;
+    memset(&request, 0, sizeof request);
+    memcpy(request.name, "lo", 3);
+    ok = ioctl(fd, 0x8913, &request) == 0; /* SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP */
+    request.flags = (short)(up ? request.flags | 1 : request.flags & ~1);
+    ok = ok && ioctl(fd, 0x8914, &request) == 0;
+    close(fd);
+    return ok;
+}
+
+/*  Two ranks, each alone on its host, whose network fails: exit code 0 when each noticed in time that the other is gone. */
+static int network_fails(void)
+{
+    pid_t ranks[2];
+    int i, met[2], status = 0, well = 0;
+    char byte;
+    if ((unshare(0x40000000) != 0 && unshare(0x50000000) != 0) || !network(true) || pipe(met) != 0) /* CLONE_NEWNET, and CLONE_NEWUSER */
+        return 77;
+    for (i = 0; i < 2; i++) {
+        ranks[i] = fork();
+        if (ranks[i] == 0) {
+            ignis__job *job = light_meet(i, 2, folder, "127.0.0.1:29511");
+            double begin;
+            if (!job || write(met[1], "", 1) != 1)
+                _exit(1);
+            for (begin = test_seconds(); !ignis__job_absent(job, NULL, 1 - i) && test_seconds() < begin + 30;)
+                ignis__sleep_us(10000);
+            _exit(test_seconds() - begin < IGNIS__JOB_SILENCE_S + 3 ? 0 : 2);
+        }
+    }
+    for (i = 0; i < 2; i++)
+        if (read(met[0], &byte, 1) != 1)
+            return 3;
+    if (!network(false))
+        return 4;
+    for (i = 0; i < 2; i++)
+        well += waitpid(ranks[i], &status, 0) == ranks[i] && status == 0;
+    return well == 2 ? 0 : 5;
+}
+
+/*  Without a word, as when a host loses its power: its ranks are lost within IGNIS__JOB_SILENCE_S. */
+TEST(a_host_that_vanishes_is_noticed)
+{
+    pid_t child;
+    int status = 0;
+    REQUIRE(folder_make());
+    environment_clear();
+    fflush(stdout);
+    child = fork();
+    if (child == 0)
+        _exit(network_fails());
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    folder_end();
+    if (WEXITSTATUS(status) == 77)
+        SKIP("this system gives no network of one's own");
+    CHECK_INT(WEXITSTATUS(status), 0);
 }
 
 /* --- T20: what goes wrong when ranks meet ------------------------------------------------------------------------------ */
@@ -1422,6 +1627,47 @@ TEST(graphs_outlive_communicators_of_every_transport)
         for (r = 0; r < 2; r++)
             CHECK_INT(members[r].status, IGNIS_OK);
     }
+    folder_end();
+}
+
+/*  As programs of MPI do: rank 0 makes an id, and all get it. It is used once. */
+TEST(an_id_brings_ranks_together)
+{
+    member members[2];
+    pthread_t threads[2];
+    ignis_comm_desc desc;
+    ignis_comm_id id;
+    int i, descriptors;
+    NEEDS(2);
+    environment_clear();
+    SETUP(NULL);
+    CHECK_STATUS(ignis_comm_unique_id(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    memset(&id, 0, sizeof id);
+    members_run(members, 2, 1, IGNIS_COMM_TRANSPORT_DEFAULT, 20); /* devices are open */
+    descriptors = process_descriptors();
+    CHECK_OK(ignis_comm_unique_id(&id));
+    for (i = 0; i < 2; i++) {
+        memset(&members[i], 0, sizeof members[i]);
+        members[i].desc.rank = i, members[i].desc.size = 2, members[i].desc.timeout_s = 20;
+        members[i].desc.id = &id;
+        members[i].rounds = 1;
+        pthread_create(&threads[i], NULL, member_run, &members[i]);
+    }
+    for (i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK_TEXT(members[i].message, "");
+    }
+    CHECK(process_descriptors() <= descriptors + (test_is_simulator() ? 0 : 8));
+    desc = members[0].desc;
+    CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("used before");
+    desc.token = "sesame";
+    CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.token = NULL;
+    id.bytes[0] ^= 1;
+    CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("not made by ignis_comm_unique_id");
+    CHECK_OK(ignis_comm_unique_id(&id)); /* one that nobody uses ends with the shutdown */
     folder_end();
 }
 
