@@ -1,4 +1,4 @@
-/*  ignis.h - v0.3.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
+/*  ignis.h - v0.4.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
     MIT licence, at the end of the file. What has changed: CHANGELOG.md.
 
@@ -257,12 +257,17 @@
 #endif
 #endif
 
+#if defined(IGNIS_INCLUDED) && (IGNIS_VERSION_MAJOR != 0 || IGNIS_VERSION_MINOR != 4 || IGNIS_VERSION_PATCH != 0)
+#error "two versions of ignis.h are included in one file"
+#endif
+
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
 #define IGNIS_VERSION_MAJOR 0
-#define IGNIS_VERSION_MINOR 3
+#define IGNIS_VERSION_MINOR 4
 #define IGNIS_VERSION_PATCH 0
+#define IGNIS_VERSION (10000 * IGNIS_VERSION_MAJOR + 100 * IGNIS_VERSION_MINOR + IGNIS_VERSION_PATCH)
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -4462,8 +4467,8 @@ static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *fo
         ignis__free(foreign);
 }
 
-/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A thread that
-    waits for the stream is waited for, as its wait would spoil the capture. */
+/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A
+    thread that waits for the stream is waited for, as its wait would spoil the capture. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
 {
     ignis__foreign_stream *foreign = ignis__foreign_next(device, serial - 1);
@@ -5655,31 +5660,42 @@ IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__s
     out of use until ignis_shutdown frees its segment. */
 static void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
+    ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
+    ignis__spare_event *last = NULL;
     ignis__binding binding, other;
     bool gives, entered;
-    int i;
+    int i, count = 0;
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
-    ignis__mutex_lock(&storage->lock);             /* whoever forgets a stream waits until it is not needed here any more */
     gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
     entered = gives && !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
+    ignis__mutex_lock(
+        &storage->lock); /* a thread that forgets one of these streams waits until it is not needed here, so nothing waits here */
     for (i = 0; gives && i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
-        if (entered && ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
-            continue;
-        if (!ignis__devices_lost() && ignis__device_enter(call, used->device, &other)) {
-            (void)ignis__device_finish(used->device); /* without an order, waiting is what is left */
+        if (!entered || !ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
+            unordered[count++] = used->device;
+    }
+    if (entered && !storage->block && storage->stream)
+        last = ignis__event_record(call, storage->device, storage->stream);
+    ignis__mutex_unlock(&storage->lock);
+    while (count-- > 0) {
+        if (!ignis__devices_lost() && ignis__device_enter(call, unordered[count], &other)) {
+            (void)ignis__device_finish(unordered[count]); /* without an order, waiting is what is left */
             ignis__device_leave(&other);
         }
     }
     if (entered) {
-        if (storage->block)
+        if (storage->block) {
             ignis__memory_give(call, storage->device, storage->block);
-        else if (storage->stream && IGNIS__CUDA(cuStreamSynchronize, (storage->stream)) != 0)
-            (void)ignis__device_finish(storage->device); /* the memory goes to somebody who knows nothing of streams */
+        } else if (storage->stream) { /* the memory goes to somebody who knows nothing of streams */
+            if (!last || IGNIS__CUDA(cuEventSynchronize, (last->event)) != 0)
+                (void)ignis__device_finish(storage->device);
+            if (last)
+                ignis__event_give(storage->device, last);
+        }
         ignis__device_leave(&binding);
     }
-    ignis__mutex_unlock(&storage->lock);
     if (storage->release_fn)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
     ignis__storage_destroy(storage);
@@ -6097,6 +6113,16 @@ static void ignis__array_reap_exports(const char *call, ignis__array *array)
 static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
     ignis__array *array = ignis__array_hold(call, handle);
+    if (!array || ignis__array_lock(call, array))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+/*  The same for calls of the contract: what other processes hold of the array no longer is let go of before. */
+static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
     if (!array)
         return NULL;
     ignis__array_reap_exports(call, array);
@@ -6143,7 +6169,7 @@ static ignis_status ignis__fail_referenced(const char *call, const ignis__array 
 
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     ignis_owner owner;
     int ref_count = 0;
     bool ok = false;
@@ -6896,7 +6922,7 @@ static ignis_status ignis__array_transfer(const char *call, ignis__array *array,
 IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_array_transfer_ownership";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     if (!array)
         return ignis__failed();
     return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
@@ -7037,7 +7063,7 @@ IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, cons
 IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_acquire";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -7056,7 +7082,7 @@ IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by
 IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_release";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -7072,7 +7098,7 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by
 IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_contract_assert_owner";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -7088,7 +7114,7 @@ IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_own
 IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
 {
     static const char call[] = "ignis_contract_track";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     if (!array)
         return ignis__failed();
     ignis__track(array, true);
@@ -7169,6 +7195,7 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
     static const char call[] = "ignis_contract_audit";
     ignis__audit audit = IGNIS__ZERO;
     ignis__tracked_freed *freed;
+    ignis__slot *dead = NULL;
     ignis__array *array;
     uint64_t index = 0;
     if (!ignis__enter(call))
@@ -7181,15 +7208,19 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         ignis__fail_null(call, "entries");
         return -1;
     }
-    ignis__mutex_lock(&ignis__audits.lock);
-    ignis__audits.count++;
+    while (ignis__exports_reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+        ignis__array_reap_exports(call, array);
+        ignis__array_drop(call, array);
+    }
     audit.entries = entries;
     audit.capacity = capacity;
     audit.now_ns = ignis__monotonic_ns();
     audit.min_age_ms = min_age_ms == 0 ? 5000 : min_age_ms;
+    index = 0;
+    ignis__mutex_lock(&ignis__audits.lock);
+    ignis__audits.count++;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis_contract_entry entry;
-        ignis__array_reap_exports(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
             ignis__track_entry(array, &entry);
@@ -7197,7 +7228,10 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
             array->audit = ignis__audits.count;
         }
         ignis__array_unlock(array);
-        ignis__array_drop(call, array);
+        if (ignis__pool_drop(array)) { /* another thread has freed it meanwhile */
+            array->slot.next_free = dead;
+            dead = &array->slot;
+        }
     }
     ignis__mutex_lock(&ignis__tracking.lock);
     for (freed = ignis__tracking.freed; freed; freed = freed->next)
@@ -7205,6 +7239,11 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
             ignis__audit_add(&audit, &freed->entry, freed->tracked_at_ns);
     ignis__mutex_unlock(&ignis__tracking.lock);
     ignis__mutex_unlock(&ignis__audits.lock);
+    while (dead) { /* without the lock: who is told of the release of wrapped memory may audit, too */
+        array = (ignis__array *)(void *)dead;
+        dead = dead->next_free;
+        ignis__array_destroy(call, array);
+    }
     return audit.found;
 }
 
@@ -7254,6 +7293,10 @@ IGNIS_API ignis_status ignis_contract_reset(void)
    =============================================================================================================== */
 
 #include "ignis_kernels.h"
+
+#if !defined(IGNIS_KERNELS_VERSION) || IGNIS_KERNELS_VERSION != IGNIS_VERSION
+#error "ignis.h and ignis_kernels.h are of different versions: copy all headers of Ignis from one release"
+#endif
 
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 
@@ -7975,7 +8018,7 @@ static ignis__image *ignis__image_get(const char *call, ignis__device *device, c
     return image;
 }
 
-/*  *error is the driver's, for the caller to judge. */
+/*  False after a failure: of the driver, when *error is not 0, which the caller may mend or report; another one is reported already. */
 static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
 {
     unit->lowered = ignis__copy_string(image->lowered);
@@ -15331,13 +15374,16 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
 {
     ignis__device *device = graph->capture->device;
     ignis__binding binding;
+    bool lost = ignis__devices_lost(), entered;
     if (!ignis__pool_drop(graph))
         return;
-    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
+    entered = !lost && ignis__device_enter(call, device, &binding);
+    if (entered)
         (void)ignis__device_finish(device);
-        ignis__graph_destroy(call, graph->capture, graph->exec);
+    if (entered || lost)
+        ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec);
+    if (entered)
         ignis__device_leave(&binding);
-    }
     ignis__pool_give(&ignis__graphs, graph);
 }
 

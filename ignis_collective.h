@@ -1,4 +1,4 @@
-/*  ignis_collective.h - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
+/*  ignis_collective.h - v0.4.0 - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
 
     Part of Ignis; MIT licence, at the end of ignis.h.
 
@@ -85,7 +85,7 @@
         A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
         file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
 
-            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so shares arrays
+            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so arrays of ignis_vmm_array
             IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
             IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
 
@@ -165,6 +165,13 @@
         Operations of NCCL have the same deadline as others; a thread of Ignis looks after it, and asks NCCL for errors. One that it reports
         while an operation is under way (ncclCommGetAsyncError) breaks the communicator on all ranks.
 
+        ON SEVERAL COMMUNICATORS. A kernel of a large operation takes most of a GPU until all ranks have come to it. Two communicators whose
+        ranks begin operations in different orders, X before Y here and Y before X there, can so wait for each other until the deadline, also
+        on two streams: TIMEOUT, with a message that names both. So all ranks begin the operations of all their communicators in one order.
+        Where that cannot be, as each is driven by a thread of its own, ignis_comm_desc.most_blocks makes room: with N communicators at work at
+        the same time, at most the multiprocessors of a GPU (132 of an H200) divided by N. Large operations take longer then. Those that NCCL
+        does need one order all the same.
+
         WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
         communicator that it was in within milliseconds, and kernels that wait for it leave. Nothing hangs: kernels have the deadline, too.
         From then on all operations on that communicator fail with PEER (or TIMEOUT, MISMATCH, by what broke it), results of those that
@@ -214,6 +221,11 @@
 #define IGNIS_COLLECTIVE_INCLUDED
 
 #include "ignis.h"
+
+#define IGNIS_COLLECTIVE_VERSION 400 /* as IGNIS_VERSION */
+#if !defined(IGNIS_VERSION) || IGNIS_VERSION != IGNIS_COLLECTIVE_VERSION
+#error "ignis.h and ignis_collective.h are of different versions: copy all headers of Ignis from one release"
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -619,7 +631,7 @@ typedef struct ignis_transport {
 
 typedef struct ignis_transport_desc {
     ignis_transport_kind kind; /* IGNIS_TRANSPORT_AUTO: what IGNIS_TRANSPORT in the environment names (vmm, peer, ipc, host), or the best */
-    int src_device, dst_device;    /* where arrays come from, and where they are used (0): ordinals of this process */
+    int src_device, dst_device;    /* where arrays come from, and are used (the thread's current device; IGNIS_DEVICE_0 for device 0) */
     ignis_channel_method exchange; /* how handles travel, where the caller sends them (that of the channel, else the default) */
     ignis_channel channel;         /* a connected channel that send and receive put handles into (none); it stays the caller's */
     const unsigned char *token;    /* IGNIS_TRANSPORT_TOKEN_BYTES that both sides know (a secret of this user, in his private folder) */
@@ -627,11 +639,13 @@ typedef struct ignis_transport_desc {
 } ignis_transport_desc;
 
 /*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
-    ignis_transport_handle_fds says which. */
-#define IGNIS_TRANSPORT_RECORD_BYTES 240
+    ignis_transport_handle_fds says which. With another exchange method than a socket, handles of all kinds but IGNIS_TRANSPORT_VMM have no
+    descriptors: what they need lies under a name in the private folder (that of the channel, else the default one of channels), and whoever
+    imports the handle first takes it from there. */
+#define IGNIS_TRANSPORT_RECORD_BYTES 272
 
 typedef struct ignis_transport_handle {
-    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, what, where; sealed with the token */
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, and what; sealed with the token */
     ignis_vmm_handle memory;                            /* of IGNIS_TRANSPORT_VMM and _HOST */
     bool has_lease;
     int lease; /* a pipe: as long as somebody has this end open, the exporter knows that the array is in use */
@@ -741,7 +755,8 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle);
 
 /*  ignis_transport_release_handle - the exporter's word that nobody uses an array any more
-    Needed where the other side cannot say so: handles that travelled without their lease (through FIFOs, or shared memory).
+    Needed where the other side cannot say so: a handle that was never imported, and for which there is no channel that could have ended;
+    or one that travelled without its lease.
     Returns: IGNIS_OK; also when nothing of it is exported.
     Errors: FREED.
     Ownership: the array can be freed afterwards.
@@ -750,11 +765,14 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport transport,
 
 /*  ignis_transport_import_handle - the array of a handle, on dst_device
     ignis_transport_recv_with_handle - the same
-    A handle is checked before the driver sees it: its seal, its size, its numbers, its device. One of this process is the exporter's
-    own memory. The same handle, imported again, shares the mapping.
+    A handle is checked before the driver sees it: its seal, its size, its numbers, its device. Memory is what this process has mapped, or
+    has exported itself, and what a handle says of it has to agree with that. With a channel by a socket, the sender has to be its other
+    side, as the kernel names it. The same handle, imported again, shares the mapping. Shape, dtype and tag are the exporter's.
     Returns: an array, or no handle.
-    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD), UNSUPPORTED (the exporter's device
-    is not visible here), CUDA, IO, MEMORY.
+    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD: no handle, or its seal is broken), MISMATCH
+    (IGNIS_DIAG_TRANSPORT_MISMATCH: it contradicts itself, the memory, or what came before; it is not exported any more), PEER
+    (IGNIS_DIAG_TRANSPORT_PEER: it is of another process than its sender), UNSUPPORTED (the exporter's device is not visible here), CUDA, IO,
+    MEMORY.
     Ownership: the caller frees the array, or calls ignis_transport_close_imported_handle. The handle stays the caller's.
     Threads: any. */
 IGNIS_API ignis_array ignis_transport_import_handle(ignis_transport transport, const ignis_transport_handle *handle);
@@ -770,9 +788,11 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
 /*  ignis_transport_send, ignis_transport_send_async - make an array's content available to the receiver
     Its handle goes to *handle; or, when that is null, through the transport's channel; or, of the kinds that copy, to a receive of this
     process. The sync form waits for the work on the array; after the async one, call ignis_transport_synchronize before the receiver
-    reads. Leave the array as it is until it has.
+    reads. Leave the array as it is until it has. Through FIFOs and shared memory all kinds travel but IGNIS_TRANSPORT_VMM, whose memory is
+    a descriptor.
     Returns: IGNIS_OK, or the reason.
-    Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it).
+    Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it),
+    UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: IGNIS_TRANSPORT_VMM needs IGNIS_CHANNEL_SOCKET).
     Ownership: as for ignis_transport_export_handle.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
@@ -791,7 +811,7 @@ IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ign
 
 /*  ignis_transport_receive_handle - the next handle from the transport's channel
     Returns: IGNIS_OK, and *handle filled.
-    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, FORMAT (not a handle).
+    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, and of an import for a handle that is none.
     Ownership: the caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits until the channel's deadline. */
 IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport, ignis_transport_handle *handle);
@@ -847,8 +867,8 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array
     says is checked before anything is done with it.
     Returns: the array, or no handle.
     Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
-    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the
-    GPU), PEER, TIMEOUT, CUDA, MEMORY.
+    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), MISMATCH and PEER (what came is not true, as for ignis_transport_import_handle),
+    UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the GPU), PEER, TIMEOUT, CUDA, MEMORY.
     Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have let go, also when the sender dies.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
@@ -891,6 +911,7 @@ typedef struct ignis_comm_desc {
     double timeout_s;               /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
     ignis_comm_transport transport; /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
     const ignis_comm_id *id;        /* instead of rendezvous and token: what ignis_comm_unique_id has given rank 0, on all ranks */
+    int most_blocks; /* of a kernel, each on a multiprocessor of its own (as many as is fastest): see ON SEVERAL COMMUNICATORS */
 } ignis_comm_desc;
 
 typedef struct ignis_comm_info {
@@ -4976,51 +4997,21 @@ static uint64_t ignis__host_hash(void)
     return GetComputerNameA(name, &size) ? ignis__hash(IGNIS__HASH_START, name, size) : 0;
 }
 static uint32_t ignis__pid_namespace(void) { return 0; }
-static bool ignis__lease_make(const char *path, int ends[2])
-{
-    (void)path;
-    ends[0] = ends[1] = -1;
-    return true;
-}
-static bool ignis__lease_ended(int end, bool *taken)
-{
-    (void)end;
-    *taken = true;
-    return false;
-}
+static bool ignis__lease_make(const char *path, int ends[2]) { return (void)path, ends[0] = ends[1] = -1, true; }
+static bool ignis__lease_ended(int end, bool *taken) { return (void)end, *taken = true, false; }
 static int ignis__fd_copy(int fd) { return fd; }
-static void ignis__lease_close(int end) { (void)end; }
-static int ignis__name_make(const char *path)
-{
-    (void)path;
-    errno = ENOSYS;
-    return -1;
-}
-static int ignis__name_take(const char *path, bool lease)
-{
-    (void)lease;
-    return ignis__name_make(path);
-}
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
-/*  A file mapping would do; NVIDIA's own samples share host memory so. It is not made yet by anything that could be tested. */
-static int ignis__shared_make(size_t size)
-{
-    (void)size;
-    return ignis__name_make("");
-}
-static void *ignis__shared_map(int fd, size_t size)
-{
-    (void)fd, (void)size;
-    errno = ENOSYS;
-    return NULL;
-}
+/*  File mappings would do; NVIDIA's own samples share host memory so. They are not made yet by anything that could be tested. */
+static int ignis__name_make(const char *path, int64_t size) { return (void)path, (void)size, errno = ENOSYS, -1; }
+static int ignis__name_take(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
+static int ignis__shared_make(size_t size) { return (void)size, errno = ENOSYS, -1; }
+static void *ignis__shared_map(int fd, size_t size) { return (void)fd, (void)size, errno = ENOSYS, (void *)NULL; }
 static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
 static bool ignis__fd_has(int fd, int64_t size) { return (void)fd, (void)size, false; }
 static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
 {
-    (void)fd, (void)data, (void)size, (void)offset, (void)to_fd;
-    return false;
+    return (void)fd, (void)data, (void)size, (void)offset, (void)to_fd, false;
 }
 
 #else /* POSIX */
@@ -5036,7 +5027,6 @@ extern int pipe2(int[2], int);
 }
 #endif
 #endif
-
 
 static uint64_t ignis__host_hash(void)
 {
@@ -5060,10 +5050,11 @@ static uint32_t ignis__pid_namespace(void)
 static bool ignis__lease_make(const char *path, int ends[2])
 {
     ends[1] = -1;
-    if (!path)
-        return pipe2(ends, O_CLOEXEC) == 0;
-    ends[0] = mkfifo(path, 0600) == 0 ? open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
-    return ends[0] >= 0;
+    if (!path ? pipe2(ends, O_CLOEXEC) != 0
+              : mkfifo(path, 0600) != 0 || (ends[0] = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)) < 0)
+        return false;
+    (void)ignis__fd_keep(ends[0]);
+    return true;
 }
 
 /*  Nobody has the other end open any more. A FIFO hangs up only after somebody had; *taken: he has said so. */
@@ -5079,15 +5070,18 @@ static bool ignis__lease_ended(int end, bool *taken)
     return (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-static int ignis__fd_copy(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
-static void ignis__lease_close(int end)
+/*  A file of so many bytes under a name; -1: errno tells. */
+static int ignis__name_make(const char *path, int64_t size)
 {
-    if (end >= 0)
-        close(end);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
+        (void)unlink(path);
+        ignis__fd_drop(&fd);
+    }
+    return fd;
 }
-
-static int ignis__name_make(const char *path) { return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600); }
 
 /*  Opens what lies under a name, if it is ours alone and of the right kind, and removes the name; -1: there is nothing. */
 static int ignis__name_take(const char *path, bool lease)
@@ -5095,10 +5089,8 @@ static int ignis__name_take(const char *path, bool lease)
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) || !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) ||
-                    (lease && write(fd, "", 1) != 1))) {
-        close(fd);
-        fd = -1;
-    }
+                    (lease && write(fd, "", 1) != 1)))
+        ignis__fd_drop(&fd);
     if (fd >= 0)
         (void)unlink(path);
     return fd;
@@ -5180,6 +5172,7 @@ typedef struct ignis__record_of_array {
     unsigned char process[16];  /* random, of the exporter: numbers of processes are used again */
     uint64_t serial;            /* of the export, in that process: never used twice */
     ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
+    char tag[32];               /* of the array */
     uint64_t name;              /* from here on each handle of an export has its own; 0: descriptors came beside it */
     uint64_t seal;
 } ignis__record_of_array;
@@ -5335,7 +5328,7 @@ typedef struct ignis__export {
 /*  The mapping of an export in this process, which arrays share. */
 typedef struct ignis__import {
     ignis__record_of_array record; /* the export's */
-    uint64_t from;                 /* who has sent it */
+    uint64_t transport;            /* serial; what another one says of the same export is not believed here */
     ignis__device *device;
     int arrays;
     ignis__mutex lock;      /* taken while it is mapped, by who comes first */
@@ -5346,22 +5339,13 @@ typedef struct ignis__import {
     struct ignis__import *next;
 } ignis__import;
 
-/*  An array over an import. */
-typedef struct ignis__imported {
-    ignis__import *mapped;
-    uint64_t transport; /* serial */
-    uint64_t array;     /* handle */
-    struct ignis__imported *next;
-} ignis__imported;
-
 static struct {
     ignis__mutex lock; /* never held while an array is locked, or the driver called */
     uint64_t serials, names, transports;
     uint64_t ending; /* threads that have taken handles off the list which their array still counts */
     ignis__export *exports;
     ignis__import *imports;
-    ignis__imported *imported;
-} ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL, NULL};
+} ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL};
 
 /*  One more handle of an array is out. */
 static bool ignis__array_lend(const char *call, ignis__array *array)
@@ -5396,19 +5380,13 @@ static bool ignis__channel_gone(ignis_channel handle)
     return gone;
 }
 
-/*  Which handles end: all of an array, all of a transport, and either only those that nobody has any more, or all. 0: any. */
-typedef struct ignis__ending {
-    const ignis__array *array;
-    uint64_t transport;
-    bool unused;
-} ignis__ending;
-
-static bool ignis__lent_ends(ignis__ending which, const ignis__export *entry, const ignis__lent_handle *lent)
+/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
+static bool ignis__lent_ends(const ignis__export *entry, const ignis__lent_handle *lent, bool unused)
 {
     bool taken = false, ended;
     int64_t size, time;
-    if (!which.unused && (entry->array || !entry->channel.id))
-        return true; /* a copy that is on its way arrives without us */
+    if (!unused && (entry->array || !entry->channel.id))
+        return true;
     ended = lent->watch >= 0 ? ignis__lease_ended(lent->watch, &taken) : lent->path && !ignis__file_info(lent->path, &size, &time);
     return ended || (lent->path && !taken && ignis__channel_gone(entry->channel));
 }
@@ -5417,23 +5395,23 @@ static void ignis__lent_free(ignis__lent_handle *lent)
 {
     if (lent->path)
         remove(lent->path);
-    ignis__lease_close(lent->watch);
+    ignis__fd_drop(&lent->watch);
     ignis__free(lent->path);
     ignis__free(lent);
 }
 
-/*  Ends the handles of one array that are concerned; how many there were. The array stays held for them. */
-static int ignis__export_end_one(ignis__ending which, ignis__array **array)
+/*  Ends handles of one array: of this one, and by one transport; 0: of any. How many there were; the array stays held for them. */
+static int ignis__export_end_one(const ignis__array *of, uint64_t transport, bool unused, ignis__array **array)
 {
     ignis__export **at, *entry;
     ignis__lent_handle **handle, *lent;
     int count = 0;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
-        bool concerned = (!which.array || entry->array == which.array) && (!which.transport || entry->transport == which.transport);
+        bool concerned = (!of || entry->array == of) && (!transport || entry->transport == transport);
         *array = entry->array;
         for (handle = &entry->handles; concerned && (lent = *handle) != NULL;) {
-            if (!ignis__lent_ends(which, entry, lent)) {
+            if (!ignis__lent_ends(entry, lent, unused)) {
                 handle = &lent->next;
                 continue;
             }
@@ -5456,13 +5434,9 @@ static int ignis__export_end_one(ignis__ending which, ignis__array **array)
 
 static void ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
-    ignis__ending which;
     ignis__array *of = NULL;
     int count;
-    which.array = array;
-    which.transport = transport;
-    which.unused = unused;
-    while ((count = ignis__export_end_one(which, &of)) > 0) {
+    while ((count = ignis__export_end_one(array, transport, unused, &of)) > 0) {
         while (of && count-- > 0)
             ignis__array_unlend(call, of);
         ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
@@ -5714,25 +5688,22 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
 static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
     int64_t size = ignis__array_bytes(array);
-    char end = 0;
     int fd;
     bool ok;
     offer->block_size = size ? size : 1;
-    if (!offer->path) {
-        if (!ignis__host_share(call, offer->block_size, &offer->memory))
-            return false;
-        ok = ignis__host_copy(call, array, offer->memory.fd, false);
-        if (!ok)
-            ignis__vmm_handle_close(&offer->memory);
-        return ok;
+    fd = offer->path ? ignis__name_make(offer->path, offer->block_size) : ignis__shared_make((size_t)offer->block_size);
+    if (fd < 0) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size, strerror(errno));
+        return false;
     }
-    fd = ignis__name_make(offer->path);
-    ok = fd >= 0 && ignis__fd_move(fd, &end, 1, offer->block_size - 1, true);
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%s cannot be written: %s", offer->path, strerror(errno));
-    ok = ok && ignis__host_copy(call, array, fd, false);
-    ignis__lease_close(fd);
-    if (!ok)
+    ok = ignis__host_copy(call, array, fd, false);
+    if (ok && !offer->path) {
+        offer->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
+        offer->memory.fd = fd;
+        return true;
+    }
+    ignis__fd_drop(&fd);
+    if (!ok && offer->path)
         remove(offer->path);
     return ok;
 }
@@ -6060,7 +6031,7 @@ static void ignis__handle_close(ignis_transport_handle *handle)
 {
     ignis__vmm_handle_close(&handle->memory);
     if (handle->has_lease)
-        ignis__lease_close(handle->lease);
+        ignis__fd_drop(&handle->lease);
     memset(handle, 0, sizeof *handle);
 }
 
@@ -6130,30 +6101,62 @@ static void ignis__transport_describe(ignis__text *text, const ignis__transport 
                     ignis__vmm_ordinal(transport->dst), methods[transport->exchange]);
 }
 
+static void ignis__import_free(const char *call, ignis__import *mapped)
+{
+    const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
+    if (mapped->own)
+        ignis__array_drop(call, mapped->own);
+    else if (mapped->address && ops->give_back)
+        ops->give_back(call, mapped);
+    ignis__fd_drop(&mapped->lease);
+    ignis__free(mapped);
+}
+
+/*  An import less; the last of a mapping gives it back, and lets the exporter know. */
+static void ignis__import_drop(const char *call, ignis__import *mapped)
+{
+    ignis__import **at;
+    bool last;
+    ignis__mutex_lock(&ignis__shares.lock);
+    last = --mapped->arrays == 0;
+    if (last) {
+        for (at = &ignis__shares.imports; *at != mapped; at = &(*at)->next)
+            ;
+        *at = mapped->next;
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (last)
+        ignis__import_free(call, mapped);
+}
+
+static void ignis__imported_release(void *ptr, void *data)
+{
+    (void)ptr;
+    ignis__import_drop("ignis_array_free", (ignis__import *)data);
+}
+
+/*  Whether an array, no view, is one that a transport has imported. */
+static bool ignis__imported_by(const ignis__array *array, uint64_t transport)
+{
+    const ignis__storage *storage = array->storage;
+    return storage->release_fn == ignis__imported_release && !array->view &&
+           ((const ignis__import *)storage->release_data)->transport == transport;
+}
+
 /*  Frees the arrays that a transport has imported, as their owners; those that are referenced stay. */
 static void ignis__imported_end(const char *call, uint64_t transport)
 {
-    ignis__imported *imported;
     ignis__array *array;
-    uint64_t found;
-    do {
-        found = 0;
-        ignis__mutex_lock(&ignis__shares.lock);
-        for (imported = ignis__shares.imported; imported && !found; imported = imported->next)
-            if (imported->transport == transport) {
-                found = imported->array;
-                imported->transport = 0;
-            }
-        ignis__mutex_unlock(&ignis__shares.lock);
-        array = found ? (ignis__array *)ignis__pool_hold(&ignis__arrays, found) : NULL;
-        if (!array)
-            continue;
-        ignis__mutex_lock(&array->slot.lock);
-        if (ignis__pool_live(array) && array->ref_count == 0)
-            ignis__array_kill(array);
-        ignis__array_unlock(array);
+    uint64_t index = 0;
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+        if (ignis__imported_by(array, transport)) {
+            ignis__mutex_lock(&array->slot.lock);
+            if (ignis__pool_live(array) && array->ref_count == 0)
+                ignis__array_kill(array);
+            ignis__array_unlock(array);
+        }
         ignis__array_drop(call, array);
-    } while (found);
+    }
 }
 
 static bool ignis__transport_end(const char *call, ignis__transport *transport)
@@ -6177,30 +6180,14 @@ static void ignis__transports_close(const char *call)
     ignis__staging_close(call);
 }
 
-/*  A forked child must not seem to use what its parent does. */
-static void ignis__leases_forked(void)
-{
-    const ignis__import *mapped;
-    const ignis__export *entry;
-    const ignis__lent_handle *lent;
-    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
-        ignis__lease_close(mapped->lease);
-    for (entry = ignis__shares.exports; entry; entry = entry->next)
-        for (lent = entry->handles; lent; lent = lent->next)
-            ignis__lease_close(lent->watch);
-}
-
 /*  Before the first handle. */
 static bool ignis__transports_use(const char *call)
 {
-    static uint64_t watched;
     if (!ignis__self_learn(call))
         return false;
     ignis__export_holders = ignis__exports_describe;
     ignis__exports_reap = ignis__exports_reap_array;
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
-    if (ignis__atomic_add(&watched, 1) == 1)
-        ignis__at_fork(ignis__leases_forked);
     return true;
 }
 
@@ -6327,16 +6314,6 @@ IGNIS_API bool ignis_transport_ready(ignis_transport handle)
     return ready;
 }
 
-/*  How many arrays of a mapping, or of all, a transport has imported. The lock is taken. */
-static int ignis__imported_count(uint64_t transport, const ignis__import *mapped)
-{
-    const ignis__imported *imported;
-    int count = 0;
-    for (imported = ignis__shares.imported; imported; imported = imported->next)
-        count += imported->transport == transport && (!mapped || imported->mapped == mapped);
-    return count;
-}
-
 IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_transport_info *info)
 {
     static const char call[] = "ignis_transport_query";
@@ -6371,9 +6348,10 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     for (entry = ignis__shares.exports; entry; entry = entry->next)
         for (lent = entry->transport == transport->serial ? entry->handles : NULL; lent; lent = lent->next)
             info->exported++;
-    info->imported = ignis__imported_count(transport->serial, NULL);
-    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
-        info->mappings += ignis__imported_count(transport->serial, mapped) > 0;
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next) {
+        info->imported += mapped->transport == transport->serial ? mapped->arrays : 0;
+        info->mappings += mapped->transport == transport->serial;
+    }
     ignis__mutex_unlock(&ignis__shares.lock);
     return ignis__transport_done(transport, true);
 }
@@ -6407,6 +6385,7 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     record->offset = offer->offset;
     memcpy(record->uuid, transport->src->info.uuid, sizeof record->uuid);
     record->ipc = offer->ipc;
+    memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
 static uint64_t ignis__record_seal(const ignis__transport *transport, const ignis__record_of_array *record)
@@ -6494,7 +6473,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
         return true;
     if (lent)
         ignis__array_unlend(call, array);
-    ignis__lease_close(ends[0]);
+    ignis__fd_drop(&ends[0]);
     if (path)
         remove(path);
     return false;
@@ -6627,8 +6606,7 @@ static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes
     memcpy(&record, bytes, sizeof record);
     wanted = ignis__record_fds(&record, &memory);
     if (fd_count != wanted) {
-        while (fd_count > 0)
-            ignis__lease_close(fds[--fd_count]);
+        ignis__fds_close(fds, fd_count);
         return false;
     }
     memcpy(handle->record, bytes, sizeof handle->record);
@@ -6682,7 +6660,7 @@ static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *b
     bool empty = false;
     int i;
     if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || record->dtype <= IGNIS_DTYPE_DEFAULT ||
-        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS)
+        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS || record->tag[sizeof record->tag - 1] != 0)
         return false;
     *bytes = ignis__dtypes[record->dtype].size;
     for (i = 0; i < record->ndim; i++) {
@@ -6799,47 +6777,6 @@ static bool ignis__record_own(const char *call, const ignis__record_of_array *re
     return true;
 }
 
-static void ignis__import_free(const char *call, ignis__import *mapped)
-{
-    const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
-    if (mapped->own)
-        ignis__array_drop(call, mapped->own);
-    else if (mapped->address && ops->give_back)
-        ops->give_back(call, mapped);
-    ignis__lease_close(mapped->lease);
-    ignis__free(mapped);
-}
-
-/*  An import less; the last of a mapping gives it back, and lets the exporter know. */
-static void ignis__import_drop(const char *call, ignis__import *mapped)
-{
-    ignis__import **at;
-    bool last;
-    ignis__mutex_lock(&ignis__shares.lock);
-    last = --mapped->arrays == 0;
-    if (last) {
-        for (at = &ignis__shares.imports; *at != mapped; at = &(*at)->next)
-            ;
-        *at = mapped->next;
-    }
-    ignis__mutex_unlock(&ignis__shares.lock);
-    if (last)
-        ignis__import_free(call, mapped);
-}
-
-static void ignis__imported_release(void *ptr, void *data)
-{
-    ignis__imported *imported = (ignis__imported *)data, **at;
-    (void)ptr;
-    ignis__mutex_lock(&ignis__shares.lock);
-    for (at = &ignis__shares.imported; *at != imported; at = &(*at)->next)
-        ;
-    *at = imported->next;
-    ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__import_drop("ignis_array_free", imported->mapped);
-    ignis__free(imported);
-}
-
 /*  Maps what an import's record is of. The handle's lease becomes the import's, too. */
 static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped, ignis_transport_handle *handle)
 {
@@ -6874,12 +6811,6 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     return false;
 }
 
-/*  Who has sent a transport's handles: the process that the kernel names, else whoever uses this transport. */
-static uint64_t ignis__transport_from(const ignis__transport *transport)
-{
-    return transport->peer_certain ? (uint64_t)transport->peer_pid : (uint64_t)1 << 63 | transport->serial;
-}
-
 /*  The import of a record, with one array more: the one that there is, or a new mapping. */
 static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
                                         ignis_transport_handle *handle)
@@ -6891,14 +6822,14 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
         return NULL;
     }
     fresh->record = *record;
-    fresh->from = ignis__transport_from(transport);
+    fresh->transport = transport->serial;
     fresh->device = transport->dst;
     fresh->arrays = 1;
     fresh->lease = -1;
     ignis__mutex_init(&fresh->lock);
     ignis__mutex_lock(&ignis__shares.lock);
     for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
-        if (mapped->from == fresh->from && mapped->device == fresh->device && mapped->record.serial == record->serial &&
+        if (mapped->transport == transport->serial && mapped->record.serial == record->serial &&
             memcmp(mapped->record.process, record->process, sizeof record->process) == 0)
             break;
     if (!mapped) {
@@ -6928,10 +6859,10 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
 
 /*  An array over the import of a record that was checked. */
 static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                       const char *tag, ignis_transport_handle *handle)
+                                       ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
-    ignis__imported *imported;
+    ignis__import *mapped;
     ignis_array_desc desc;
     int ordinal = ignis__vmm_ordinal(transport->dst);
     memset(&desc, 0, sizeof desc);
@@ -6939,33 +6870,15 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
     desc.dtype = (ignis_dtype)record->dtype;
     desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-    desc.tag = tag;
+    desc.tag = record->tag;
     if (!ignis__transport_ops_of(transport)->zero_copy)
         return ignis__array_create(call, &desc);
-    imported = (ignis__imported *)ignis__alloc(sizeof *imported);
-    if (!imported) {
-        ignis__fail_host_memory(call, sizeof *imported);
+    mapped = ignis__import_get(call, transport, record, handle);
+    if (!mapped)
         return result;
-    }
-    imported->mapped = ignis__import_get(call, transport, record, handle);
-    if (!imported->mapped) {
-        ignis__free(imported);
-        return result;
-    }
-    ignis__mutex_lock(&ignis__shares.lock);
-    imported->next = ignis__shares.imported;
-    ignis__shares.imported = imported;
-    ignis__mutex_unlock(&ignis__shares.lock);
-    result = ignis__vmm_wrap(call, transport->dst, imported->mapped->address + (uint64_t)record->offset, &desc, ignis__imported_release,
-                             imported);
-    if (!result.id) {
-        ignis__imported_release(NULL, imported);
-        return result;
-    }
-    ignis__mutex_lock(&ignis__shares.lock);
-    imported->array = result.id;
-    imported->transport = transport->serial;
-    ignis__mutex_unlock(&ignis__shares.lock);
+    result = ignis__vmm_wrap(call, transport->dst, mapped->address + (uint64_t)record->offset, &desc, ignis__imported_release, mapped);
+    if (!result.id)
+        ignis__import_drop(call, mapped);
     return result;
 }
 
@@ -7006,7 +6919,7 @@ static ignis_array ignis__transport_import(const char *call, ignis_transport tra
         ignis__fail_null(call, "handle");
     } else if (ignis__record_read(call, transport, handle, &record)) {
         opened = *handle;
-        result = ignis__import_array(call, transport, &record, NULL, &opened);
+        result = ignis__import_array(call, transport, &record, &opened);
         if (result.id && !ignis__transport_ops_of(transport)->zero_copy) {
             array = ignis__array_hold(call, result);
             if (array && !ignis__handle_copy(call, transport, &record, &opened, array)) {
@@ -7038,91 +6951,103 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     static const char call[] = "ignis_transport_close_imported_handle";
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, transport_handle, handle, &transport);
-    const ignis__storage *storage;
-    ignis_owner owner;
     bool ours;
     if (!array)
         return ignis__failed();
-    storage = array->storage;
-    ignis__mutex_lock(&ignis__shares.lock);
-    ours = !ignis__transport_ops_of(transport)->zero_copy ? storage->device == transport->dst
-                                                          : storage->release_fn == ignis__imported_release && !array->view &&
-                                                                ((ignis__imported *)storage->release_data)->transport == transport->serial;
-    ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__mutex_lock(&array->slot.lock);
-    owner = array->owner;
-    ignis__array_unlock(array);
+    ours = ignis__transport_ops_of(transport)->zero_copy ? ignis__imported_by(array, transport->serial)
+                                                         : array->storage->device == transport->dst;
     if (!ours)
         ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
                     (unsigned long long)array->id);
-    return ignis__transport_done_both(call, transport, array, ours && ignis__array_free_as(call, handle, owner) == IGNIS_OK);
+    return ignis__transport_done_both(call, transport, array,
+                                      ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
 }
 
 /* --- send and receive: a handle goes to the caller, through the channel, or to a receive of this process ---------------------- */
 
+/*  Sends a handle through a channel, as one message. */
+static bool ignis__handle_give(const char *call, ignis__wire *wire, const ignis_transport_handle *handle)
+{
+    ignis__trouble trouble;
+    int fds[2], count = ignis_transport_handle_fds(handle, fds);
+    bool ok = ignis__channel_put(&trouble, wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds, count, -1);
+    if (!ok)
+        ignis__trouble_report(call, &trouble);
+    return ok;
+}
+
+/*  Takes the next one. */
+static bool ignis__handle_take(const char *call, ignis__wire *wire, ignis_transport_handle *handle)
+{
+    ignis__trouble trouble;
+    bool ok = false;
+    ignis__mutex_lock(&wire->receive_lock);
+    if (!ignis__wire_next(&trouble, wire, -1)) {
+        ignis__trouble_report(call, &trouble);
+    } else if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+    } else {
+        int count = wire->inbox_fd_count;
+        if (ignis__head_of(wire).size == sizeof handle->record) {
+            ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
+            wire->inbox_fd_count = 0; /* they are the handle's now */
+        }
+        if (!ok)
+            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
+                        ignis__head_of(wire).size, count);
+        ignis__inbox_next(wire);
+    }
+    ignis__mutex_unlock(&wire->receive_lock);
+    return ok;
+}
+
 /*  Puts a handle where the next receive finds it; it is closed here, or given away. */
 static bool ignis__transport_put(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
 {
-    ignis__waiting *waiting;
-    int fds[2], count;
-    bool ok;
+    ignis__channel *channel = transport->channel.id ? ignis__channel_hold(call, transport->channel) : NULL;
+    ignis__waiting *waiting = NULL;
+    bool ok = false;
     if (transport->channel.id) {
-        count = ignis_transport_handle_fds(handle, fds);
-        ok = ignis_channel_send(transport->channel, handle->record, (int64_t)sizeof handle->record, fds, count) == IGNIS_OK;
-        ignis__handle_close(handle);
-        return ok;
-    }
-    waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);
-    if (!waiting) {
-        ignis__handle_close(handle);
+        ok = channel && ignis__handle_give(call, channel->wire, handle);
+        if (channel)
+            ignis__channel_drop(channel);
+    } else if ((waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting)) != NULL) {
+        waiting->handle = *handle;
+        ignis__mutex_lock(&transport->slot.lock);
+        *transport->waiting_end = waiting;
+        transport->waiting_end = &waiting->next;
+        ignis__mutex_unlock(&transport->slot.lock);
+        return true;
+    } else {
         ignis__fail_host_memory(call, sizeof *waiting);
-        return false;
     }
-    waiting->handle = *handle;
-    ignis__mutex_lock(&transport->slot.lock);
-    *transport->waiting_end = waiting;
-    transport->waiting_end = &waiting->next;
-    ignis__mutex_unlock(&transport->slot.lock);
-    return true;
+    ignis__handle_close(handle);
+    return ok;
 }
 
 /*  The next handle, and its record, checked. */
 static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle,
                                   ignis__record_of_array *record)
 {
-    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns, size = 0;
-    unsigned char bytes[IGNIS_TRANSPORT_RECORD_BYTES];
-    int fds[2], count = 0;
-    bool ok;
+    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns;
+    ignis__channel *channel;
+    bool ok = false;
     memset(handle, 0, sizeof *handle);
     if (transport->channel.id) {
-        if (ignis_channel_receive(transport->channel, bytes, (int64_t)sizeof bytes, &size, fds, 2, &count) != IGNIS_OK)
-            return false;
-        if (size != (int64_t)sizeof bytes) {
-            while (count > 0)
-                ignis__lease_close(fds[--count]);
-            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "%lld bytes came through the channel, a handle has %d", (long long)size,
-                        (int)sizeof bytes);
-            return false;
-        }
-        if (!ignis__handle_join(handle, bytes, fds, count)) {
-            ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "%d descriptors came with a handle, which are not those that go with it",
-                        count);
-            return false;
-        }
+        channel = ignis__channel_hold(call, transport->channel);
+        ok = channel && ignis__handle_take(call, channel->wire, handle);
+        if (channel)
+            ignis__channel_drop(channel);
     } else {
-        while (!ignis__waiting_take(transport, handle)) {
-            if (ignis__monotonic_ns() >= deadline || !ignis__pool_live(transport)) {
-                ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
-                return false;
-            }
+        while (!(ok = ignis__waiting_take(transport, handle)) && ignis__monotonic_ns() < deadline && ignis__pool_live(transport))
             ignis__sleep_us(200);
-        }
+        if (!ok)
+            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
     }
-    ok = ignis__record_read(call, transport, handle, record) && ignis__handle_open(call, transport, record, handle);
-    if (!ok)
-        ignis__handle_close(handle);
-    return ok;
+    if (ok && ignis__record_read(call, transport, handle, record) && ignis__handle_open(call, transport, record, handle))
+        return true;
+    ignis__handle_close(handle);
+    return false;
 }
 
 static ignis_status ignis__transport_send(const char *call, ignis_transport transport_handle, ignis_array array_handle,
@@ -7297,7 +7222,7 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
     if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
         if (ignis__record_read(call, transport, &handle, &record))
-            handles[2] = ignis__import_array(call, transport, &record, NULL, &handle);
+            handles[2] = ignis__import_array(call, transport, &record, &handle);
         ok = handles[2].id && (arrays[2] = ignis__array_hold(call, handles[2])) != NULL;
         ignis__handle_close(&handle);
     }
@@ -7349,65 +7274,27 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
 
 /*  An array and its lease travel as by a transport of the kind VMM, of which there is one for each that is sent. Its token is 0, as the
     channel knows who is at the other end. */
-typedef struct ignis__share_message {
-    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
-    char tag[32];
-} ignis__share_message;
-
 static void ignis__shares_close(const char *call) { ignis__exports_end(call, NULL, 0, false); }
 
-/*  Fills the transport for one array. */
-static bool ignis__share_begin(const char *call, ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
-{
-    memset(transport, 0, sizeof *transport);
-    transport->kind = IGNIS_TRANSPORT_VMM;
-    transport->src = transport->dst = device;
-    transport->exchange = wire->kind->method;
-    transport->peer_pid = wire->peer_pid;
-    transport->peer_certain = wire->peer_pid != 0; /* by a socket */
-    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
-    return ignis__transports_use(call);
-}
-
-/*  Sends an array that is held. */
-static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *array)
-{
-    ignis__share_message message;
-    ignis_transport_handle handle;
-    ignis__transport transport;
-    ignis__trouble trouble;
-    ignis__until until;
-    int fds[2];
-    bool ok;
-    if (!ignis__share_begin(call, &transport, array->storage->device, wire) ||
-        !ignis__transport_export(call, &transport, array, true, &handle))
-        return false;
-    memcpy(message.record, handle.record, sizeof message.record);
-    memcpy(message.tag, array->tag, sizeof message.tag);
-    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-    until.stop = &wire->closing;
-    ignis__mutex_lock(&wire->send_lock);
-    ok = ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds,
-                                                                ignis_transport_handle_fds(&handle, fds), &until);
-    ignis__mutex_unlock(&wire->send_lock);
-    ignis__handle_close(&handle);
-    if (!ok) {
-        ignis__exports_end(call, NULL, transport.serial, false);
-        ignis__trouble_report(call, &trouble);
-    }
-    return ok;
-}
-
-/*  A channel whose messages can bring descriptors, held. */
-static ignis__channel *ignis__share_channel(const char *call, ignis_channel handle)
+/*  A channel whose messages can bring descriptors, held, and the transport for one array. */
+static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle, ignis__transport *transport)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
-    if (!channel || channel->wire->kind->packets)
+    memset(transport, 0, sizeof *transport);
+    if (!channel)
+        return NULL;
+    transport->kind = IGNIS_TRANSPORT_VMM;
+    transport->exchange = channel->wire->kind->method;
+    transport->peer_pid = channel->wire->peer_pid;
+    transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket */
+    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
+    if (!channel->wire->kind->packets)
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                    "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                    ignis__method_names[channel->wire->kind->method]);
+    else if (ignis__transports_use(call))
         return channel;
-    ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-                ignis__method_names[channel->wire->kind->method]);
     ignis__channel_drop(channel);
     return NULL;
 }
@@ -7415,11 +7302,19 @@ static ignis__channel *ignis__share_channel(const char *call, ignis_channel hand
 IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_handle)
 {
     static const char call[] = "ignis_share_send";
-    ignis__channel *channel = ignis__share_channel(call, handle);
+    ignis__transport transport;
+    ignis_transport_handle sent;
+    ignis__channel *channel = ignis__share_begin(call, handle, &transport);
     ignis__array *array = channel ? ignis__array_hold(call, array_handle) : NULL;
     bool ok = false;
     if (array) {
-        ok = ignis__share_out(call, channel->wire, array);
+        transport.src = transport.dst = array->storage->device;
+        if (ignis__transport_export(call, &transport, array, true, &sent)) {
+            ok = ignis__handle_give(call, channel->wire, &sent);
+            ignis__handle_close(&sent);
+            if (!ok)
+                ignis__exports_end(call, NULL, transport.serial, false);
+        }
         ignis__array_drop(call, array);
     }
     if (channel)
@@ -7427,67 +7322,23 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The array of a message and its descriptors, which the handle has. */
-static ignis_array ignis__share_in(const char *call, const ignis__wire *wire, const ignis__share_message *message,
-                                   ignis_transport_handle *handle)
-{
-    ignis_array result = IGNIS__ZERO;
-    ignis__record_of_array record;
-    ignis__transport transport;
-    if (!ignis__share_begin(call, &transport, NULL, wire) || !ignis__record_read(call, &transport, handle, &record))
-        return result;
-    if (record.name || message->tag[sizeof message->tag - 1] != 0) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "what came describes no array with memory and lease");
-        return result;
-    }
-    transport.src = transport.dst = ignis__record_device(call, &record);
-    return transport.dst ? ignis__import_array(call, &transport, &record, message->tag, handle) : result;
-}
-
-/*  Takes the message with an array out of the inbox. The receive lock is taken. */
-static bool ignis__share_take(const char *call, ignis__wire *wire, ignis__share_message *message, ignis_transport_handle *handle)
-{
-    uint32_t size = ignis__head_of(wire).size;
-    int count = wire->inbox_fd_count;
-    bool whole = false;
-    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
-        return false;
-    }
-    if (size == sizeof *message) {
-        memcpy(message, wire->inbox + sizeof(ignis__head), sizeof *message);
-        whole = ignis__handle_join(handle, message->record, wire->inbox_fds, count);
-        wire->inbox_fd_count = 0; /* they are the handle's now */
-    }
-    if (!whole)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors", size, count);
-    ignis__inbox_clear(wire);
-    wire->received++;
-    return whole;
-}
-
-IGNIS_API ignis_array ignis_share_receive(ignis_channel channel_handle)
+IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
 {
     static const char call[] = "ignis_share_receive";
     ignis_array result = IGNIS__ZERO;
-    ignis__channel *channel = ignis__share_channel(call, channel_handle);
-    ignis_transport_handle handle;
-    ignis__share_message message;
-    ignis__trouble trouble;
-    ignis__wire *wire;
-    bool came;
+    ignis__transport transport;
+    ignis__record_of_array record;
+    ignis_transport_handle came;
+    ignis__channel *channel = ignis__share_begin(call, handle, &transport);
     if (!channel)
         return result;
-    wire = channel->wire;
-    ignis__mutex_lock(&wire->receive_lock);
-    came = ignis__wire_next(&trouble, wire, -1);
-    if (!came)
-        ignis__trouble_report(call, &trouble);
-    came = came && ignis__share_take(call, wire, &message, &handle);
-    ignis__mutex_unlock(&wire->receive_lock);
-    if (came) {
-        result = ignis__share_in(call, wire, &message, &handle);
-        ignis__handle_close(&handle);
+    if (ignis__handle_take(call, channel->wire, &came)) {
+        if (ignis__record_read(call, &transport, &came, &record)) {
+            transport.dst = ignis__record_device(call, &record);
+            if (transport.dst)
+                result = ignis__import_array(call, &transport, &record, &came);
+        }
+        ignis__handle_close(&came);
     }
     ignis__channel_drop(channel);
     return result;
@@ -9708,16 +9559,25 @@ typedef struct ignis__comm_memory {
 /*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first operation that NCCL does faster. */
 typedef enum ignis__comm_nccl_state { IGNIS__COMM_NCCL_UNTRIED, IGNIS__COMM_NCCL_JOINED, IGNIS__COMM_NCCL_REFUSED } ignis__comm_nccl_state;
 
+/*  What a desc asks for, which communicators that are made from others have from those. */
+typedef struct ignis__comm_options {
+    int64_t timeout_ns;
+    ignis_comm_transport transport;
+    int most_blocks; /* 0: as many as run at the same time */
+} ignis__comm_options;
+
 typedef struct ignis__comm {
     ignis__slot slot; /* its lock: one operation at a time */
     int rank, size;
     ignis__device *device;
-    int64_t timeout_ns;
+    ignis__comm_options options;
     char reason[256];
     ignis__comm_tune tune;
     int most_blocks;                                                         /* of a kernel, so that all run at the same time */
     uint64_t broken;                                                         /* by the host: code, and rank << 8 */
     void *stream;                                                            /* that it was used on last, null: none that is known */
+    uint64_t used_ns;                                                        /* when that was */
+    uint64_t beside;                                                         /* handle of the one that was used on the device before */
     struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT]; /* that it has used; [0][0] moves bytes */
     ignis__storage *storage;                                                 /* over memory; graphs hold it */
     ignis__comm_memory *memory;
@@ -9729,7 +9589,7 @@ typedef struct ignis__comm {
     unsigned char gone[IGNIS__JOB_MAX_RANKS];
     ignis__mutex joint; /* one thing that all ranks do together at a time */
     uint32_t attempts;  /* at that */
-    ignis_comm_transport wanted, transport;
+    ignis_comm_transport transport;
     ignis__comm_nccl_state nccl_state; /* where there are own kernels, too */
     uint64_t nccl_there;               /* other threads may use memory->nccl */
     uint64_t nccl_seen;                /* by the watcher: the operation of NCCL that ran when it looked last, */
@@ -9737,6 +9597,9 @@ typedef struct ignis__comm {
     uint64_t nccl_told;                /* nccl_reason is there */
     char nccl_reason[192];
 } ignis__comm;
+
+/*  On each device, the handle of the communicator that was used last. */
+static uint64_t ignis__comm_recent[IGNIS_MAX_DEVICES];
 
 static ignis__pool ignis__comms = IGNIS__POOL(ignis__comm, IGNIS__KIND_COMM, "communicator", IGNIS_DIAG_COMM_FREED);
 
@@ -10049,8 +9912,41 @@ static void ignis__comms_close(const char *call)
     }
 }
 
+/*  What a desc and the environment ask for. False: nonsense. */
+static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *desc, ignis__comm_options *options)
+{
+    static const char *const names[] = {"", "peer", "staged", "nccl"};
+    double timeout = desc->timeout_s == 0 ? 30 : desc->timeout_s;
+    const char *text = getenv("IGNIS_COMM_TRANSPORT");
+    int i;
+    if (!(timeout > 0 && timeout <= 1e6)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+        return false;
+    }
+    if (desc->most_blocks < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more", desc->most_blocks);
+        return false;
+    }
+    if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL", (int)desc->transport);
+        return false;
+    }
+    options->timeout_ns = (int64_t)(timeout * 1e9);
+    options->most_blocks = desc->most_blocks;
+    options->transport = desc->transport;
+    if (desc->transport || !text || !*text)
+        return true;
+    for (i = 1; i < IGNIS__COUNT(names); i++)
+        if (strcmp(text, names[i]) == 0)
+            options->transport = (ignis_comm_transport)i;
+    if (options->transport)
+        return true;
+    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
+    return false;
+}
+
 /*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on failure. */
-static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, int64_t timeout_ns,
+static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, const ignis__comm_options *options,
                                     ignis__comm_regions *shared)
 {
     ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
@@ -10081,7 +9977,7 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
     comm->rank = rank;
     comm->size = size;
     comm->device = device;
-    comm->timeout_ns = timeout_ns;
+    comm->options = *options;
     comm->storage = storage;
     comm->memory = memory;
     ignis__mutex_init(&comm->joint);
@@ -10142,6 +10038,8 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
         if (comm->most_blocks > per_processor * comm->device->info.multiprocessors)
             comm->most_blocks = per_processor * comm->device->info.multiprocessors;
     }
+    if (comm->options.most_blocks > 0 && comm->most_blocks > comm->options.most_blocks)
+        comm->most_blocks = comm->options.most_blocks;
     if (comm->most_blocks < 1)
         comm->most_blocks = 1;
     return true;
@@ -10258,7 +10156,7 @@ static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__jo
     joint->key = comm->watch.key;
     joint->attempt = ++comm->attempts;
     joint->print = IGNIS__JOINT_PRINT(kind, hash);
-    joint->deadline = ignis__monotonic_ns() + comm->timeout_ns;
+    joint->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
 }
 
 /*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at something else are to see that it differs. */
@@ -10524,7 +10422,7 @@ static void ignis__comm_look_after(ignis__comm *comm)
     if (running != comm->nccl_seen || !running) {
         comm->nccl_seen = running;
         comm->nccl_since = now;
-    } else if (now - comm->nccl_since > comm->timeout_ns) {
+    } else if (now - comm->nccl_since > comm->options.timeout_ns) {
         ignis__comm_break(comm, IGNIS__COMM_TIMEOUT, -1);
     } else {
         ignis__comm_nccl_check(comm);
@@ -10545,9 +10443,9 @@ static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 
 /*  A communicator of members (ranks of the job) with nothing in it yet. */
 static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
-                                        uint64_t key, int64_t timeout_ns)
+                                        uint64_t key, const ignis__comm_options *options)
 {
-    ignis__comm *comm = ignis__comm_new(call, device, me, count, timeout_ns, NULL);
+    ignis__comm *comm = ignis__comm_new(call, device, me, count, options, NULL);
     if (!comm)
         return NULL;
     memcpy(comm->member, member, sizeof *member * (size_t)count);
@@ -10608,10 +10506,10 @@ static bool ignis__comm_join(ignis__making *making)
     if (nccl) {
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, nccl);
-        nccl->patience_ns = comm->timeout_ns;
+        nccl->patience_ns = comm->options.timeout_ns;
         nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
-    making->joint.deadline += comm->timeout_ns; /* one that has waited in vain comes later */
+    making->joint.deadline += comm->options.timeout_ns; /* one that has waited in vain comes later */
     return ignis__step_end(making, -1, NULL);
 }
 
@@ -10665,13 +10563,13 @@ static bool ignis__comm_make_transport(ignis__making *making)
         snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
     else if (comm->size > IGNIS_COMM_MAX_RANKS)
         snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
-    if (*apart && (comm->wanted == IGNIS_COMM_PEER || comm->wanted == IGNIS_COMM_STAGED)) {
+    if (*apart && (comm->options.transport == IGNIS_COMM_PEER || comm->options.transport == IGNIS_COMM_STAGED)) {
         making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
         snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
-                 comm->wanted == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
+                 comm->options.transport == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
         return false;
     }
-    if (*apart || comm->wanted == IGNIS_COMM_NCCL) {
+    if (*apart || comm->options.transport == IGNIS_COMM_NCCL) {
         comm->transport = IGNIS_COMM_NCCL;
         snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
         return ignis__comm_join(making);
@@ -10681,11 +10579,11 @@ static bool ignis__comm_make_transport(ignis__making *making)
         snprintf(comm->reason, sizeof comm->reason, "there is one rank");
         return true;
     }
-    if (comm->wanted != IGNIS_COMM_STAGED) {
+    if (comm->options.transport != IGNIS_COMM_STAGED) {
         snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
         if (ignis__regions_make(making, false))
             return true;
-        if (making->lost || comm->wanted == IGNIS_COMM_PEER)
+        if (making->lost || comm->options.transport == IGNIS_COMM_PEER)
             return false;
         snprintf(comm->reason, sizeof comm->reason, "through host memory, as the ranks cannot share device memory: %.170s",
                  making->mine.why);
@@ -10698,7 +10596,7 @@ static bool ignis__comm_make_transport(ignis__making *making)
 
 /*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they are at, null: they have met just now. On
     failure the communicator is gone, which is not reported where ignis__joint_again. */
-static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_comm_transport wanted, ignis__joint *joint)
+static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__joint *joint)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
     ignis_comm handle = {0};
@@ -10714,7 +10612,6 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis_co
     making.joint.print = joint ? joint->print : 0;
     making.joint.key = joint ? joint->key : comm->watch.key;
     making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
-    comm->wanted = wanted;
     if (!making.all) {
         making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
         snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
@@ -10960,19 +10857,37 @@ static void ignis__comm_fingerprint_write(ignis__text *text, uint64_t print)
         ignis__text_add(text, " by NCCL");
 }
 
+/*  Names another communicator that was used on the device at about the same time: each may have waited for what the other kept from beginning. */
+static void ignis__comm_beside_write(ignis__text *text, const ignis__comm *comm)
+{
+    uint64_t recent = ignis__atomic_load(&ignis__comm_recent[comm->device - ignis__devices]);
+    ignis__comm *other =
+        (ignis__comm *)ignis__pool_hold(&ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
+    int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
+    if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
+        ignis__text_add(text,
+                        "; communicator #%llu was used on device %d, too, beside this one, #%llu: all ranks have to begin the operations "
+                        "of both in one "
+                        "order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
+                        (unsigned long long)other->slot.handle, (int)(comm->device - ignis__devices),
+                        (unsigned long long)comm->slot.handle);
+    if (other)
+        ignis__comm_drop("ignis_comm_status", other);
+}
+
 /*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
 static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
 {
     const ignis__comm_record *record = comm->memory->record;
     uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
-    char sentence[640];
+    char sentence[896];
     ignis__text text;
     int peer;
     ignis_diagnostic what = ignis__comm_failure(comm, &peer);
     ignis__text_begin(&text, sentence, sizeof sentence);
     if (code == IGNIS__COMM_TIMEOUT)
         ignis__text_add(&text, "rank %d did not come to operation %u within %.3g s, says rank %u", peer, record->op,
-                        (double)comm->timeout_ns * 1e-9, record->reporter);
+                        (double)comm->options.timeout_ns * 1e-9, record->reporter);
     else if (code == IGNIS__COMM_MISMATCH) {
         ignis__text_add(&text, "ranks disagree about operation %u: rank %d asks for ", record->op, peer);
         ignis__comm_fingerprint_write(&text, record->theirs);
@@ -10985,13 +10900,15 @@ static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, 
         const char *name = ignis__nccl.ncclGetErrorString(error);
         ignis__text_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way", name ? name : "unknown error", error);
     } else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
-        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer, (double)comm->timeout_ns * 1e-9);
+        ignis__text_add(&text, "rank %d did not come to an operation within %.3g s", peer, (double)comm->options.timeout_ns * 1e-9);
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
-        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s", (double)comm->timeout_ns * 1e-9);
+        ignis__text_add(&text, "an operation of NCCL was not through after %.3g s", (double)comm->options.timeout_ns * 1e-9);
     else if (peer >= 0)
         ignis__text_add(&text, "rank %d died or gave the communicator up", peer);
     else
         ignis__text_add(&text, "the communicator was aborted");
+    if (what == IGNIS_DIAG_COMM_TIMEOUT)
+        ignis__comm_beside_write(&text, comm);
     if (diagnostic == IGNIS_DIAG_NONE)
         return ignis__fail(what, call, "%s", sentence);
     return ignis__fail(diagnostic, call, "the communicator is broken: %s", sentence);
@@ -11023,6 +10940,12 @@ static bool ignis__comm_stream_known(ignis__device *device, void *stream)
 static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
 {
     ignis__capture *capture = ignis__capturing();
+    uint64_t *recent = &ignis__comm_recent[work->device - ignis__devices], before = ignis__atomic_load(recent);
+    if (before != comm->slot.handle) {
+        ignis__atomic_store(&comm->beside, before);
+        ignis__atomic_store(recent, comm->slot.handle);
+    }
+    ignis__atomic_store(&comm->used_ns, (uint64_t)ignis__monotonic_ns());
     if (capture && capture->device == work->device) /* the device was idle when it began */
         return ignis__capture_hold_storage(work->call, capture, comm->storage);
     if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
@@ -11042,7 +10965,7 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
     block[0] = plan->threads;
     memcpy(to->region, comm->memory->regions->address, sizeof to->region);
     to->state = comm->memory->state->address;
-    to->timeout_ns = comm->timeout_ns;
+    to->timeout_ns = comm->options.timeout_ns;
     to->rank = comm->rank;
     to->in_aligned = (to->in | (ignis__address)to->in_stride) % 16 == 0;
     to->out_aligned = (to->out | (ignis__address)to->out_stride) % 16 == 0;
@@ -11132,7 +11055,7 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
-    if (comm->job && comm->wanted == IGNIS_COMM_TRANSPORT_DEFAULT &&
+    if (comm->job && comm->options.transport == IGNIS_COMM_TRANSPORT_DEFAULT &&
         ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
         if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() && !ignis__comm_join_late(work->call, comm))
             return false;
@@ -11557,7 +11480,7 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
 }
 
 /*  Makes the communicators of several devices, which nobody sees yet, with regions that all devices see at the same address; none on failure. */
-static bool ignis__comm_all_make(const char *call, const int *devices, int count, int64_t timeout_ns, ignis__comm **comms)
+static bool ignis__comm_all_make(const char *call, const int *devices, int count, const ignis__comm_options *options, ignis__comm **comms)
 {
     ignis__comm_regions *regions = ignis__comm_regions_new(call, NULL, count);
     int i, made = 0, most = IGNIS__COMM_BLOCKS;
@@ -11567,7 +11490,7 @@ static bool ignis__comm_all_make(const char *call, const int *devices, int count
         regions->address[i] = regions->block[i].address;
     }
     for (i = 0; ok && i < count; i++) {
-        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count, timeout_ns, regions);
+        ignis__comm *comm = ignis__comm_new(call, &ignis__devices[devices[i]], i, count, options, regions);
         ok = comm != NULL;
         if (!ok)
             break;
@@ -11591,7 +11514,9 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
     static const char call[] = "ignis_comm_init_all";
     ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
     int first[IGNIS_COMM_MAX_RANKS], i;
-    double timeout = desc && desc->timeout_s > 0 ? desc->timeout_s : 30;
+    ignis__comm_options options;
+    ignis_comm_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!handles)
@@ -11601,9 +11526,10 @@ IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *handles, const int *devic
     devices = devices ? devices : first;
     if (count > 0 && count <= IGNIS_COMM_MAX_RANKS)
         memset(handles, 0, sizeof *handles * (size_t)count);
-    if (ignis__capture_refuses(call) || !ignis__comm_devices_check(call, devices, count))
+    if (ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc ? desc : &defaults, &options) ||
+        !ignis__comm_devices_check(call, devices, count))
         return ignis__failed();
-    if (!ignis__comm_all_make(call, devices, count, (int64_t)(timeout * 1e9), comms))
+    if (!ignis__comm_all_make(call, devices, count, &options, comms))
         return ignis__failed();
     for (i = 0; i < count; i++)
         handles[i].id = ignis__pool_publish(&ignis__comms, comms[i]);
@@ -11707,7 +11633,7 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
         }
         for (k = 0; k < members; k++)
             devices[k] = (int)(siblings.comm[order[k]]->device - ignis__devices);
-        ok = ignis__comm_all_make(call, devices, members, siblings.comm[i]->timeout_ns, part);
+        ok = ignis__comm_all_make(call, devices, members, &siblings.comm[i]->options, part);
         for (k = 0; k < members && ok; k++)
             made[order[k]] = part[k];
     }
@@ -11726,18 +11652,18 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
     ignis__comm *made[IGNIS_COMM_MAX_RANKS];
     int devices[IGNIS_COMM_MAX_RANKS] = {0}, order[IGNIS_COMM_MAX_RANKS], members = 0, r, k;
     ignis__comm_siblings siblings;
-    int64_t timeout_ns = 0;
+    const ignis__comm_options *options = NULL;
     bool ok;
     if (!ignis__comm_siblings_hold(call, comms, count, true, out, &siblings))
         return ignis__failed();
     for (r = 0; r < siblings.size; r++) {
         if (!siblings.rank[r])
             continue;
-        timeout_ns = siblings.rank[r]->timeout_ns;
+        options = &siblings.rank[r]->options;
         devices[members] = (int)(siblings.rank[r]->device - ignis__devices);
         order[members++] = siblings.place[r];
     }
-    ok = ignis__comm_all_make(call, devices, members, timeout_ns, made);
+    ok = ignis__comm_all_make(call, devices, members, options, made);
     for (k = 0; k < members && ok; k++)
         out[order[k]].id = ignis__pool_publish(&ignis__comms, made[k]);
     ignis__comm_siblings_drop(call, &siblings);
@@ -11745,28 +11671,6 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
 }
 
 /* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
-
-/*  The transport that is asked for. False: nonsense. */
-static bool ignis__comm_wanted(const char *call, const ignis_comm_desc *desc, ignis_comm_transport *wanted)
-{
-    static const char *const names[] = {"", "peer", "staged", "nccl"};
-    const char *text = getenv("IGNIS_COMM_TRANSPORT");
-    int i;
-    *wanted = desc->transport;
-    if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL", (int)desc->transport);
-        return false;
-    }
-    if (desc->transport || !text || !*text)
-        return true;
-    for (i = 1; i < IGNIS__COUNT(names); i++)
-        if (strcmp(text, names[i]) == 0)
-            *wanted = (ignis_comm_transport)i;
-    if (*wanted)
-        return true;
-    ignis__fail(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
-    return false;
-}
 
 /*  One number for a process, so that ranks can tell whether they are threads of one. */
 static uint64_t ignis__process_key(void)
@@ -11784,8 +11688,8 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init";
     ignis_comm_desc defaults;
+    ignis__comm_options options;
     ignis_comm handle = {0};
-    ignis_comm_transport wanted;
     ignis__job_rank self;
     ignis__binding binding;
     ignis__device *device;
@@ -11793,18 +11697,12 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     ignis__place place;
     ignis__job *job;
     int ordinal, *member, i;
-    double timeout;
     bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_wanted(call, desc, &wanted) ||
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
         !ignis__place_read(call, desc, &place))
         return handle;
-    timeout = desc->timeout_s == 0 ? 30 : desc->timeout_s;
-    if (!(timeout > 0 && timeout <= 1e6)) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
-        return handle;
-    }
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
     device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
     entered = device && ignis__device_enter(call, device, &binding);
@@ -11823,8 +11721,8 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     self.rank = place.rank;
     self.size = place.size;
     self.pid = (int32_t)ignis__process_id();
-    self.transport = (int32_t)wanted;
-    job = ignis__job_meet(call, &place, &self, (int64_t)(timeout * 1e9));
+    self.transport = (int32_t)options.transport;
+    job = ignis__job_meet(call, &place, &self, options.timeout_ns);
     if (!entered) {
         ignis__job_drop(job);
         return handle;
@@ -11833,9 +11731,9 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     if (member) {
         for (i = 0; i < job->size; i++)
             member[i] = i;
-        comm = ignis__comm_prepare(call, job, device, member, job->size, job->rank, job->key, job->timeout_ns);
+        comm = ignis__comm_prepare(call, job, device, member, job->size, job->rank, job->key, &options);
         if (comm)
-            handle = ignis__comm_make(call, comm, wanted, NULL);
+            handle = ignis__comm_make(call, comm, NULL);
     } else if (job) {
         ignis__fail_host_memory(call, sizeof *member * (size_t)job->size);
     }
@@ -11888,8 +11786,8 @@ static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, igni
         if (place[i] == joint->me)
             me = i;
     }
-    comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, parent->timeout_ns);
-    return comm ? ignis__comm_make(call, comm, parent->wanted, joint) : none;
+    comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, &parent->options);
+    return comm ? ignis__comm_make(call, comm, joint) : none;
 }
 
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
@@ -12079,7 +11977,7 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
     else
         snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
     info->status = ignis__diagnostics[ignis__comm_failure(comm, &info->failed_rank)].status;
-    info->timeout_s = (double)comm->timeout_ns / 1e9;
+    info->timeout_s = (double)comm->options.timeout_ns / 1e9;
     ignis__comm_drop(call, comm);
     return IGNIS_OK;
 }

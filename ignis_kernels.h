@@ -1,4 +1,4 @@
-/*  ignis_kernels.h - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file
+/*  ignis_kernels.h - v0.4.0 - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
@@ -25,6 +25,8 @@
         softmax.cu                 657 lines   29910 bytes
 */
 #include <stdint.h>
+
+#define IGNIS_KERNELS_VERSION 400 /* as IGNIS_VERSION */
 
 #if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_KERNELS_IMPLEMENTED)
 #define IGNIS_KERNELS_IMPLEMENTED

@@ -455,10 +455,11 @@ struct sim_context {
     CUcontext handle;
     unsigned flags;
     int references;
-    int active;     /* between the first retain and the last release or a reset */
-    unsigned peers; /* bit set of devices whose access was enabled */
-    size_t used;    /* bytes of device memory */
-    size_t created; /* bytes of it by cuMemCreate, which no context owns */
+    int active;      /* between the first retain and the last release or a reset */
+    unsigned peers;  /* bit set of devices whose access was enabled */
+    size_t used;     /* bytes of device memory */
+    size_t created;  /* bytes of it by cuMemCreate, which no context owns */
+    size_t resident; /* blocks that wait for others, and keep their processor meanwhile */
     sim_arena arena;
     sim_stream *streams; /* all, those destroyed with work left included */
     sim_stream *null_stream;
@@ -1425,6 +1426,29 @@ static void signal_wait(sim_signal *signal, uint32_t sequence)
 }
 
 /* Called without the lock. */
+/* A block of a kernel that waits for others keeps a whole processor until it ends, as real ones do that take most of its registers. A launch for
+   which there is no room begins when others have left. */
+static int kernel_run(const sim_work *work, char *text, size_t text_size)
+{
+    sim_context *context = &sim.contexts[work->launch.device];
+    const unsigned *grid = work->launch.grid;
+    size_t blocks = (size_t)grid[0] * grid[1] * grid[2];
+    int code;
+    if (!work->kernel->spins)
+        return sim_execute(work->kernel, &work->launch, work->storage, text, text_size);
+    pthread_mutex_lock(&sim.lock);
+    while (context->resident && context->resident + blocks > SM_COUNT && !sim.error)
+        pthread_cond_wait(&sim.moved, &sim.lock);
+    context->resident += blocks;
+    pthread_mutex_unlock(&sim.lock);
+    code = sim_execute(work->kernel, &work->launch, work->storage, text, text_size);
+    pthread_mutex_lock(&sim.lock);
+    context->resident -= blocks;
+    pthread_cond_broadcast(&sim.moved);
+    pthread_mutex_unlock(&sim.lock);
+    return code;
+}
+
 static int work_run(const sim_work *work, char *text, size_t text_size)
 {
     switch (work->kind) {
@@ -1436,7 +1460,7 @@ static int work_run(const sim_work *work, char *text, size_t text_size)
     case WORK_SIGNAL: signal_set(work->signal, work->sequence); break;
     case WORK_AWAIT: signal_wait(work->signal, work->sequence); break;
     case WORK_GRAPH: return plan_run(work->plan, text, text_size);
-    case WORK_KERNEL: return sim_execute(work->kernel, &work->launch, work->storage, text, text_size);
+    case WORK_KERNEL: return kernel_run(work, text, text_size);
     case WORK_CALL:
         thread.in_callback++;
         work->call(work->call_data);

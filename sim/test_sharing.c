@@ -1002,6 +1002,32 @@ static void test_cooperative(void)
     party_end(&p);
 }
 
+/* Blocks that wait keep their processors: what does not fit beside them begins when they have left, what does goes on. */
+static void test_room(void)
+{
+    start_driver();
+    party a = party_new(0, 0);
+    handle beside[2] = {new_stream(), new_stream()}, function = function_of(a.module, "await");
+    ptr here = a.flags + 4, outs[3] = {a.out, a.out + 4, a.out + 8};
+    unsigned value = 5;
+    void *waits[] = {&a.flags, &value, &outs[0]}, *large[] = {&here, &value, &outs[1]}, *small[] = {&here, &value, &outs[2]};
+    if (!is_sanitized()) { /* those run one block at a time */
+        OK(cuMemsetD32Async(here, value, 1, a.stream));
+        OK(cuLaunchKernel(function, 100, 1, 1, 1, 1, 1, 0, a.stream, waits, NULL));
+        usleep(20000);
+        OK(cuLaunchKernel(function, 40, 1, 1, 1, 1, 1, 0, beside[0], large, NULL));
+        OK(cuLaunchKernel(function, 30, 1, 1, 1, 1, 1, 0, beside[1], small, NULL));
+        OK(cuStreamSynchronize(beside[1]));
+        CODE(600, cuStreamQuery(beside[0]));
+        OK(cuStreamWriteValue32_v2(beside[1], a.flags, value, 0));
+        OK(cuStreamSynchronize(beside[0]));
+        OK(cuStreamSynchronize(a.stream));
+    }
+    OK(cuStreamDestroy_v2(beside[0]));
+    OK(cuStreamDestroy_v2(beside[1]));
+    party_end(&a);
+}
+
 /* A kernel that polls is not kept from failing with its launch, nor from ending with a fault of another device. */
 static void test_failing(void)
 {
@@ -1124,6 +1150,7 @@ static const struct {
              {"ring", test_ring},
              {"signals", test_signals},
              {"cooperative", test_cooperative},
+             {"room", test_room},
              {"failing", test_failing},
              {"words", test_words},
              {"visible", test_visible},

@@ -1087,6 +1087,68 @@ static void *rank_thread(void *context)
     return NULL;
 }
 
+/*  Operations of two communicators, which the ranks begin in different orders, each on a stream of its own. With few blocks both are on the GPU at the
+    same time; else they wait for each other, and the message names both. */
+TEST(operations_in_different_orders_fit_beside_each_other_or_are_told)
+{
+    enum { NUMBERS = 1 << 18 }; /* enough for many blocks */
+    ignis_comm others[2];
+    ignis_comm_desc desc;
+    void *streams[2][2];
+    arrays a, b;
+    int few, r, k, late;
+    RANKS_SETUP(2);
+    size = 2;
+    a = make_all(IGNIS_F32, NUMBERS, 0);
+    b = make_all(IGNIS_F32, NUMBERS, 0);
+    memset(&desc, 0, sizeof desc);
+    for (few = 0; few < 2; few++) {
+        desc.timeout_s = few ? 20 : 2;
+        desc.most_blocks = few ? 16 : 0;
+        CHECK_OK(ignis_comm_init_all(comms, NULL, 2, &desc));
+        CHECK_OK(ignis_comm_init_all(others, NULL, 2, &desc));
+        for (r = 0; r < 2; r++) { /* loads what is used */
+            CHECK_OK(ignis_device_use(r));
+            CHECK_OK(ignis_array_fill(a.at[r], 1));
+            CHECK_OK(ignis_array_fill(b.at[r], 1));
+            CHECK_OK(ignis_comm_all_reduce(comms[r], a.at[r], a.at[r], IGNIS_OP_SUM));
+            streams_make(streams[r]);
+        }
+        settle();
+        for (k = 0; k < 2; k++) {
+            for (r = 0; r < 2; r++) {
+                bool first = k == r;
+                CHECK_OK(ignis_device_use(r));
+                CHECK_OK(ignis_stream_use(streams[r][first]));
+                CHECK_OK(first ? ignis_comm_all_reduce(comms[r], a.at[r], a.at[r], IGNIS_OP_SUM)
+                               : ignis_comm_all_reduce(others[r], b.at[r], b.at[r], IGNIS_OP_SUM));
+            }
+            ignis__sleep_us(50000); /* now each GPU has the kernel that the other one's is to wait for */
+        }
+        for (r = late = 0; r < 2; r++) {
+            CHECK_OK(ignis_device_use(r));
+            for (k = 0; k < 2; k++) {
+                ignis_status status;
+                CHECK_OK(ignis_stream_use(streams[r][k]));
+                status = ignis_comm_synchronize(k ? comms[r] : others[r]);
+                if (few)
+                    CHECK_OK(status);
+                else if (status == IGNIS_ERROR_TIMEOUT)
+                    late++, CHECK_HAS(ignis_status_message(), "was used on device"), CHECK_HAS(ignis_status_message(), "in one order");
+                ignis_status_clear();
+            }
+            streams_end(streams[r]);
+        }
+        CHECK((late > 0) == !few);
+        for (r = 0; r < 2; r++) {
+            CHECK_OK(ignis_comm_destroy(comms[r]));
+            CHECK_OK(ignis_comm_destroy(others[r]));
+        }
+    }
+    free_all(&a);
+    free_all(&b);
+}
+
 TEST(a_thread_for_each_rank)
 {
     pthread_t threads[RANKS];
