@@ -1043,14 +1043,15 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
     are undefined, and the communicator is broken: it refuses all later operations.
 
     in == out is allowed, as is a part of one array that lies where the operation would put it (all_gather: in is part `rank` of out;
-    reduce_scatter: out is part `rank` of in). While a call queues its work IGNIS_OWNER_NVCCL owns the arrays; they must be owned by IGNIS_OWNER_IGNIS.
-    All of them can be captured in graphs. A graph is launched on every rank, in the same order as other operations on the communicator, and
-    not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the earlier ones.
+    reduce_scatter: out is part `rank` of in). While a call queues its work IGNIS_OWNER_NVCCL owns the arrays; they must be owned by
+    IGNIS_OWNER_IGNIS. All of them can be captured in graphs. A graph is launched on every rank, in the same order as other operations on the
+    communicator, and not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the
+    earlier ones.
 
     Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm of Ignis combines in the order of the ranks, so
     all ranks get the same bits, on every run and in every transport. What NCCL combines (see ON SPEED in the manual) has NCCL's order: the same bits
-    on all ranks, and on every run with the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times
-    1/size, for floating types.
+    on all ranks, and on every run with the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any
+    rank has NaN. IGNIS_OP_AVG is the sum times 1/size, for floating types.
 
     For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
 
@@ -8729,7 +8730,8 @@ static ignis__joint_head ignis__joint_head_of(const ignis__job_message *message)
 }
 
 /*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when none has come, or the failure is
-    noted. Dropped are records of earlier attempts, those of a rank that has given up since, and those of one that is in something that counts less. */
+    noted. Dropped are records of earlier attempts, those of a rank that has given up since, and those of one that is in something that counts
+    less. */
 static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
 {
     ignis__job_link *link = &joint->job->links[rank];
@@ -8806,8 +8808,9 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
     return missing;
 }
 
-/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. No rank
-    ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept. Nothing is reported. */
+/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i.
+    No rank ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept.
+    Nothing is reported. */
 static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
 {
     ignis__job *job = joint->job;
@@ -9632,8 +9635,8 @@ typedef struct ignis__comm_program {
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
-/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another one: it
-    holds no lock, and only who wants the same program waits for it. */
+/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another
+    one: it holds no lock, and only who wants the same program waits for it. */
 static struct {
     ignis__mutex lock;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
@@ -9945,7 +9948,8 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     return false;
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on failure. */
+/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on
+    failure. */
 static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, const ignis__comm_options *options,
                                     ignis__comm_regions *shared)
 {
@@ -11027,8 +11031,8 @@ static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, co
     return ok && ignis__comm_mark(work, comm, false);
 }
 
-/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with something
-    else. */
+/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with
+    something else. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     if (ignis__comm_has_region(comm)) {
