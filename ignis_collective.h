@@ -6397,14 +6397,14 @@ static uint64_t ignis__record_seal(const ignis__transport *transport, const igni
 static bool ignis__record_path(const char *call, const ignis__transport *transport, const ignis__record_of_array *record, uint64_t name,
                                char path[IGNIS__PATH_MAX])
 {
-    uint64_t process[2];
+    uint64_t maker[2];
     char folder[IGNIS__PATH_MAX];
-    memcpy(process, record->process, sizeof process);
+    memcpy(maker, record->process, sizeof maker);
     memcpy(folder, transport->folder, sizeof folder);
     if (!*folder && !ignis__private_folder(call, folder, sizeof folder))
         return false;
-    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)process[0],
-                 (unsigned long long)process[1], (unsigned long long)name) < IGNIS__PATH_MAX)
+    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0], (unsigned long long)maker[1],
+                 (unsigned long long)name) < IGNIS__PATH_MAX)
         return true;
     ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
     return false;
