@@ -1311,8 +1311,8 @@ IGNIS_API int ignis_tensor_to_string(ignis_tensor tensor, char *out, size_t capa
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor tensor, void *out, ignis_dtype dtype, int64_t count);
 
-/*  ignis_item - the value of a tensor of one element; ignis_item_i64 - that of one of integers, of all 64 bits
-    Returns: the value; on failure NaN, and INT64_MIN.
+/*  ignis_item - the value of a tensor of one element; ignis_item_i64 - the value of one of integers, without rounding
+    Returns: the value; on failure NaN, for ignis_item_i64 INT64_MIN.
     Errors: FREED, SHAPE (more or fewer elements), DTYPE (ignis_item_i64 of a tensor that is not of integers), ARGUMENT (never written to;
     ignis_item of an i64 that no double is equal to, which happens beyond 2^53), CUDA.
     Ownership: nothing to free.
