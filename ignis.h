@@ -6413,7 +6413,7 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
-    ignis__address address;
+    ignis__address address = 0;
     bool ok = array && ignis__work_lend(&work, array, &address);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }

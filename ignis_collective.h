@@ -11717,7 +11717,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
         self.driver = device->info.driver_version;
     } else {
-        snprintf(self.failed, sizeof self.failed, "%s", ignis_status_message());
+        snprintf(self.failed, sizeof self.failed, "%.*s", (int)sizeof self.failed - 1, ignis_status_message());
         if (place.size == 1)
             return handle;
     }
