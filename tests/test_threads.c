@@ -605,7 +605,6 @@ static void expect_documented_of_tensors(int call)
     case IGNIS_DIAG_SAVED_CHANGED:
     case IGNIS_DIAG_NO_GRAD_WANTED:
     case IGNIS_DIAG_PARAMETER_KIND:
-    case IGNIS_DIAG_SAVED_CHANGED:
     case IGNIS_DIAG_FREE_REFERENCED: break;
     default:
         snprintf(text, sizeof text, "call %d: %s: %.800s", call, ignis_diagnostic_name(info.diagnostic), info.message);
