@@ -198,6 +198,11 @@
         has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save;
         so are results of a graph that operations outside of it save.
 
+        A backward function may run ignis_backward itself. What it has recorded is walked at once, and leaves that it has made have their
+        gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other leaves at
+        its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad sections that it
+        begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
+
     ON GRAPHS (>>graph)
 
         ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
@@ -220,6 +225,17 @@
         Every function may be called from any thread, and several may use one handle: of two that free it, one gets an error. Each
         thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
         survive fork. Compiling a kernel blocks only the threads that need the same kernel.
+
+        Tensors are shared by these rules:
+
+            - scopes, no-grad sections, random numbers and the tape are the thread's own
+            - leaves, such as weights, belong to all: each thread records its own operations on them and walks back by itself. What several
+              threads add to one gradient is added whole, one after the other, also on streams of their own; nothing is lost, but who comes
+              first is open, and with it the last bit of the sum
+            - what one thread has recorded, others may read, query, ignis_detach and release, also while it is walked: a backward holds what it
+              needs. To record more on it, to walk or to draw it is an error, TAPE_OF_OTHER
+            - ignis_zero_grad and ignis_tensor_set_grad are whole as well. An optimizer's step, and reading a gradient, come after the backwards
+              whose result they are to see: wait for those threads, and for their streams if they have other ones
 
     ON SHARED LIBRARIES
 
@@ -591,7 +607,7 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
 /*  ignis_shutdown - free everything that Ignis holds, after reporting what is still alive: arrays, kernels, graphs, optimizers, channels
     Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
     Returns: IGNIS_OK, or the first driver error met on the way; everything is released all the same.
-    Errors: CUDA.
+    Errors: CUDA, ARGUMENT (inside a backward function: nothing is freed then).
     Ownership: wrapped memory and streams stay the caller's.
     Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
 IGNIS_API ignis_status ignis_shutdown(void);
@@ -1355,7 +1371,8 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
 /*  What a backward function is given, and what it fills. */
 typedef struct ignis_backward_args {
     ignis_array grad_output;  /* gradient of the output, in its shape and dtype; not to be written to */
-    const ignis_array *saved; /* ignis_rule.saved, in order; not to be written to */
+    const ignis_array *saved; /* the memory of ignis_rule.saved, in order, by handles that are good until the function returns; not to be
+                                 written to */
     int saved_count;
     const void *params; /* the copy of ignis_rule.params */
     int input_count;
@@ -1369,7 +1386,7 @@ typedef struct ignis_backward_args {
 typedef struct ignis_rule {
     const char *name; /* a constant string: messages and graphs show it */
     ignis_status (*backward_fn)(const ignis_backward_args *args);
-    const ignis_array *saved; /* arrays that backward needs: kept alive, also when their tensors are released */
+    const ignis_array *saved; /* arrays whose memory backward needs: that is kept, also when they are freed */
     int saved_count;
     const void *params; /* small values that backward needs, copied (none) */
     size_t params_size;
@@ -1442,13 +1459,14 @@ IGNIS_API ignis_status ignis_no_grad_end(void);
     gradient. output must be new: a leaf that requires no gradient itself.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (output was recorded already, null rule, an input recorded by another thread), DTYPE (integers), MEMORY.
-    Ownership: inputs, saved arrays and params are kept or copied; the caller's handles stay the caller's.
+    Ownership: inputs are kept, params are copied. Saved arrays stay the caller's: the tape keeps their memory, and they may be freed at once, used
+    for ever, or saved again.
     Threads: any; the entry belongs to the calling thread's tape. */
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output, const ignis_tensor *inputs, int count, const ignis_rule *rule);
 
 /*  ignis_tape_clear - free all entries of the calling thread's tape
-    Returns: IGNIS_OK.
-    Errors: NOT_SETUP.
+    Returns: IGNIS_OK, or the reason.
+    Errors: NOT_SETUP, ARGUMENT (inside a backward function).
     Ownership: saved memory is freed; tensors stay, and a backward through them is an error.
     Threads: any; each has its own tape. */
 IGNIS_API ignis_status ignis_tape_clear(void);
@@ -1468,9 +1486,11 @@ IGNIS_API int64_t ignis_tape_length(void);
 IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity);
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
-    The second run sees the same random numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too.
-    Returns: what fn returns, or no handle.
-    Errors: FREED, those of fn, MEMORY.
+    The function runs in a scope of its own: what it makes is released when it returns, but for its result. The second run sees the same random
+    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too; where it uses none that requires a gradient, nothing
+    is recorded.
+    Returns: a new tensor over what fn returns, or no handle.
+    Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY.
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);

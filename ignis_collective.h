@@ -1200,7 +1200,8 @@ typedef struct ignis_parallel_info {
     Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, sizes), FREED, DEVICE (not the
     communicator's), UNSUPPORTED (this thread captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA.
     Ownership: the caller frees it, before comm is destroyed. It holds the parameters, whose handles the caller may release at any time.
-    Threads: any; waits for the other ranks. Afterwards one backward at a time may lead to the parameters. */
+    Threads: any; waits for the other ranks. Afterwards one backward at a time may average: another thread's that leads to the parameters
+    meanwhile is an error, PARALLEL_BUSY. In sections without averages there may be any number. */
 IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count, const ignis_parallel_desc *desc);
 
 /*  ignis_parallel_no_sync_begin, ignis_parallel_no_sync_end - between them ignis_backward adds gradients up on each rank alone

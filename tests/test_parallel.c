@@ -550,6 +550,60 @@ TEST(a_gradient_that_comes_too_late_is_told)
     run_ranks(rank_is_late, 60);
 }
 
+static void *backward_beside(void *context)
+{
+    const rank *r = (const rank *)context;
+    ignis_tensor sum;
+    CHECK_OK(ignis_device_use(r->rank));
+    sum = ignis_sum(r->model.final_weight);
+    CHECK_STATUS(ignis_backward(sum, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PARALLEL_BUSY);
+    CHECK_OK(ignis_tensor_release(sum));
+    return NULL;
+}
+
+/*  Starts another thread's backward through the same parameters in the middle of one. */
+static ignis_status beside_backward(const ignis_backward_args *args)
+{
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, backward_beside, args->user_data), 0);
+    pthread_join(thread, NULL);
+    args->grad_inputs[0] = ignis_array_clone(args->grad_output);
+    return IGNIS_OK;
+}
+
+static void *rank_beside(void *context)
+{
+    rank *r = (rank *)context;
+    ignis_parallel parallel;
+    ignis_scope scope;
+    ignis_tensor x, made;
+    ignis_rule rule;
+    CHECK_OK(ignis_device_use(r->rank));
+    model_make(&r->model, 1);
+    parallel = ignis_parallel_create(r->comm, r->model.all, r->model.count, NULL);
+    scope = ignis_scope_begin();
+    x = ignis_scale(r->model.norm_weight, 2);
+    made = ignis_tensor_from_array(ignis_tensor_data(x), false);
+    memset(&rule, 0, sizeof rule);
+    rule.name = "beside";
+    rule.backward_fn = beside_backward;
+    rule.user_data = r;
+    CHECK_OK(ignis_tape_record(made, &x, 1, &rule));
+    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(made, r->model.final_weight)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_OK(ignis_comm_synchronize(r->comm));
+    CHECK_OK(ignis_parallel_free(parallel));
+    model_release(&r->model);
+    return NULL;
+}
+
+TEST(one_backward_at_a_time_averages)
+{
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    run_ranks(rank_beside, 60);
+}
+
 /*  Looks, in the middle of a backward, how many buckets are on their way. */
 static ignis_status looking_backward(const ignis_backward_args *args)
 {

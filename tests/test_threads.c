@@ -616,8 +616,10 @@ static void expect_documented_of_tensors(int call)
 /*  x * x + another shared tensor, that a checkpoint runs twice */
 static ignis_tensor stress_block(const ignis_tensor *inputs, int count, void *user_data)
 {
+    ignis_tensor other;
     (void)count;
-    return ignis_add(ignis_mul(inputs[0], inputs[0]), *(const ignis_tensor *)user_data);
+    other.id = (uint64_t)(uintptr_t)user_data;
+    return ignis_add(ignis_mul(inputs[0], inputs[0]), other);
 }
 
 /*  A user's backward function: it uses shared tensors itself, clears the tape in vain, and walks back inside. */
@@ -673,7 +675,7 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
     case 8: tensor_put(random, ignis_scale(a, 0.5)); break;
     case 9: tensor_put(random, ignis_detach(a)); break;
     case 10: stress_record(tensor_get(random), a, *random); break;
-    case 11: tensor_put(random, ignis_checkpoint(stress_block, &b, &a, 1)); break;
+    case 11: tensor_put(random, ignis_checkpoint(stress_block, (void *)(uintptr_t)b.id, &a, 1)); break;
     case 12:
     case 13:
     case 14:
