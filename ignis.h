@@ -198,9 +198,9 @@
         has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save;
         so are results of a graph that operations outside of it save.
 
-        A backward function may run ignis_backward itself. What it has recorded is walked at once, and leaves that it has made have their
-        gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other leaves at
-        its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad sections that it
+        A backward function may call ignis_backward itself. What it has recorded is differentiated at once, and leaves that it has made have
+        their gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other
+        leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad sections that it
         begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
     ON GRAPHS (>>graph)
@@ -229,12 +229,12 @@
         Tensors are shared by these rules:
 
             - scopes, no-grad sections, random numbers and the tape are the thread's own
-            - leaves, such as weights, belong to all: each thread records its own operations on them and walks back by itself. What several
-              threads add to one gradient is added whole, one after the other, also on streams of their own; nothing is lost, but who comes
-              first is open, and with it the last bit of the sum
-            - what one thread has recorded, others may read, query, ignis_detach and release, also while it is walked: a backward holds what it
-              needs. To record more on it, to walk or to draw it is an error, TAPE_OF_OTHER
-            - ignis_zero_grad and ignis_tensor_set_grad are whole as well. An optimizer's step, and reading a gradient, come after the backwards
+            - leaves, such as weights, belong to all: each thread records its own operations on them and runs its own backward. What several
+              threads add to one gradient is added one after the other, also on streams of their own: nothing is lost, but the order is not
+              fixed, and so the last bit of the sum is not
+            - what one thread has recorded, others may read, query, ignis_detach and release, also during its backward, which holds what it
+              needs. Recording more on it, ignis_backward and ignis_tape_dot are errors (TAPE_OF_OTHER)
+            - ignis_zero_grad and ignis_tensor_set_grad are atomic, too. An optimizer's step, and reading a gradient, come after the backwards
               whose result they are to see: wait for those threads, and for their streams if they have other ones
 
     ON SHARED LIBRARIES
