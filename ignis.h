@@ -200,8 +200,8 @@
 
         A backward function may call ignis_backward itself. What it has recorded is differentiated at once, and leaves that it has made have
         their gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other
-        leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad sections that it
-        begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
+        leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
+        sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
     ON GRAPHS (>>graph)
 
