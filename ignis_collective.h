@@ -11,7 +11,7 @@
         >>comm          communicators and collective operations         ON COMMUNICATORS
         >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
 
-        In the implementation alone: >>nccl >>job.
+        In the implementation alone: >>peer >>nccl >>job.
 
     HOW TO USE
 
@@ -51,10 +51,10 @@
 
     ON VIRTUAL MEMORY (>>vmm)
 
-        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and processes can be let into.
-        Below it, memory and addresses are two things: ignis_vmm_create takes physical memory, ignis_vmm_reserve a range of addresses;
-        ignis_vmm_map puts one at a place in the other, and ignis_vmm_set_access says which device may use it. So an array can grow
-        without being moved:
+        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and processes can be given access
+        to. Below it, memory and addresses are separate: ignis_vmm_create allocates physical memory, ignis_vmm_reserve reserves a range of
+        addresses, ignis_vmm_map maps memory at an offset in the range, and ignis_vmm_set_access says which device may use it. So an array
+        can grow without being moved:
 
     ---- begin example vmm
     int64_t granule = ignis_vmm_granularity(0, false);
@@ -73,11 +73,11 @@
     ignis_vmm_unreserve(range);
     ---- end example
 
-        Physical memory comes in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone. So
-        what was imported stays valid when its maker frees it, or dies.
+        Physical memory is allocated in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone.
+        So imported memory stays valid when the process that allocated it frees it, or dies.
 
-        ignis_memory_info.vmm_bytes is what this process has made of it and still holds on a device: for arrays of ignis_vmm_array, for
-        ignis_vmm_create, and for the regions of communicators. What was imported counts where it was made.
+        ignis_memory_info.vmm_bytes counts what this process has allocated in this way and still holds on a device: for arrays of
+        ignis_vmm_array, for ignis_vmm_create, and for communicators. Imported memory is counted by the process that allocated it.
         ignis_desc.memory_limit does not limit it.
 
     ON CHANNELS (>>channel)
@@ -91,8 +91,8 @@
 
         Every call has the deadline of the desc (30 s), or the one that its form with _within is given. IGNIS_ERROR_TIMEOUT leaves the
         channel usable; IGNIS_ERROR_PEER says that the other side closed it, died (at once, also by kill -9), or broke the protocol: then
-        close it. What the dead said before is received first. A channel that the other side has closed is no error in the log, and a
-        death is.
+        close it. Messages that it sent before are received first. That the other side has closed is not logged as an
+        error; that it died is.
 
         An event loop waits for ignis_channel_info.fd with poll, and then calls with a deadline of 0:
 
@@ -114,9 +114,9 @@
 
         Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
         temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
-        The system says which user a socket's other side is, and both sides prove, by HMAC-SHA-256 of random numbers that are used once,
-        that they know a token: a random one, which the server leaves in that folder, or the one in desc.token. The token itself is never
-        sent. Strangers are turned away, and counted; when many come at once, the ones that say nothing make room. Messages are checked
+        The system tells the user of a socket's other side, and both sides prove, by HMAC-SHA-256 of random numbers that are used once,
+        that they know a token: a random one, which the server writes to that folder, or the one in desc.token. The token itself is never
+        sent. Others are refused, and counted; when many connect at once, silent ones are dropped first. Messages are checked
         before anything is done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system
         trusts them: they could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are
         closed on exec, and the channels of a forked child are closed at once.
@@ -124,10 +124,10 @@
     ON SHARING (>>share)
 
         An array that was sent by ignis_share_send has one reference more, for the other process, which ends when that one frees its array,
-        exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. Nobody
-        has to be told: this is looked up when it matters. The sender may close the channel right away, and may even exit.
-        Sharing orders nothing but its own beginning: ignis_share_send waits for the work on the array. From then on call ignis_synchronize
-        before telling the other side to look. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
+        exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. No
+        message is needed for this: the sender finds out when it matters. It may close the channel right away, and may even exit.
+        ignis_share_send waits for the work on the array; no later work is ordered between the processes. So call ignis_synchronize
+        before telling the other side to read. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
         shared.
 
     ON COMMUNICATORS (>>job, >>comm)
@@ -149,17 +149,17 @@
     ---- end example
 
         ON STARTING. Any launcher will do that starts one process for each GPU: examples/launch.sh 4 ./program on one host, torchrun,
-        mpirun, srun. The environment tells each process who it is. The first complete source counts, and one that contradicts it is an
-        error that names both; ignis_comm_desc.rank and .size stand above all. Numbers are digits alone. With nothing set, it is one rank.
+        mpirun, srun. The environment tells each process its rank. The first complete source counts, and one that contradicts it is an
+        error that names both; ignis_comm_desc.rank and .size override all. Numbers are digits alone. With nothing set, there is one rank.
 
-            who says so     rank, size, and which GPU of the host                                           IGNIS_COMM_LAUNCHER=
+            set by          rank, size, and which GPU of the host                                           IGNIS_COMM_LAUNCHER=
             Ignis           IGNIS_RANK  IGNIS_WORLD_SIZE  IGNIS_LOCAL_RANK                                  ignis
             torchrun        RANK  WORLD_SIZE  LOCAL_RANK                                                    torchrun
             Open MPI        OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE  OMPI_COMM_WORLD_LOCAL_RANK          openmpi
             MPICH, Intel    PMI_RANK  PMI_SIZE  MPI_LOCALRANKID                                             pmi
             Slurm           SLURM_PROCID  SLURM_NTASKS  SLURM_LOCALID                                       slurm
 
-            IGNIS_COMM_LAUNCHER     which of them counts, where two are set: torchrun under srun, say
+            IGNIS_COMM_LAUNCHER     which of them counts, where several are set: torchrun under srun, say
             IGNIS_COMM_DIR          one host: a folder of mode 0700 where ranks meet; no other user gets in, nothing else is needed
             MASTER_ADDR             otherwise: the host of rank 0, and
             MASTER_PORT             its port; one higher where torchrun's own store has it (TORCHELASTIC_USE_AGENT_STORE=True)
@@ -169,29 +169,28 @@
             IGNIS_COMM_TRANSPORT    peer, staged or nccl: this one, or failure
             IGNIS_COMM_HOST         a name for the host, where the boot id and the namespaces of a process do not tell hosts apart
 
-        Ranks know each other by a secret. With IGNIS_COMM_TOKEN they meet at host and port. Without it nobody listens at a port: they
+        Ranks prove who they are by a secret. With IGNIS_COMM_TOKEN they meet at host and port. Without it nobody listens at a port: they
         are on one host, and meet in the private folder of their user (see ON CHANNELS), under a name made of host, port and what the
         launcher calls the job (TORCHELASTIC_RUN_ID, PMIX_NAMESPACE, SLURM_JOB_ID and _STEP_ID). The latter is enough: mpirun and srun on
         one host need no variable set. A program that has MPI already, or another way to reach all ranks, sets none either, on any number
-        of hosts: rank 0 calls ignis_comm_unique_id, the program hands the id to all, and each puts it into ignis_comm_desc.id. What ranks
-        tell each other is not encrypted: on networks where others can change what passes, tunnel it.
+        of hosts: rank 0 calls ignis_comm_unique_id, the program gives the id to all, and each puts it into ignis_comm_desc.id. What ranks
+        send each other is not encrypted: on networks where others can change what passes, tunnel it.
 
-        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, those
-        who say nothing, and those who repeat what they have heard, are turned away without harm to the others. Who does not come before
-        the deadline (ignis_comm_desc.timeout_s, 30 s) is named on every rank that did. A rank that fails before the meeting says so to
-        those it meets.
+        Rank 0 waits for the others and checks that they agree: versions, sizes, one process a rank, one GPU a rank. Connections of other
+        programs, silent ones and replayed ones are closed without harm to the ranks. A rank that does not connect before the deadline
+        (ignis_comm_desc.timeout_s, 30 s) is named in the error of every rank that did. A rank that fails earlier reports it to the others.
 
-        How data travels is tried, not believed: each rank maps the others' memory, writes into it and reads what all have written. If
-        that fails between any two, all go through pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
+        How data travels is tested, not assumed: each rank maps the others' memory, writes into it and reads what all have written. If
+        that fails between any two, all use pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
         or more than 8, use NCCL, which has to be installed then. It is also used if asked for. Between processes this needs Linux.
 
-        ON SPEED. Small operations are done with Ignis' own kernels, by whatever algorithm is fastest for the size. Communicators of
+        ON SPEED. Small operations are done by Ignis' own kernels, with the algorithm that is fastest for the size. Communicators of
         ignis_comm_init, and those made from them, leave large ones to NCCL where it is faster and installed: from 64 MB on, with two
         ranks later, and then never for all_reduce. The ranks join NCCL when the first such operation comes, which waits for all of
-        them on the host, once. If one of them cannot, all go on without; ignis_comm_info.reason tells. A graph uses NCCL if that was joined
-        before its capture: do one such operation first. NCCL's sums have an order of their own. Who needs the order of the ranks at every
-        size sets IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer; nccl_min=64M sets another border.
-        Operations of NCCL have the same deadline as others; a thread of Ignis looks after it, and asks NCCL for errors. One that it reports
+        them on the host, once. If one of them cannot, all go on without it; ignis_comm_info.reason tells why. A graph uses NCCL if that was joined
+        before its capture: do one such operation first. NCCL sums in an order of its own. For sums in the order of the ranks at every
+        size set IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer; nccl_min=64M sets another threshold.
+        Operations of NCCL have the same deadline as others; a thread of Ignis watches it, and polls NCCL for errors. One that it reports
         while an operation is under way (ncclCommGetAsyncError) breaks the communicator on all ranks.
 
         ON SEVERAL COMMUNICATORS. A kernel of a large operation takes most of a GPU until all ranks have come to it. Two communicators whose
@@ -202,19 +201,18 @@
         does need one order all the same.
 
         WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
-        communicator that it was in within milliseconds, and kernels that wait for it leave. Nothing hangs: kernels have the deadline, too.
+        communicator that it was in within milliseconds, and kernels that wait for it return. Nothing hangs: kernels have the deadline, too.
         From then on all operations on that communicator fail with PEER (or TIMEOUT, MISMATCH, by what broke it), results of those that
-        were under way mean nothing, and arrays stay usable. The survivors call
+        were under way are undefined, and arrays stay usable. The survivors call
 
             ignis_comm smaller = ignis_comm_shrink(comm);
             ignis_comm_destroy(comm);
 
         and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
-        communicator on all ranks on purpose. A rank that is only slow, or stopped, is no dead one: the others get TIMEOUT from their
-        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death is that of all the other hosts.
-        A host that vanishes without a word, with its power or its network, is noticed within 15 s, as its system no longer answers;
-        one whose processes only stand still does answer.
-        ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
+        communicator on all ranks on purpose. A rank that is only slow, or stopped, does not count as dead: the others get TIMEOUT from their
+        operation, and shrink waits for it. Several hosts communicate through rank 0: when it dies, the other hosts lose each other.
+        A host that loses power or network is noticed within 15 s, as its system no longer answers; one whose processes are only stopped
+        does answer. ignis_comm_destroy is no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
         WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank that is a process of its own calls
         ignis_comm_abort then, so that nobody waits for it, and exits; the others go on without it. Ranks of one process end together.
@@ -245,7 +243,7 @@
 
         Between ignis_parallel_no_sync_begin and _end gradients add up on each rank alone, for batches in pieces. A whole step can be
         captured as a graph, on every rank. When a rank dies or its backward fails, the others learn it by PEER or TIMEOUT from
-        their next operation or ignis_comm_synchronize; the gradients mean nothing then. examples/train_gpt.c shows it all.
+        their next operation or ignis_comm_synchronize; the gradients are undefined then. examples/train_gpt.c shows it all.
 */
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
@@ -458,8 +456,8 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range range, int64_t offset, igni
 IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range range, int64_t offset);
 
 /*  ignis_vmm_set_access, ignis_vmm_get_access - what a device may do with a mapped part of a range
-    Needed for every device that is to use it, after every map; peer access of contexts has no say in it. Ask for the access of the
-    granule at an offset.
+    Needed for every device that is to use it, after every map; peer access of contexts does not matter. ignis_vmm_get_access tells the access
+    to the granule at an offset.
     Units: offset and size in bytes, multiples of the granularity.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (not mapped throughout, not a multiple, no such access), DEVICE, CUDA (the device cannot reach it).
@@ -476,7 +474,7 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range range, int64_t offse
 IGNIS_API ignis_status ignis_vmm_export(ignis_vmm vmm, ignis_vmm_handle *handle);
 
 /*  ignis_vmm_import - the physical memory of a handle that another process has exported
-    Nothing that the sender says is taken on trust: the memory's kind and place are the driver's, and its size is proven by mapping it.
+    Nothing that the sender says is trusted: the memory's kind and device come from the driver, and its size is verified by mapping it.
     Units: size in bytes, ignis_vmm_info.size of the exporter.
     Returns: the memory, or no handle.
     Errors: ARGUMENT (no handle, size is not the memory's), DEVICE (it lies on another device than `device`), UNSUPPORTED, CUDA.
@@ -556,9 +554,9 @@ typedef struct ignis_channel_info {
     ignis_channel_method method;
     bool server;      /* it listens: ignis_channel_serve made it */
     bool alive;       /* the other side is there; of a server: it listens */
-    int64_t peer_pid; /* process of the other side; of a socket the kernel's word for it, else the peer's own; 0: unknown */
+    int64_t peer_pid; /* process of the other side; for a socket as the kernel says, else as the peer says; 0: unknown */
     int64_t peer_uid; /* its user; -1: unknown */
-    int64_t refused;  /* connections that a server has turned away */
+    int64_t refused;  /* connections that a server has refused */
     char path[512];   /* of the socket, FIFO or file; of the pipe on Windows */
     int fd;           /* for poll and epoll: it is readable when there is something to receive, or, of a server, when it is time to call
                          ignis_channel_accept_within; -1: there is none, as by IGNIS_CHANNEL_SHM and on Windows */
@@ -568,7 +566,7 @@ typedef struct ignis_channel_info {
 } ignis_channel_info;
 
 /*  ignis_channel_serve - open a channel for others to connect to
-    What a dead server of this name has left behind is replaced. Nobody but processes of this user with the token gets in.
+    Files that a dead server of this name has left are replaced. Only processes of this user that have the token can connect.
     Returns: a listening channel, for ignis_channel_accept, ignis_channel_query and ignis_channel_close; 0 on failure.
     Errors: ARGUMENT (no desc, name or method, a bad timeout), UNSUPPORTED (the method, on this system), IO (a live server has the name;
     the folder is not private; a path too long), MEMORY.
@@ -577,7 +575,7 @@ typedef struct ignis_channel_info {
 IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc);
 
 /*  ignis_channel_accept - wait for the next one who connects
-    Those without the token, of another user or with another protocol are turned away, counted (ignis_channel_info.refused), and the
+    Those without the token, of another user or with another protocol are refused, counted (ignis_channel_info.refused), and the
     first of them is logged as a warning; the wait goes on.
     Returns: a channel to it, 0 on failure.
     Errors: ARGUMENT (the channel does not listen), FREED, TIMEOUT (nobody came), IO, MEMORY.
@@ -585,7 +583,7 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc);
     Threads: any; those who accept on one channel take turns. Waits until the deadline. */
 IGNIS_API ignis_channel ignis_channel_accept(ignis_channel server);
 
-/*  ignis_channel_accept_within, _send_within, _receive_within - the same calls, with a deadline of their own
+/*  ignis_channel_accept_within, ignis_channel_send_within, ignis_channel_receive_within - the same calls, with a deadline of their own
     timeout_s is in seconds; 0: do not wait; below 0: as long as the channel's desc says. When 0 was too short, that is no failure to be
     logged or kept for ignis_status_last: ignis_channel_accept_within returns 0, the others IGNIS_ERROR_TIMEOUT.
     Returns: as ignis_channel_accept, ignis_channel_send and ignis_channel_receive.
@@ -600,7 +598,7 @@ IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel channel, void 
 
 /*  ignis_channel_connect - connect to a server of this name, which may come later, but before the deadline
     Returns: a channel to it, 0 on failure.
-    Errors: ARGUMENT, UNSUPPORTED, TIMEOUT (no server came, or it did not accept), PEER (it turned us away), IO, MEMORY.
+    Errors: ARGUMENT, UNSUPPORTED, TIMEOUT (no server came, or it did not accept), PEER (it refused us), IO, MEMORY.
     Ownership: ignis_channel_close gives it back.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc);
@@ -636,7 +634,7 @@ IGNIS_API ignis_status ignis_channel_query(ignis_channel channel, ignis_channel_
     Calls that wait on it in other threads return.
     Returns: IGNIS_OK.
     Errors: FREED.
-    Ownership: its descriptors and files go.
+    Ownership: its descriptors are closed and its files removed.
     Threads: any. */
 IGNIS_API ignis_status ignis_channel_close(ignis_channel channel);
 
@@ -644,7 +642,7 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel channel);
 
 /*  How the content of an array gets from one device to another, or from one process to another. */
 typedef enum ignis_transport_kind {
-    IGNIS_TRANSPORT_AUTO = 0, /* the best one that a real write and read has proven */
+    IGNIS_TRANSPORT_AUTO = 0, /* the best one that has worked in a test write and read */
     IGNIS_TRANSPORT_VMM,      /* both sides map the same physical memory: no copy; arrays of ignis_vmm_array */
     IGNIS_TRANSPORT_PEER,     /* one process copies from device to device */
     IGNIS_TRANSPORT_IPC,      /* CUDA's older handles: no copy; arrays of ignis_ipc_array. Never chosen by itself: if the exporter dies
@@ -784,7 +782,7 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle);
 
-/*  ignis_transport_release_handle - the exporter's word that nobody uses an array any more
+/*  ignis_transport_release_handle - declare, as the exporter, that nobody uses an array any more
     Needed where the other side cannot say so: a handle that was never imported, and for which there is no channel that could have ended;
     or one that travelled without its lease.
     Returns: IGNIS_OK; also when nothing of it is exported.
@@ -897,9 +895,9 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array
     says is checked before anything is done with it.
     Returns: the array, or no handle.
     Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
-    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), MISMATCH and PEER (what came is not true, as for ignis_transport_import_handle),
+    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), MISMATCH and PEER (what it says is not true, as for ignis_transport_import_handle),
     UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the GPU), PEER, TIMEOUT, CUDA, MEMORY.
-    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have let go, also when the sender dies.
+    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have freed it, also when the sender dies.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
 
@@ -989,7 +987,7 @@ IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id);
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
 
 /*  ignis_comm_shrink - make a communicator of the ranks that are still alive
-    All of them call it, after comm has failed or before. They agree on who is gone first; ranks keep their order. comm itself stays as it
+    All of them call it, after comm has failed or before. They agree first on which ranks are gone; ranks keep their order. comm itself stays as it
     is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again. Communicators of ignis_comm_init_all are
     shrunk by ignis_comm_shrink_all.
     Returns: the new communicator, or no handle.
@@ -1017,17 +1015,17 @@ IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks
 IGNIS_API ignis_status ignis_comm_abort(ignis_comm comm);
 
 /*  ignis_comm_destroy - end this rank's part in a communicator, after all work on its device is done
-    The others may still be inside their last operation; none of them needs to come. The last communicator of a meeting (of
-    ignis_comm_init and what was split and shrunk from it) says goodbye to the other ranks. One between hosts gives the other ranks of this host up
-    to 5 s to do the same, so that NCCL cuts nobody off. Graphs that have captured operations may outlive it; launched then, they end at once, with
-    undefined results.
-    Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
+    The others may still be inside their last operation, and need not call it at the same time. The last communicator of one ignis_comm_init, of
+    those split and shrunk from it too, tells the other ranks that this one leaves. Between hosts the other ranks of this host then have up to
+    5 s to do the same, so that NCCL does not cut off their last operation. Graphs that have captured operations may outlive the communicator;
+    launched then, they end at once, with undefined results.
+    Returns: IGNIS_OK, or the first driver error met on the way; everything is released all the same.
     Errors: FREED (also for a second destroy), CUDA.
     Ownership: the handle is stale afterwards.
     Threads: any. Waits for the device. */
 IGNIS_API ignis_status ignis_comm_destroy(ignis_comm comm);
 
-/*  ignis_comm_query - who takes part, how data travels and why so, and whether the communicator works
+/*  ignis_comm_query - rank and size, the transport and why it was chosen, and whether the communicator works
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, FREED.
     Ownership: nothing to free.
@@ -1068,19 +1066,20 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
 /* --- operations --- */
 
 /*  All ranks call the same operations on a communicator in the same order, with arrays of equal size and type, each on its own device.
-    An operation is queued on the current stream of the communicator's device and returns; whether it went well says
+    An operation is queued on the current stream of the communicator's device and returns; whether it succeeded is reported by
     ignis_comm_synchronize, ignis_comm_status, or the next operation. The deadline of a wait starts when the kernel runs. After a failure results
     are undefined, and the communicator is broken: it refuses all later operations.
 
     in == out is allowed, as is a part of one array that lies where the operation would put it (all_gather: in is part `rank` of out;
-    reduce_scatter: out is part `rank` of in). While a call queues its work IGNIS_OWNER_NVCCL owns the arrays; they must be owned by IGNIS_OWNER_IGNIS.
-    All of them can be captured in graphs. A graph is launched on every rank, in the same order as other operations on the communicator, and
-    not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the earlier ones.
+    reduce_scatter: out is part `rank` of in). While a call queues its work IGNIS_OWNER_NVCCL owns the arrays; they must be owned by
+    IGNIS_OWNER_IGNIS. All operations can be captured in graphs. A graph is launched on every rank, in the same order as other operations on the
+    communicator, and not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the
+    earlier ones.
 
     Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm of Ignis combines in the order of the ranks, so
     all ranks get the same bits, on every run and in every transport. What NCCL combines (see ON SPEED in the manual) has NCCL's order: the same bits
-    on all ranks, and on every run with the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times
-    1/size, for floating types.
+    on all ranks, and on every run with the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any
+    rank has NaN. IGNIS_OP_AVG is the sum times 1/size, for floating types.
 
     For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
 
@@ -1214,7 +1213,7 @@ IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tens
 IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel);
 IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
 
-/*  ignis_parallel_query - how the gradients travel
+/*  ignis_parallel_query - facts about data-parallel training
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, FREED.
     Ownership: nothing to free.
@@ -8697,7 +8696,8 @@ static ignis__joint_head ignis__joint_head_of(const ignis__job_message *message)
 }
 
 /*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when none has come, or the failure is
-    noted. Dropped are records of earlier attempts, those of a rank that has given up since, and those of one that is in something that counts less. */
+    noted. Dropped are records of earlier attempts, those of a rank that has given up since, and those of one that is in something that counts
+    less. */
 static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
 {
     ignis__job_link *link = &joint->job->links[rank];
@@ -8774,8 +8774,9 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
     return missing;
 }
 
-/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. No rank
-    ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept. Nothing is reported. */
+/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i.
+    No rank ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept.
+    Nothing is reported. */
 static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
 {
     ignis__job *job = joint->job;
@@ -9550,8 +9551,8 @@ typedef struct ignis__comm_program {
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
-/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another one: it
-    holds no lock, and only who wants the same program waits for it. */
+/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another
+    one: it holds no lock, and only who wants the same program waits for it. */
 static struct {
     ignis__mutex lock;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
@@ -9863,7 +9864,8 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     return false;
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on failure. */
+/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on
+    failure. */
 static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, const ignis__comm_options *options,
                                     ignis__comm_regions *shared)
 {
@@ -10945,8 +10947,8 @@ static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, co
     return ok && ignis__comm_mark(work, comm, false);
 }
 
-/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with something
-    else. */
+/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with
+    something else. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     if (ignis__comm_has_region(comm)) {
@@ -11632,7 +11634,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
         self.driver = device->info.driver_version;
     } else {
-        snprintf(self.failed, sizeof self.failed, "%s", ignis_status_message());
+        snprintf(self.failed, sizeof self.failed, "%.*s", (int)sizeof self.failed - 1, ignis_status_message());
         if (place.size == 1)
             return handle;
     }

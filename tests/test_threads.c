@@ -550,7 +550,7 @@ TEST(each_thread_reads_its_own_message)
 
 /* --- random use of shared tensors ------------------------------------------------------------------------------ */
 
-enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 30, TENSOR_N = 16 };
+enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 34, TENSOR_N = 16 };
 
 static struct {
     pthread_mutex_t lock;
@@ -602,9 +602,9 @@ static void expect_documented_of_tensors(int call)
     case IGNIS_DIAG_RECORDED_TWICE:
     case IGNIS_DIAG_BACKWARD_TWICE:
     case IGNIS_DIAG_BACKWARD_FAILED:
+    case IGNIS_DIAG_SAVED_CHANGED:
     case IGNIS_DIAG_NO_GRAD_WANTED:
     case IGNIS_DIAG_PARAMETER_KIND:
-    case IGNIS_DIAG_SAVED_CHANGED:
     case IGNIS_DIAG_FREE_REFERENCED: break;
     default:
         snprintf(text, sizeof text, "call %d: %s: %.800s", call, ignis_diagnostic_name(info.diagnostic), info.message);
@@ -724,6 +724,10 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
         ignis_optimizer_step(tensors.optimizer);
         break;
     case 28: CHECK_OK(ignis_stream_use(next_random(random) % 2 ? tensors.streams[index] : NULL)); break;
+    case 29: ignis_tensor_set_grad(a, next_random(random) % 2 ? gradient : IGNIS_NO_ARRAY); break;
+    case 30: ignis_backward_retain(a, gradient); break;
+    case 31: tensor_put(random, ignis_slice(a, 0, 0, 1)); break;
+    case 32: CHECK(ignis_tensor_to_string(a, text, sizeof text) > 0); break;
     default: ignis_tensor_release(a); break;
     }
     expect_documented_of_tensors(call);
