@@ -672,7 +672,7 @@ typedef struct ignis_transport_desc {
     ignis_transport_handle_fds says which. With another exchange method than a socket, handles of all kinds but IGNIS_TRANSPORT_VMM have no
     descriptors: what they need lies under a name in the private folder (that of the channel, else the default one of channels), and whoever
     imports the handle first takes it from there. */
-#define IGNIS_TRANSPORT_RECORD_BYTES 272
+#define IGNIS_TRANSPORT_RECORD_BYTES 296
 
 typedef struct ignis_transport_handle {
     unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, and what; sealed with the token */
@@ -5028,13 +5028,14 @@ static uint64_t ignis__host_hash(void)
 }
 static uint32_t ignis__pid_namespace(void) { return 0; }
 static bool ignis__lease_make(const char *path, int ends[2]) { return (void)path, ends[0] = ends[1] = -1, true; }
-static bool ignis__lease_ended(int end, bool *taken) { return (void)end, *taken = true, false; }
+static bool ignis__lease_ended(int end) { return (void)end, false; }
 static int ignis__fd_copy(int fd) { return fd; }
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
 /*  File mappings would do; NVIDIA's own samples share host memory so. They are not made yet by anything that could be tested. */
 static int ignis__name_make(const char *path, int64_t size) { return (void)path, (void)size, errno = ENOSYS, -1; }
 static int ignis__name_take(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
+static bool ignis__name_there(const char *path) { return (void)path, false; }
 static int ignis__shared_make(size_t size) { return (void)size, errno = ENOSYS, -1; }
 static void *ignis__shared_map(int fd, size_t size) { return (void)fd, (void)size, errno = ENOSYS, (void *)NULL; }
 static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
@@ -5087,17 +5088,14 @@ static bool ignis__lease_make(const char *path, int ends[2])
     return true;
 }
 
-/*  Nobody has the other end open any more. A FIFO hangs up only after somebody had; *taken: he has said so. */
-static bool ignis__lease_ended(int end, bool *taken)
+/*  Nobody has the other end open any more. A FIFO says so only after somebody had. */
+static bool ignis__lease_ended(int end)
 {
     struct pollfd wanted;
     wanted.fd = end;
-    wanted.events = POLLIN;
+    wanted.events = 0;
     wanted.revents = 0;
-    if (poll(&wanted, 1, 0) != 1)
-        wanted.revents = 0;
-    *taken = (wanted.revents & POLLIN) != 0;
-    return (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -5113,17 +5111,22 @@ static int ignis__name_make(const char *path, int64_t size)
     return fd;
 }
 
-/*  Opens what lies under a name, if it is ours alone and of the right kind, and removes the name; -1: there is nothing. */
+/*  Opens what lies under a name, if it is ours alone and of the right kind; -1: there is nothing. Who removes the name has it, be that one
+    who takes it or the exporter. */
 static int ignis__name_take(const char *path, bool lease)
 {
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) || !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) ||
-                    (lease && write(fd, "", 1) != 1)))
+                    unlink(path) != 0))
         ignis__fd_drop(&fd);
-    if (fd >= 0)
-        (void)unlink(path);
     return fd;
+}
+
+static bool ignis__name_there(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
 }
 
 /*  Gives a file its name, unless another one has it already. */
@@ -5204,7 +5207,7 @@ typedef struct ignis__record_of_array {
     ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
     char tag[32];               /* of the array */
     uint64_t name;              /* from here on each handle of an export has its own; 0: descriptors came beside it */
-    uint64_t seal;
+    unsigned char seal[32];
 } ignis__record_of_array;
 
 typedef char ignis__record_has_its_size[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
@@ -5215,74 +5218,25 @@ static bool ignis__record_same(const ignis__record_of_array *a, const ignis__rec
     return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
 }
 
-/*  SipHash-2-4 (Aumasson and Bernstein, 2012) of a multiple of 8 bytes; keys and words are little-endian, as the hosts of CUDA are. */
-static uint64_t ignis__rotate(uint64_t value, int by) { return value << by | value >> (64 - by); }
-
-static void ignis__sip_rounds(uint64_t v[4], int rounds)
-{
-    while (rounds-- > 0) {
-        v[0] += v[1];
-        v[1] = ignis__rotate(v[1], 13) ^ v[0];
-        v[0] = ignis__rotate(v[0], 32);
-        v[2] += v[3];
-        v[3] = ignis__rotate(v[3], 16) ^ v[2];
-        v[0] += v[3];
-        v[3] = ignis__rotate(v[3], 21) ^ v[0];
-        v[2] += v[1];
-        v[1] = ignis__rotate(v[1], 17) ^ v[2];
-        v[2] = ignis__rotate(v[2], 32);
-    }
-}
-
-static uint64_t ignis__sip_hash(const unsigned char key[16], const void *data, size_t size)
-{
-    uint64_t k[2], v[4], word;
-    size_t at;
-    memcpy(k, key, sizeof k);
-    v[0] = k[0] ^ 0x736f6d6570736575u;
-    v[1] = k[1] ^ 0x646f72616e646f6du;
-    v[2] = k[0] ^ 0x6c7967656e657261u;
-    v[3] = k[1] ^ 0x7465646279746573u;
-    for (at = 0; at + 8 <= size; at += 8) {
-        memcpy(&word, (const char *)data + at, sizeof word);
-        v[3] ^= word;
-        ignis__sip_rounds(v, 2);
-        v[0] ^= word;
-    }
-    word = (uint64_t)size << 56;
-    v[3] ^= word;
-    ignis__sip_rounds(v, 2);
-    v[0] ^= word;
-    v[2] ^= 0xFF;
-    ignis__sip_rounds(v, 4);
-    return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
-
 /*  The secret of this user, made by whoever needs it first. */
 static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
 {
     char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
-    unsigned char *stored = NULL;
-    size_t size = 0;
     int round;
     if (!ignis__private_folder(call, folder, sizeof folder))
         return false;
     snprintf(path, sizeof path, "%s/transport.token", folder);
     for (round = 0; round < 2; round++) {
-        FILE *file;
         char *part;
-        stored = (unsigned char *)ignis__file_read(path, &size);
-        if (stored && size == IGNIS_TRANSPORT_TOKEN_BYTES) {
-            memcpy(token, stored, IGNIS_TRANSPORT_TOKEN_BYTES);
-            ignis__free(stored);
+        FILE *file;
+        bool ok;
+        if (ignis__name_file_read(path, token, IGNIS_TRANSPORT_TOKEN_BYTES))
             return true;
-        }
-        ignis__free(stored);
         part = round == 0 ? ignis__file_part_path(path) : NULL;
         file = part ? ignis__file_create(part) : NULL;
         if (file) {
-            bool ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
-                      fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
+            ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
+                 fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
             if (fclose(file) == 0 && ok)
                 (void)ignis__file_publish(part, path); /* if another process was faster, its token is read in the next round */
             else
@@ -5298,25 +5252,6 @@ static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_
 static ignis__record_of_array ignis__self;
 static ignis__mutex ignis__self_lock = IGNIS__MUTEX_INIT;
 
-static bool ignis__self_learn(const char *call)
-{
-    ignis__record_of_array *self = &ignis__self;
-    bool known;
-    ignis__mutex_lock(&ignis__self_lock);
-    known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
-    if (known && !self->version) {
-        memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
-        self->pid = (uint32_t)ignis__process_id();
-        self->pid_namespace = ignis__pid_namespace();
-        self->host = ignis__host_hash();
-        self->version = IGNIS__RECORD_VERSION;
-    }
-    ignis__mutex_unlock(&ignis__self_lock);
-    if (!known)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
-    return known;
-}
-
 /* --- exports: an array that others may have, until the last lease of it ends ----------------------------------------------- */
 
 typedef struct ignis__transport {
@@ -5327,7 +5262,7 @@ typedef struct ignis__transport {
     ignis_channel channel;
     int64_t peer_pid;  /* at the channel's other side; 0: unknown */
     bool peer_certain; /* that is the kernel's word */
-    unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
+    unsigned char token[IGNIS__SECRET];
     int64_t timeout_ns;
     uint64_t ready;
     uint64_t serial; /* of this transport, in this process: its slot is used again */
@@ -5362,7 +5297,8 @@ typedef struct ignis__import {
     ignis__device *device;
     int arrays;
     ignis__mutex lock;      /* taken while it is mapped, by who comes first */
-    ignis__address address; /* of the memory that is shared; 0: it could not be mapped */
+    bool made;              /* it is mapped */
+    ignis__address address; /* of the memory that is shared */
     ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
     ignis__array *own;      /* of this process, held: not mapped again */
     int lease;
@@ -5413,12 +5349,10 @@ static bool ignis__channel_gone(ignis_channel handle)
 /*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
 static bool ignis__lent_ends(const ignis__export *entry, const ignis__lent_handle *lent, bool unused)
 {
-    bool taken = false, ended;
-    int64_t size, time;
+    bool taken = lent->path && !ignis__name_there(lent->path);
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    ended = lent->watch >= 0 ? ignis__lease_ended(lent->watch, &taken) : lent->path && !ignis__file_info(lent->path, &size, &time);
-    return ended || (lent->path && !taken && ignis__channel_gone(entry->channel));
+    return (lent->watch >= 0 ? ignis__lease_ended(lent->watch) : taken) || (lent->path && !taken && ignis__channel_gone(entry->channel));
 }
 
 static void ignis__lent_free(ignis__lent_handle *lent)
@@ -5430,7 +5364,8 @@ static void ignis__lent_free(ignis__lent_handle *lent)
     ignis__free(lent);
 }
 
-/*  Ends handles of one array: of this one, and by one transport; 0: of any. How many there were; the array stays held for them. */
+/*  Ends handles of one array: of this one, and by one transport; 0: of any. Copies that were taken end as well. How many there were; the
+    array stays held for them. */
 static int ignis__export_end_one(const ignis__array *of, uint64_t transport, bool unused, ignis__array **array)
 {
     ignis__export **at, *entry;
@@ -5438,7 +5373,8 @@ static int ignis__export_end_one(const ignis__array *of, uint64_t transport, boo
     int count = 0;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
-        bool concerned = (!of || entry->array == of) && (!transport || entry->transport == transport);
+        bool concerned = entry->array ? (!of || entry->array == of) && (!transport || entry->transport == transport)
+                                      : unused || (!of && entry->transport == transport);
         *array = entry->array;
         for (handle = &entry->handles; concerned && (lent = *handle) != NULL;) {
             if (!ignis__lent_ends(entry, lent, unused)) {
@@ -6136,7 +6072,7 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
     const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
-    else if (mapped->address && ops->give_back)
+    else if (mapped->made && ops->give_back)
         ops->give_back(call, mapped);
     ignis__fd_drop(&mapped->lease);
     ignis__free(mapped);
@@ -6201,24 +6137,48 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
 
 static void ignis__transports_close(const char *call)
 {
+    ignis__lent_handle *lent;
     ignis__transport *transport;
+    ignis__export *entry;
     uint64_t index = 0;
     while ((transport = (ignis__transport *)ignis__pool_next(&ignis__transports, &index)) != NULL) {
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
+    ignis__exports_end(call, NULL, 0, true);
+    while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
+        while ((lent = entry->handles) != NULL) {
+            entry->handles = lent->next;
+            ignis__free(lent->path);
+            ignis__free(lent);
+        }
+        ignis__shares.exports = entry->next;
+        ignis__free(entry);
+    }
     ignis__staging_close(call);
 }
 
-/*  Before the first handle. */
+/*  Before the first handle. What arrays ask is set once, before any of them counts an export. */
 static bool ignis__transports_use(const char *call)
 {
-    if (!ignis__self_learn(call))
-        return false;
-    ignis__export_holders = ignis__exports_describe;
-    ignis__exports_reap = ignis__exports_reap_array;
+    ignis__record_of_array *self = &ignis__self;
+    bool known;
+    ignis__mutex_lock(&ignis__self_lock);
+    known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
+    if (known && !self->version) {
+        memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
+        self->pid = (uint32_t)ignis__process_id();
+        self->pid_namespace = ignis__pid_namespace();
+        self->host = ignis__host_hash();
+        self->version = IGNIS__RECORD_VERSION;
+        ignis__export_holders = ignis__exports_describe;
+        ignis__exports_reap = ignis__exports_reap_array;
+    }
+    ignis__mutex_unlock(&ignis__self_lock);
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
-    return true;
+    if (!known)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
+    return known;
 }
 
 /*  Fills what a channel says about a transport that uses it. */
@@ -6280,7 +6240,7 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     }
     out->kind = choice.kind;
     if (desc->token)
-        memcpy(out->token, desc->token, sizeof out->token);
+        memcpy(out->token, desc->token, IGNIS_TRANSPORT_TOKEN_BYTES);
     return desc->token || ignis__transport_secret(call, out->token);
 }
 
@@ -6418,9 +6378,9 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
-static uint64_t ignis__record_seal(const ignis__transport *transport, const ignis__record_of_array *record)
+static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record, unsigned char seal[32])
 {
-    return ignis__sip_hash(transport->token, record, offsetof(ignis__record_of_array, seal));
+    ignis__hmac(token, "handle", 6, record, offsetof(ignis__record_of_array, seal), seal);
 }
 
 /*  Where what has a name lies; it is random for each process. */
@@ -6440,13 +6400,12 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     return false;
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy.
-    The path becomes the note's. */
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy. */
 static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
                                int watch, const char *path)
 {
     ignis__lent_handle *lent = (ignis__lent_handle *)ignis__alloc(sizeof *lent);
-    ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry;
+    ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry, **at;
     char *kept = path ? ignis__copy_string(path) : NULL;
     ignis__text text;
     if (!lent || !fresh || (path && !kept)) {
@@ -6459,9 +6418,12 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     lent->watch = watch;
     lent->path = kept;
     ignis__mutex_lock(&ignis__shares.lock);
-    for (entry = ignis__shares.exports; entry && (entry->array != array || entry->transport != transport->serial); entry = entry->next)
-        ;
-    if (!entry) {
+    for (at = &ignis__shares.exports; (entry = *at) != NULL; at = &entry->next)
+        if (entry->array == array && entry->transport == transport->serial)
+            break;
+    if (entry) {
+        *at = entry->next;
+    } else {
         entry = fresh;
         fresh = NULL;
         entry->transport = transport->serial;
@@ -6473,9 +6435,9 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
             ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
         record->serial = ++ignis__shares.serials;
         entry->record = *record;
-        entry->next = ignis__shares.exports;
-        ignis__shares.exports = entry;
     }
+    entry->next = ignis__shares.exports; /* the last one is the first */
+    ignis__shares.exports = entry;
     record->serial = entry->record.serial;
     lent->next = entry->handles;
     entry->handles = lent;
@@ -6543,7 +6505,7 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
         ignis__handle_close(handle);
         return false;
     }
-    record.seal = ignis__record_seal(transport, &record);
+    ignis__record_seal(transport->token, &record, record.seal);
     memcpy(handle->record, &record, sizeof record);
     return true;
 }
@@ -6709,17 +6671,17 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
 {
     const ignis__record_of_array *self = &ignis__self;
     int64_t bytes;
-    uint64_t seal;
+    unsigned char seal[32];
     bool memory;
     memcpy(record, handle->record, sizeof *record);
-    seal = ignis__record_seal(transport, record);
+    ignis__record_seal(transport->token, record, seal);
     (void)ignis__record_fds(record, &memory);
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
     else if (record->version != IGNIS__RECORD_VERSION)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
                     IGNIS__RECORD_VERSION);
-    else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal))
+    else if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
                     "the handle's seal is broken: it was changed on its way, or made with another token");
     else if (!ignis__record_sound(record, &bytes))
@@ -6826,13 +6788,12 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     else
         ok = (home = ignis__record_device(call, record)) != NULL;
     if (ok && ignis__device_enter(call, mapped->device, &binding)) {
-        if (!mapped->own)
-            (void)ops->take(call, mapped, home, &handle->memory);
-        else if (ops->let_in(call, mapped->own, mapped->device))
+        mapped->made = mapped->own ? ops->let_in(call, mapped->own, mapped->device) : ops->take(call, mapped, home, &handle->memory);
+        if (mapped->own)
             mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
         ignis__device_leave(&binding);
     }
-    if (mapped->address)
+    if (mapped->made)
         return true;
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
@@ -6879,7 +6840,7 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
         return NULL;
     }
     ignis__mutex_lock(&mapped->lock); /* the first to come maps; if that fails, the next one tries */
-    ok = mapped->address || ignis__import_map(call, transport, mapped, handle);
+    ok = mapped->made || ignis__import_map(call, transport, mapped, handle);
     ignis__mutex_unlock(&mapped->lock);
     if (ok)
         return mapped;
