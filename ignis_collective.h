@@ -3232,9 +3232,9 @@ typedef struct ignis__wire {
     const int *outbox_fds;
     int outbox_fd_count;
 
-    int side; /* of shared memory */
-    bool met; /* there: the other side was seen */
-    int pause_us;
+    int side;        /* of shared memory */
+    bool met;        /* there: who reads has seen the other side */
+    int pause_us[2]; /* of who waits to read, and to write */
     ignis__file shared_file;
     struct ignis__shared *shared;
     size_t shared_bytes;
@@ -3322,7 +3322,7 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
         if (wire->kind->packets && (size_t)got < head_size)
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
                                       (long long)got);
-        wire->pause_us = 0;
+        wire->pause_us[0] = 0;
         wire->inbox_size += (size_t)got;
         if (wire->inbox_size < head_size)
             continue;
@@ -3347,7 +3347,7 @@ static bool ignis__wire_flush(ignis__trouble *trouble, ignis__wire *wire, const 
             return false;
         wire->outbox_done += (size_t)written;
         if (written > 0)
-            wire->pause_us = 0;
+            wire->pause_us[1] = 0;
         else if (!wire->kind->wait(trouble, wire, true, until, "the other side does not read"))
             return false;
     }
@@ -4284,7 +4284,6 @@ static bool ignis__shm_alive(ignis__wire *wire)
 {
     bool taken = false;
     (void)ignis__shm_lock(wire, 1 - wire->side, F_WRLCK, &taken);
-    wire->met |= taken;
     return taken;
 }
 
@@ -4391,6 +4390,7 @@ static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void 
     int64_t room = ignis__shm_room(trouble, wire, false);
     if (room == 0) { /* it may write before it goes, and may not have come yet */
         bool lives = ignis__shm_alive(wire);
+        wire->met |= lives;
         room = ignis__shm_room(trouble, wire, false);
         if (room == 0 && !lives && wire->met) {
             ignis__trouble_lost(trouble);
@@ -4410,12 +4410,12 @@ static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void 
 /*  Nothing wakes who waits for memory: it looks again, and less often with time. */
 static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
 {
-    (void)to_write;
+    int *pause_us = &wire->pause_us[to_write];
     if (ignis__until_slice(until, 1) == 0)
         return ignis__trouble_late(trouble, until, what);
-    if (wire->pause_us > 0)
-        ignis__sleep_us(wire->pause_us);
-    wire->pause_us = wire->pause_us < 1000 ? wire->pause_us + 20 : 1000;
+    if (*pause_us > 0)
+        ignis__sleep_us(*pause_us);
+    *pause_us = *pause_us < 1000 ? *pause_us + 20 : 1000;
     return true;
 }
 
