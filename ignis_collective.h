@@ -4999,6 +4999,7 @@ static uint64_t ignis__host_hash(void)
 static uint32_t ignis__pid_namespace(void) { return 0; }
 static bool ignis__lease_make(const char *path, int ends[2]) { return (void)path, ends[0] = ends[1] = -1, true; }
 static bool ignis__lease_ended(int end) { return (void)end, false; }
+static bool ignis__process_ending(int64_t pid) { return (void)pid, false; }
 static int ignis__fd_copy(int fd) { return fd; }
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
@@ -5066,6 +5067,28 @@ static bool ignis__lease_ended(int end)
     wanted.events = 0;
     wanted.revents = 0;
     return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+/*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the driver, whose work goes on until
+    then. The kernel tells who is being ended: state, flags (4: exiting) and threads are words 3, 9 and 20 of the file, behind a name of
+    any characters. */
+static bool ignis__process_ending(int64_t pid)
+{
+    char path[64], text[1024], state = 0;
+    unsigned flags = 0;
+    long threads = 0;
+    const char *at;
+    FILE *file;
+    size_t size;
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    file = fopen(path, "rb");
+    size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[size] = 0;
+    at = strrchr(text, ')');
+    return at && sscanf(at + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld", &state, &flags, &threads) == 3 &&
+           (flags & 4) != 0 && (state != 'Z' || threads > 1);
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -5253,6 +5276,7 @@ typedef struct ignis__lent_handle {
 typedef struct ignis__export {
     uint64_t transport; /* serial */
     ignis_channel channel;
+    int64_t peer_pid; /* at its other side; 0: unknown */
     char description[96];
     ignis__array *array;           /* null: these are copies under names */
     ignis__record_of_array record; /* without what each handle has of its own */
@@ -5322,7 +5346,9 @@ static bool ignis__lent_ends(const ignis__export *entry, const ignis__lent_handl
     bool taken = lent->path && !ignis__name_there(lent->path);
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    return (lent->watch >= 0 ? ignis__lease_ended(lent->watch) : taken) || (lent->path && !taken && ignis__channel_gone(entry->channel));
+    if (lent->watch >= 0 ? ignis__lease_ended(lent->watch) : taken)
+        return entry->record.kind != IGNIS_TRANSPORT_IPC || !entry->peer_pid || !ignis__process_ending(entry->peer_pid);
+    return lent->path && !taken && ignis__channel_gone(entry->channel);
 }
 
 static void ignis__lent_free(ignis__lent_handle *lent)
@@ -6398,6 +6424,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
         fresh = NULL;
         entry->transport = transport->serial;
         entry->channel = transport->channel;
+        entry->peer_pid = transport->peer_pid;
         entry->array = array;
         ignis__text_begin(&text, entry->description, sizeof entry->description);
         ignis__transport_describe(&text, transport);

@@ -1649,6 +1649,19 @@ TEST(a_dead_receiver_at_a_socket) { a_dead_receiver(IGNIS_CHANNEL_SOCKET); }
 TEST(a_dead_receiver_at_a_pipe) { a_dead_receiver(IGNIS_CHANNEL_PIPE); }
 TEST(a_dead_receiver_at_shared_memory) { a_dead_receiver(IGNIS_CHANNEL_SHM); }
 
+TEST(a_process_that_has_ended_is_not_ending)
+{
+    process child = process_start("sleeper");
+    siginfo_t info;
+    CHECK(!ignis__process_ending((int64_t)getpid()));
+    CHECK(!ignis__process_ending((int64_t)child.pid));
+    kill(child.pid, SIGKILL);
+    CHECK_INT(waitid(P_PID, (id_t)child.pid, &info, WEXITED | WNOWAIT), 0);
+    CHECK(!ignis__process_ending((int64_t)child.pid)); /* nobody has waited for it, but all of it is gone */
+    process_end(&child);
+    CHECK(!ignis__process_ending((int64_t)child.pid));
+}
+
 /*  Handles that the caller carries as bytes alone. */
 TEST(handles_without_descriptors)
 {
@@ -1794,7 +1807,8 @@ int main(int argc, char **argv)
     setenv("IGNIS_SIM_STREAMS", "thread", 0); /* what is under way while memory goes is under way on a GPU too */
     setenv("IGNIS_SIM_DELAY", "200", 0);
     if (role) {
-        return strcmp(role, "importer") == 0   ? importer()
+        return strcmp(role, "sleeper") == 0    ? pause()
+               : strcmp(role, "importer") == 0 ? importer()
                : strcmp(role, "exporter") == 0 ? exporter()
                : strcmp(role, "renewer") == 0  ? renewer()
                : strcmp(role, "liar") == 0     ? liar()
