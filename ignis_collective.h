@@ -87,18 +87,39 @@
 
             IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so arrays of ignis_vmm_array
             IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
-            IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
+            IGNIS_CHANNEL_SHM       two rings in shared memory, which is sealed: where sockets are not allowed, and /proc is
 
-        Every call has the deadline of the desc (30 s). IGNIS_ERROR_TIMEOUT leaves the channel usable; IGNIS_ERROR_PEER says that the other
-        side closed it, died (at once, also by kill -9), or broke the protocol: then close it. What the dead said before is received first.
+        Every call has the deadline of the desc (30 s), or the one that its form with _within is given. IGNIS_ERROR_TIMEOUT leaves the
+        channel usable; IGNIS_ERROR_PEER says that the other side closed it, died (at once, also by kill -9), or broke the protocol: then
+        close it. What the dead said before is received first. A channel that the other side has closed is no error in the log, and a
+        death is.
+
+        An event loop waits for ignis_channel_info.fd with poll, and then calls with a deadline of 0:
+
+    ---- begin example channel_loop
+    ignis_channel_desc meet = {.name = "loop"};
+    ignis_channel server = ignis_channel_serve(&meet), client = {0};
+    ignis_channel_info info;
+    char text[64];
+    for (int turn = 0; turn < 10 && !client.id; turn++) {
+        ignis_channel_query(server, &info); // info.fd is readable: somebody has come, or has gone on
+        struct pollfd wanted = {.fd = info.fd, .events = POLLIN};
+        if (poll(&wanted, 1, 100) > 0)
+            client = ignis_channel_accept_within(server, 0);
+    }
+    if (client.id && ignis_channel_receive_within(client, text, sizeof text, NULL, NULL, 0, NULL, 0) == IGNIS_ERROR_TIMEOUT)
+        puts("it has said nothing yet");
+    ignis_channel_close(server);
+    ---- end example
 
         Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
         temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
-        The system says which user a socket's other side is, and whoever connects has to know a random token of 128 bits, which the server
-        leaves in that folder, or the one in desc.token. Strangers are turned away, and counted. Messages are checked before anything is
-        done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system trusts them: they
-        could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are closed on exec, and
-        the channels of a forked child are closed at once.
+        The system says which user a socket's other side is, and both sides prove, by HMAC-SHA-256 of random numbers that are used once,
+        that they know a token: a random one, which the server leaves in that folder, or the one in desc.token. The token itself is never
+        sent. Strangers are turned away, and counted; when many come at once, the ones that say nothing make room. Messages are checked
+        before anything is done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system
+        trusts them: they could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are
+        closed on exec, and the channels of a forked child are closed at once.
 
     ON SHARING (>>share)
 
@@ -143,14 +164,22 @@
             MASTER_ADDR             otherwise: the host of rank 0, and
             MASTER_PORT             its port; one higher where torchrun's own store has it (TORCHELASTIC_USE_AGENT_STORE=True)
             IGNIS_COMM_PORT         a port instead of that
-            IGNIS_COMM_TOKEN        with a port: a secret of up to 63 bytes without which nobody takes part. Set it where others reach the
-                                    port; it is not encrypted
+            IGNIS_COMM_TOKEN        with several hosts: a secret that nobody can guess, the same for all ranks, such as the output of
+                                    openssl rand -hex 16. All prove that they know it, and it is never sent
             IGNIS_COMM_TRANSPORT    peer, staged or nccl: this one, or failure
             IGNIS_COMM_HOST         a name for the host, where the boot id and the namespaces of a process do not tell hosts apart
 
-        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, and
-        those who say nothing, are turned away without harm to the others. Who does not come before the deadline (ignis_comm_desc.timeout_s,
-        30 s) is named on every rank that did. A rank that fails before the meeting says so to those it meets.
+        Ranks know each other by a secret. With IGNIS_COMM_TOKEN they meet at host and port. Without it nobody listens at a port: they
+        are on one host, and meet in the private folder of their user (see ON CHANNELS), under a name made of host, port and what the
+        launcher calls the job (TORCHELASTIC_RUN_ID, PMIX_NAMESPACE, SLURM_JOB_ID and _STEP_ID). The latter is enough: mpirun and srun on
+        one host need no variable set. A program that has MPI already, or another way to reach all ranks, sets none either, on any number
+        of hosts: rank 0 calls ignis_comm_unique_id, the program hands the id to all, and each puts it into ignis_comm_desc.id. What ranks
+        tell each other is not encrypted: on networks where others can change what passes, tunnel it.
+
+        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, those
+        who say nothing, and those who repeat what they have heard, are turned away without harm to the others. Who does not come before
+        the deadline (ignis_comm_desc.timeout_s, 30 s) is named on every rank that did. A rank that fails before the meeting says so to
+        those it meets.
 
         How data travels is tried, not believed: each rank maps the others' memory, writes into it and reads what all have written. If
         that fails between any two, all go through pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
@@ -182,8 +211,9 @@
 
         and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
         communicator on all ranks on purpose. A rank that is only slow, or stopped, is no dead one: the others get TIMEOUT from their
-        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death
-        is that of all the other hosts.
+        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death is that of all the other hosts.
+        A host that vanishes without a word, with its power or its network, is noticed within 15 s, as its system no longer answers;
+        one whose processes only stand still does answer.
         ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
         WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank that is a process of its own calls
@@ -906,7 +936,7 @@ typedef struct ignis_comm_desc {
     int rank;                       /* with size: this rank, 0 to size - 1 (0) */
     int size;                       /* how many ranks there are (0: rank, size and device come from the environment) */
     const char *rendezvous;         /* where they meet: "dir:/path" of a private folder, or "host:port" (IGNIS_COMM_DIR, MASTER_ADDR) */
-    const char *token;              /* with "host:port": a secret that all ranks know, up to 63 bytes (IGNIS_COMM_TOKEN) */
+    const char *token;              /* with "host:port": a secret that all ranks know (IGNIS_COMM_TOKEN; without one, only this host) */
     int device;                     /* the LOCAL_RANK-th device, or the only one; IGNIS_DEVICE_0 for device 0 */
     double timeout_s;               /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
     ignis_comm_transport transport; /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
@@ -3807,7 +3837,7 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
         memcpy(wire->nonces[1], body, IGNIS__NONCE);
         ignis__wire_proof(wire, secret ? secret : card.secret, true, NULL, 0, proof);
         if (!ignis__bytes_equal(proof, body + IGNIS__NONCE, sizeof proof)) {
-            *again = !secret;
+            *again = !secret || strchr(wire->path, ',') != NULL; /* it may be replaced meanwhile, or another one of several hosts */
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s has another token than ours", wire->path);
         }
         ignis__inbox_next(wire);
@@ -3896,7 +3926,7 @@ static int64_t ignis__socket_write(ignis__trouble *trouble, ignis__wire *wire)
     return -1;
 }
 
-/*  One packet, with up to IGNIS_CHANNEL_MAX_FDS descriptors; on failure none is left open. */
+/*  One packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or what a stream has; on failure no descriptor is left open. */
 static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t capacity)
 {
     struct iovec part;
@@ -6383,14 +6413,14 @@ static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const i
 static bool ignis__record_path(const char *call, const ignis__transport *transport, const ignis__record_of_array *record, uint64_t name,
                                char path[IGNIS__PATH_MAX])
 {
-    uint64_t process[2];
+    uint64_t maker[2];
     char folder[IGNIS__PATH_MAX];
-    memcpy(process, record->process, sizeof process);
+    memcpy(maker, record->process, sizeof maker);
     memcpy(folder, transport->folder, sizeof folder);
     if (!*folder && !ignis__private_folder(call, folder, sizeof folder))
         return false;
-    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)process[0],
-                 (unsigned long long)process[1], (unsigned long long)name) < IGNIS__PATH_MAX)
+    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0], (unsigned long long)maker[1],
+                 (unsigned long long)name) < IGNIS__PATH_MAX)
         return true;
     ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
     return false;
@@ -8032,8 +8062,7 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
     IGNIS__JOB_LOST,       /* from rank 0: a rank of another host has died; its number is the data */
     IGNIS__JOB_ANSWER,     /* of a meeting, as what follows */
-    IGNIS__JOB_TABLE,
-    IGNIS__JOB_VERDICT
+    IGNIS__JOB_TABLE
 } ignis__job_kind;
 
 enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
@@ -8160,33 +8189,10 @@ static bool ignis__tcp_dial(ignis__trouble *trouble, ignis__wire *wire, int atte
     return wire->in >= 0;
 }
 
-static int64_t ignis__tcp_write(ignis__trouble *trouble, ignis__wire *wire)
-{
-    ssize_t sent = send(wire->out, wire->outbox + wire->outbox_done, wire->outbox_size - wire->outbox_done, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0)
-        return sent;
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
-        return 0;
-    ignis__trouble_errno(trouble, "send");
-    return -1;
-}
-
-static int64_t ignis__tcp_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
-{
-    ssize_t got = recv(wire->in, data, size, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        return 0;
-    if (got < 0)
-        ignis__trouble_errno(trouble, "recv");
-    else if (got == 0)
-        ignis__trouble_lost(trouble);
-    return got > 0 ? got : -1;
-}
-
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_tcp = {
-    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_arrive, NULL, ignis__tcp_dial, ignis__tcp_write, ignis__tcp_read,
-    ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_arrive, NULL, ignis__tcp_dial, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
 /* clang-format on */
 
 /*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */
@@ -8857,12 +8863,6 @@ typedef struct ignis__greeting {
     int32_t from, to;
 } ignis__greeting;
 
-/*  How far a rank has come, to rank 0 and back. */
-typedef struct ignis__verdict {
-    int32_t ok;
-    char why[252];
-} ignis__verdict;
-
 /*  A meeting, as one rank sees it. */
 typedef struct ignis__meeting {
     const char *call;
@@ -9098,17 +9098,16 @@ static bool ignis__meeting_follow(ignis__meeting *meeting)
 }
 
 /*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
-static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict)
+static bool ignis__meeting_mesh(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
     const ignis__job_rank *ranks = job->ranks;
     ignis__until until = {0, NULL};
-    ignis__greeting greeting = {0, 0};
+    ignis__greeting greeting;
     ignis__trouble trouble;
+    ignis__wire *wire;
     int i, expected = 0;
-    memset(verdict, 0, sizeof *verdict);
     until.deadline_ns = meeting->deadline;
-    greeting.from = job->rank;
     memcpy(meeting->local->secret, job->secret, sizeof job->secret);
     for (i = 0; i < job->size; i++) {
         if (i == job->rank || ranks[i].host != ranks[job->rank].host)
@@ -9117,18 +9116,17 @@ static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict
             expected++;
             continue;
         }
+        greeting.from = job->rank;
         greeting.to = i;
         job->links[i].wire = ignis__wire_connect(&trouble, &ignis__wire_socket, ranks[i].path, NULL, job->secret, &greeting,
                                                  sizeof greeting, IGNIS__WIRE_GREETING, &until);
         if (!job->links[i].wire) {
-            snprintf(verdict->why, sizeof verdict->why, "rank %d does not reach rank %d of its host: %.180s", job->rank, i, trouble.why);
-            return;
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d does not reach rank %d of its host: %s", job->rank, i,
+                        trouble.why);
+            return false;
         }
     }
-    while (expected > 0) {
-        ignis__wire *wire = ignis__door_next(meeting->call, &trouble, meeting->local, &until);
-        if (!wire)
-            break;
+    while (expected > 0 && (wire = ignis__door_next(meeting->call, &trouble, meeting->local, &until)) != NULL) {
         if (ignis__claim_read(&trouble, wire, &greeting, sizeof greeting) && greeting.to == job->rank && greeting.from > job->rank &&
             greeting.from < job->size && ranks[greeting.from].host == ranks[job->rank].host && !job->links[greeting.from].wire &&
             ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_GREETING)) {
@@ -9138,46 +9136,10 @@ static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict
             ignis__door_refuse(meeting->call, meeting->local, wire, true, "it is no rank that is expected");
         }
     }
-    verdict->ok = expected == 0;
-    for (i = job->rank + 1; !verdict->ok && i < job->size; i++)
-        if (ranks[i].host == ranks[job->rank].host && !job->links[i].wire)
-            snprintf(verdict->why, sizeof verdict->why, "rank %d did not come to rank %d of its host: %.180s", i, job->rank, trouble.why);
-}
-
-/*  All ranks tell rank 0 how they fared, and it tells all. */
-static bool ignis__meeting_agree(ignis__meeting *meeting, ignis__verdict *verdict)
-{
-    ignis__job *job = meeting->job;
-    int64_t deadline = meeting->deadline + 1000 * IGNIS__MILLISECOND;
-    ignis__trouble trouble;
-    ignis__verdict other;
-    int i;
-    if (job->rank == 0) {
-        for (i = 1; i < job->size; i++) {
-            if (!ignis__meeting_hear(&trouble, meeting->wires[i], IGNIS__JOB_VERDICT, &other, sizeof other, deadline)) {
-                memset(&other, 0, sizeof other);
-                snprintf(other.why, sizeof other.why, "rank %d went away while the ranks met: %.180s", i, trouble.why);
-            }
-            if (!other.ok && verdict->ok)
-                *verdict = other;
-        }
-        for (i = 1; i < job->size; i++)
-            (void)ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_VERDICT, verdict, sizeof *verdict, deadline);
-    } else {
-        other = *verdict;
-        if (!ignis__meeting_say(&trouble, meeting->wires[0], IGNIS__JOB_VERDICT, &other, sizeof other, deadline) ||
-            !ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_VERDICT, verdict, sizeof *verdict,
-                                 deadline + 1000 * IGNIS__MILLISECOND)) {
-            *verdict = other;
-            if (verdict->ok)
-                snprintf(verdict->why, sizeof verdict->why, "rank 0 went away while the ranks met: %.180s", trouble.why);
-            verdict->ok = 0;
-        }
-    }
-    verdict->why[sizeof verdict->why - 1] = 0;
-    if (!verdict->ok)
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%s", verdict->why);
-    return verdict->ok != 0;
+    if (expected > 0)
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%d ranks did not come to rank %d of their host: %s", expected, job->rank,
+                    trouble.why);
+    return expected == 0;
 }
 
 /*  The lists of a job of several ranks, and its watcher's pipe. */
@@ -9261,26 +9223,20 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
 static bool ignis__job_connect(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
-    ignis__verdict verdict;
-    bool ok;
     int i;
     if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)))
         return false;
     ignis__job_count_hosts(job);
-    ignis__meeting_mesh(meeting, &verdict);
-    pthread_mutex_lock(&job->lock); /* the watcher waits for all connections: who has heard the verdict may send to any rank at once */
-    if (verdict.ok && !ignis__job_watcher_start(job)) {
-        verdict.ok = 0;
-        snprintf(verdict.why, sizeof verdict.why, "rank %d could not start a thread", job->rank);
-    }
-    ok = ignis__meeting_agree(meeting, &verdict);
-    for (i = 0; ok && i < job->size; i++) /* with other hosts, those with rank 0 stay */
+    if (!ignis__meeting_mesh(meeting))
+        return false;
+    for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
         if (!job->links[i].wire && meeting->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
             job->links[i].wire = meeting->wires[i];
             meeting->wires[i] = NULL;
         }
-    pthread_mutex_unlock(&job->lock);
-    return ok;
+    if (!ignis__job_watcher_start(job)) /* what others have said since waits for it */
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d could not start a thread", job->rank);
+    return job->watched;
 }
 
 /*  Meets the other ranks; self is what this one says of itself. The caller holds the job. */
