@@ -1841,6 +1841,12 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     ignis__pool_give(&ignis__vmms, vmm);
 }
 
+static ignis_status ignis__vmm_done(const char *call, ignis__vmm *vmm, bool ok)
+{
+    ignis__vmm_unhold(call, vmm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 /* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__mapping {
@@ -2021,8 +2027,7 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     ok = ignis__handle_kill(vmm);
     if (!ok)
         ignis__fail(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed");
-    ignis__vmm_unhold(call, vmm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__vmm_done(call, vmm, ok);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -2048,8 +2053,7 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
         ok = ignis__vmm_inspect(call, memory->device, memory->handle, &info->prop);
         ignis__device_leave(&binding);
     }
-    ignis__vmm_unhold(call, vmm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__vmm_done(call, vmm, ok);
 }
 
 IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
@@ -2366,8 +2370,7 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
                     "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it");
     else
         ok = ignis__physical_export(call, vmm->memory, out);
-    ignis__vmm_unhold(call, vmm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__vmm_done(call, vmm, ok);
 }
 
 static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
@@ -5521,31 +5524,15 @@ static void ignis__ipc_array_release(void *ptr, void *data)
     ignis__device_leave(&binding);
 }
 
-static ignis_array ignis__ipc_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size)
-{
-    ignis_array result = IGNIS__ZERO;
-    ignis__address address = 0;
-    int error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-        ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]);
-        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-    }
-    if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
-                        ignis__vmm_ordinal(device))) {
-        result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
-        if (!result.id)
-            (void)IGNIS__CUDA(cuMemFree_v2, (address));
-    }
-    return result;
-}
-
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
 {
     static const char call[] = "ignis_ipc_array";
     ignis_array result = IGNIS__ZERO;
+    ignis__address address = 0;
     ignis__binding binding;
     ignis__device *device;
     int64_t size;
+    int error;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
@@ -5559,8 +5546,18 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     if (!ignis__vmm_array_check(call, desc, &size) || !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
-    if (ignis__vmm_stream(call, device, desc->stream))
-        result = ignis__ipc_array_make(call, device, desc, size);
+    if (ignis__vmm_stream(call, device, desc->stream)) {
+        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+        if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+            ignis__cache_trim(call, device, &ignis__caches[ignis__vmm_ordinal(device)]);
+            error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+        }
+        if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
+                            ignis__vmm_ordinal(device)))
+            result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
+        if (address && !result.id)
+            (void)IGNIS__CUDA(cuMemFree_v2, (address));
+    }
     ignis__device_leave(&binding);
     return result;
 }
@@ -7196,27 +7193,17 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
     return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
-/*  Zeroed memory for a measurement, of the kind that the transport shares. */
-static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, ignis_transport_kind kind)
+/*  Zeroed memory for a measurement. */
+static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool shareable)
 {
-    int ordinal = ignis__vmm_ordinal(device);
     ignis_array result = IGNIS__ZERO;
-    ignis__binding binding;
     ignis_array_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = 1;
     desc.shape.dim[0] = bytes;
     desc.dtype = IGNIS_U8;
-    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-    if (kind == IGNIS_TRANSPORT_IPC && ignis__device_enter(call, device, &binding)) {
-        if (ignis__vmm_round(call, bytes, IGNIS__IPC_BLOCK, &bytes))
-            result = ignis__ipc_array_make(call, device, &desc, bytes);
-        ignis__device_leave(&binding);
-    } else if (kind == IGNIS_TRANSPORT_VMM) {
-        result = ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true);
-    } else if (kind != IGNIS_TRANSPORT_IPC) {
-        result = ignis__array_create(call, &desc);
-    }
+    desc.device = ignis__vmm_ordinal(device) ? ignis__vmm_ordinal(device) : IGNIS_DEVICE_0;
+    result = shareable ? ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true) : ignis__array_create(call, &desc);
     if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
         ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
         result.id = 0;
@@ -7235,8 +7222,8 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     int64_t ns = -1;
     int i;
     memset(handles, 0, sizeof handles);
-    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind);
-    handles[1] = ignis__measure_array(call, transport->dst, bytes, IGNIS_TRANSPORT_PEER);
+    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
+    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
     ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
     if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
         if (ignis__record_read(call, transport, &handle, &record))
@@ -7265,7 +7252,7 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
     if (!transport)
         return ignis__failed();
     memset(&alone, 0, sizeof alone);
-    alone.kind = transport->kind;
+    alone.kind = transport->kind == IGNIS_TRANSPORT_IPC ? IGNIS_TRANSPORT_PEER : transport->kind; /* in one process they are the same */
     alone.src = transport->src;
     alone.dst = transport->dst;
     alone.exchange = IGNIS_CHANNEL_SOCKET;
