@@ -5624,52 +5624,80 @@ static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offe
     return ok;
 }
 
-/*  Copies from and to other processes go through this memory, which is pinned once. */
+/*  Copies from and to other processes go through pieces of memory that are pinned once. A copy has its piece for itself, as it may wait for work
+    that waits for another copy. */
 #define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
-static struct {
-    ignis__mutex lock; /* taken during a copy */
+typedef struct ignis__staging {
     void *memory;
     ignis__device *device; /* whose context has made it */
-} ignis__staging = {IGNIS__MUTEX_INIT, NULL, NULL};
+} ignis__staging;
+
+static struct {
+    ignis__mutex lock;
+    int count;
+    ignis__staging piece[8];
+} ignis__spare = {IGNIS__MUTEX_INIT, 0, {IGNIS__ZERO}};
+
+static ignis__staging ignis__staging_take(const char *call, ignis__device *device)
+{
+    ignis__staging piece = IGNIS__ZERO;
+    ignis__mutex_lock(&ignis__spare.lock);
+    if (ignis__spare.count > 0)
+        piece = ignis__spare.piece[--ignis__spare.count];
+    ignis__mutex_unlock(&ignis__spare.lock);
+    if (!piece.memory) {
+        piece.memory = ignis__pinned_take(call, device, IGNIS__STAGING_BYTES);
+        piece.device = device;
+    }
+    return piece;
+}
+
+static void ignis__staging_give(const char *call, ignis__staging piece)
+{
+    bool kept;
+    ignis__mutex_lock(&ignis__spare.lock);
+    kept = ignis__spare.count < IGNIS__COUNT(ignis__spare.piece);
+    if (kept)
+        ignis__spare.piece[ignis__spare.count++] = piece;
+    ignis__mutex_unlock(&ignis__spare.lock);
+    if (!kept)
+        ignis__pinned_give(call, piece.device, piece.memory, IGNIS__STAGING_BYTES);
+}
 
 static void ignis__staging_close(const char *call)
 {
-    if (ignis__staging.memory)
-        ignis__pinned_give(call, ignis__staging.device, ignis__staging.memory, IGNIS__STAGING_BYTES);
-    ignis__staging.memory = NULL;
+    for (; ignis__spare.count > 0; ignis__spare.count--)
+        ignis__pinned_give(call, ignis__spare.piece[ignis__spare.count - 1].device, ignis__spare.piece[ignis__spare.count - 1].memory,
+                           IGNIS__STAGING_BYTES);
 }
 
 /*  Copies between an array and a file of its size, in memory or in the private folder. */
 static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
 {
     int64_t size = ignis__array_bytes(array), done, part;
+    ignis__staging staging = IGNIS__ZERO;
     ignis__address address;
     ignis__work work;
     bool ok = ignis__work_begin(call, array->storage->device, &work), moved = true;
     if (!ok)
         return false;
-    ignis__mutex_lock(&ignis__staging.lock);
-    if (!ignis__staging.memory) {
-        ignis__staging.device = work.device;
-        ignis__staging.memory = ignis__pinned_take(call, work.device, IGNIS__STAGING_BYTES);
-    }
-    ok = ignis__staging.memory && (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address));
-    for (done = 0; ok && moved && done < size; done += part) {
-        void *staging = ignis__staging.memory;
+    ok = (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address)) &&
+         (size == 0 || (staging = ignis__staging_take(call, work.device)).memory != NULL);
+    for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
         if (to_device)
-            ok = (moved = ignis__fd_move(fd, staging, part, done, false)) &&
-                 ignis__copy_from_host(&work, address + (uint64_t)done, staging, part);
+            ok = (moved = ignis__fd_move(fd, staging.memory, part, done, false)) &&
+                 ignis__copy_from_host(&work, address + (uint64_t)done, staging.memory, part);
         else
-            ok = ignis__copy_to_host(&work, staging, address + (uint64_t)done, part) &&
-                 (moved = ignis__fd_move(fd, staging, part, done, true));
+            ok = ignis__copy_to_host(&work, staging.memory, address + (uint64_t)done, part) &&
+                 (moved = ignis__fd_move(fd, staging.memory, part, done, true));
     }
     if (!moved)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end after %lld, or cannot be %s: %s", (long long)size,
-                    (long long)done, to_device ? "read" : "written", strerror(errno));
-    else if (!ok && ignis__staging.memory && ignis__device_finish(work.device) != 0)
-        ignis__staging.memory = NULL; /* a copy may still be under way: better lose it than let that write into the next one */
-    ignis__mutex_unlock(&ignis__staging.lock);
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end early, or cannot be %s: %s", (long long)size,
+                    to_device ? "read" : "written", strerror(errno));
+    /* a copy that has failed may still be under way: better lose the memory than let it write into the next one */
+    if (staging.memory && (ok || !moved || ignis__device_finish(work.device) == 0))
+        ignis__staging_give(call, staging);
     ignis__work_end(&work);
     return ok;
 }
