@@ -172,7 +172,8 @@ test-asan:
 	    LANE_CFLAGS='-O0 -fsanitize=address,undefined' TESTS='$(call lane,asan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
 
 test-tsan:
-	@if grep -l 'pthread_create\|channels\.h\|ranks\.h' $(SERIAL:%=tests/test_%.c); then echo "these have threads: SERIAL in the Makefile is wrong"; exit 1; fi
+	@if grep -l 'pthread_create\|channels\.h\|ranks\.h' $(SERIAL:%=tests/test_%.c); then \
+	    echo "SERIAL in the Makefile names tests that start threads"; exit 1; fi
 	IGNIS_SIM_SANITIZE=thread $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=tsan LANE_CFLAGS='-O0 -fsanitize=thread' \
 	    TESTS='$(call lane,tsan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS) $(SERIAL:%=\%/test_%))'
 
