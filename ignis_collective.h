@@ -8850,8 +8850,10 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
             return false;
         }
     }
-    if (joint->count == 1)
-        return !(joint->failed = false);
+    if (joint->count == 1) {
+        joint->failed = false;
+        return true;
+    }
     until.tv_sec = (time_t)(joint->deadline / 1000000000);
     until.tv_nsec = (long)(joint->deadline % 1000000000);
     pthread_mutex_lock(&job->lock);
