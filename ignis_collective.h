@@ -9000,8 +9000,9 @@ static bool ignis__meeting_lead(ignis__meeting *meeting)
     } else if (meeting->came < job->size - 1) {
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
-        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
-                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing);
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - meeting->came,
+                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing,
+                 *meeting->place->address ? "" : " (those of other hosts need IGNIS_COMM_TOKEN or desc.id to come)");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
     } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
