@@ -6520,6 +6520,8 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
         return true;
     if (leased && !ignis__lease_make(path, ends)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+        if (path)
+            remove(path);
         return false;
     }
     handle->has_lease = ends[1] >= 0;
