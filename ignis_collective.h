@@ -5019,7 +5019,6 @@ extern int pipe2(int[2], int);
 #endif
 #endif
 
-
 static uint64_t ignis__host_hash(void)
 {
     char text[64];
@@ -8859,27 +8858,36 @@ static ignis__joint_head ignis__joint_head_of(const ignis__job_message *message)
     return head;
 }
 
+/*  Whether a rank has given up the attempt that a message of it belongs to. */
+static bool ignis__joint_void(const ignis__job_message *message)
+{
+    ignis__joint_head head = ignis__joint_head_of(message), later = head;
+    const ignis__job_message *next = message->next;
+    for (; next && later.print != IGNIS__JOINT_GIVEN_UP; next = next->next)
+        if (next->key == message->key && ignis__joint_head_of(next).attempt == head.attempt)
+            later = ignis__joint_head_of(next);
+    return later.print == IGNIS__JOINT_GIVEN_UP;
+}
+
 /*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when none has come, or the failure is
-    noted. Dropped are records of earlier attempts, those of a rank that has given up since, and those of one that is in something that counts less. */
+    noted. Dropped are records of earlier attempts, those that the rank has given up, and those of one that is in something that counts less. */
 static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
 {
     ignis__job_link *link = &joint->job->links[rank];
     ignis__job_message **at = &link->first, *message;
-    ignis__joint_head head, last = {0, 0};
-    for (message = link->first; message; message = message->next)
-        if (message->key == joint->key)
-            last = ignis__joint_head_of(message);
-    joint->overtaken = last.attempt > joint->attempt && last.print != IGNIS__JOINT_GIVEN_UP;
-    if (joint->overtaken)
-        joint->attempt = last.attempt;
-    while (!joint->overtaken && (message = *at) != NULL) {
-        bool stale;
+    while ((message = *at) != NULL) {
+        ignis__joint_head head = ignis__joint_head_of(message);
+        bool stale = ignis__joint_void(message) || head.attempt < joint->attempt ||
+                     (head.attempt == joint->attempt && head.print >> 28 < joint->print >> 28);
         if (message->key != joint->key) {
             at = &message->next;
             continue;
         }
-        head = ignis__joint_head_of(message);
-        stale = last.print == IGNIS__JOINT_GIVEN_UP || head.attempt < joint->attempt || head.print >> 28 < joint->print >> 28;
+        if (!stale && head.attempt > joint->attempt) {
+            joint->attempt = head.attempt;
+            joint->overtaken = true;
+            return NULL;
+        }
         if (!stale && head.print != joint->print) {
             joint->failure.reason = IGNIS__JOINT_DIFFERS;
             joint->failure.rank = rank;
