@@ -51,7 +51,7 @@ help:
 simulator:
 	@$(MAKE) --no-print-directory -s -C sim
 
-ignis_kernels.h: build/embed $(wildcard kernels/*)
+ignis_kernels.h: build/embed $(wildcard kernels/*) ignis.h
 	build/embed
 
 build/%: tools/%.c

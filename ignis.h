@@ -1,6 +1,25 @@
-/*  ignis.h - v0.3.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
+/*  ignis.h - v0.4.0 - GPU arrays with tracked ownership, CUDA kernels compiled at run time, and tape autograd, for C and C++
 
     MIT licence, at the end of the file. What has changed: CHANGELOG.md.
+
+    CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
+
+        >>status        statuses, messages, diagnostics, the logger     ON ERRORS
+        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
+        >>device        devices, streams, waiting                       ON STREAMS AND CUDART
+        >>memory        what Ignis holds of a device's memory           ON MEMORY
+        >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
+        >>elementwise   fill, copy, cast, add, mul, scale of arrays
+        >>contract      who owns an array, who may free it; the audit   ON OWNERSHIP
+        >>kernel        CUDA source compiled, cached, launched          ON KERNELS
+        >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
+        >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
+        >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding .loss .attention
+        >>optim         AdamW, SGD, schedules, clipping
+        >>graph         a step captured once, replayed with one call    ON GRAPHS
+        >>storage       safetensors files                               ON FILES
+
+        In the implementation alone: >>platform >>loader >>pool.
 
     HOW TO USE
 
@@ -45,7 +64,7 @@
     }
     ---- end example
 
-    and learns, too:
+    and it trains models, too:
 
     ---- begin example fit
     #define IGNIS_IMPLEMENTATION
@@ -83,9 +102,9 @@
 
     WHAT IT DOES NOT DO
 
-        No strided arrays: an array, and every view of one, is contiguous. No managed memory. No 32-bit systems. Nothing but NVIDIA GPUs.
-        It does not order your streams for you: as in CUDA, work on two streams runs in any order unless events say otherwise (Ignis orders
-        what it does itself: memory is never reused before its last user is done, on whatever stream of Ignis' calls that was).
+        No strided arrays: an array, and every view of one, is contiguous. No managed memory. No 32-bit systems. No GPUs but NVIDIA's.
+        It does not order your streams for you: as in CUDA, work on two streams runs in any order unless events order it. Memory is safe all
+        the same: it is not reused before the work that Ignis has queued on it, on any stream, is done.
 
     STEP BY STEP
 
@@ -94,7 +113,7 @@
         ignis_array_from_host       copy and convert from the host; ignis_array_to_host back, waiting for the result
         ignis_kernel_compile        your CUDA source, compiled for the current device, or taken from the cache
         ignis_kernel_launch         grid, block, arguments that are checked against the kernel's parameters
-        ignis_tensor_from_host      for learning: tensors, operations on them, ignis_backward, ignis_optimizer_step
+        ignis_tensor_from_host      for training: tensors, operations on them, ignis_backward, ignis_optimizer_step
         ignis_array_free            as its owner; a second free is an error, not a crash
         ignis_shutdown              reports what you forgot to free, and frees it
 
@@ -103,28 +122,29 @@
         A call that can fail returns ignis_status, or a handle whose id is 0. The first failure of a thread is kept until
         ignis_status_clear: its status, a numbered diagnostic, the call, and a sentence that says what was expected and what came. A call
         that is given handle 0 fails quietly when a failure is recorded already: so a chain of calls is checked once, at its end, and the
-        message is that of the first thing that went wrong; ignis_status_latest_message has that of the last one. What fails in a function
-        of yours that a call runs (a backward function, say) names that call, too. Warnings and errors go to ignis_desc.logger, or to stderr: never nowhere.
-        Whatever fails leaves everything else as it was: the library keeps working.
+        message is that of the first thing that went wrong; ignis_status_latest_message has that of the latest one. What fails in a function
+        of yours that a call runs (a backward function, say) names that call, too. Warnings and errors go to ignis_desc.logger, else to
+        stderr: none is dropped silently. Whatever fails leaves everything else as it was: the library keeps working.
 
-            status              who can mend it
+            status              who can fix it
             NOT_SETUP ARGUMENT SHAPE DTYPE FREED CONTRACT COMPILE MISMATCH     you: the program is wrong
             MEMORY                                                             you: free something, or ask for less
             LIBRARY DEVICE UNSUPPORTED                                         the machine: driver, NVRTC, GPU
             CUDA                                                               the driver; often a fault in a kernel
             IO FORMAT PEER TIMEOUT                                             files and other processes
 
-        A fault inside a kernel (an access out of bounds, say) shows at a later call. CUDA then refuses the process everything, on all
-        devices, until it ends: so nothing on a GPU outlives a fault but what other processes have there. Ignis reports it once as CUDA,
-        then as DEVICE; handles can still be freed, and ignis_shutdown ends.
+        A fault inside a kernel (an access out of bounds, say) shows at a later call. From then on CUDA refuses every call of the process,
+        on all devices, until the process ends: nothing that it has on a GPU can be used or read any more. Ignis reports it once as CUDA,
+        then as DEVICE; handles can still be freed, and ignis_shutdown returns.
 
     ON MEMORY (>>memory)
 
         Freed device memory stays in a cache, one per device, ordered by streams: the next array on the same stream takes it without a
-        driver call or a wait. When the driver has no more, Ignis takes over blocks of other streams behind an event, gives free segments
-        back, tries again, and only then says out of memory, with all the numbers. ignis_memory_query shows them, ignis_memory_trim gives
-        free segments back, ignis_desc.memory_limit bounds what is reserved. With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has
-        an allocation of its own, as compute-sanitizer needs it to see accesses beyond the end; it is slow.
+        driver call or a wait. When the driver has no more, Ignis takes blocks of other streams once an event says that they are free,
+        gives free segments back to the driver and tries again; only then a call fails with IGNIS_ERROR_MEMORY, and the message has all the
+        numbers. ignis_memory_query shows them, ignis_memory_trim gives free segments back, ignis_desc.memory_limit bounds what is reserved.
+        With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has an allocation of its own, so that compute-sanitizer sees
+        accesses beyond its end; that is slow.
 
         What Ignis writes to memory is counted in a version, which all views of it share (ignis_array_info.version). Reading what nobody has
         written is an error. Of your own kernels, and of code that has the address, Ignis cannot know what it writes: its array counts as written,
@@ -195,7 +215,7 @@
 
         Every function may be called from any thread, and one handle be used by several: the loser of a race to free gets an error. Each
         thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
-        survive fork. Compiling a kernel holds nobody up but those who want the same one.
+        survive fork. Compiling a kernel blocks only the threads that need the same kernel.
 
     ON SHARED LIBRARIES
 
@@ -237,12 +257,17 @@
 #endif
 #endif
 
+#if defined(IGNIS_INCLUDED) && (IGNIS_VERSION_MAJOR != 0 || IGNIS_VERSION_MINOR != 4 || IGNIS_VERSION_PATCH != 0)
+#error "two versions of ignis.h are included in one file"
+#endif
+
 #ifndef IGNIS_INCLUDED
 #define IGNIS_INCLUDED
 
 #define IGNIS_VERSION_MAJOR 0
-#define IGNIS_VERSION_MINOR 3
+#define IGNIS_VERSION_MINOR 4
 #define IGNIS_VERSION_PATCH 0
+#define IGNIS_VERSION (10000 * IGNIS_VERSION_MAJOR + 100 * IGNIS_VERSION_MINOR + IGNIS_VERSION_PATCH)
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -366,11 +391,13 @@ typedef enum ignis_status {
     X(GRAD_OF_INTEGERS, DTYPE, "gradients are floating-point")                                                       \
     X(SCOPE_ORDER, ARGUMENT, "scopes and no-grad sections end in the order in which they began, innermost first")    \
     X(TAPE_OF_OTHER, ARGUMENT, "a tape belongs to the thread that recorded it")                                      \
+    X(TAPE_WALKED, ARGUMENT, "what a backward walks is not cleared under it")                                        \
     X(RECORDED_TWICE, ARGUMENT, "a tensor is the result of one operation")                                           \
     X(BACKWARD_NOT_SCALAR, ARGUMENT, "backward starts from one element, or from a gradient that is given")           \
     X(BACKWARD_TWICE, ARGUMENT, "what was recorded is walked once")                                                  \
     X(BACKWARD_FAILED, ARGUMENT, "a backward function says itself what went wrong")                                  \
     X(GRADIENT_LATE, ARGUMENT, "a gradient is known before it is given to other ranks")                              \
+    X(PARALLEL_BUSY, ARGUMENT, "one backward at a time averages gradients over ranks")                               \
     X(NO_GRAD_WANTED, ARGUMENT, "gradients exist for tensors that require them")                                     \
     X(CAPTURE_STATE, ARGUMENT, "a thread captures one graph at a time")                                              \
     X(CAPTURE_REFUSED, UNSUPPORTED, "what waits for the device or reads host memory is not captured")                \
@@ -420,7 +447,8 @@ typedef enum ignis_status {
     X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")                                      \
     X(HANDLE_LEAKED, CONTRACT, "kernels, graphs, optimizers and channels are freed before shutdown")                 \
     X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
-    X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")
+    X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")                \
+    X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -1364,6 +1392,25 @@ typedef struct ignis_gradcheck_desc {
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
 
+/*  ignis_backward_retain - ignis_backward that keeps what was recorded, so that another one can walk it again
+    Each adds its gradients to those that the leaves have. What backward needs stays in memory until ignis_backward walks it, or the tensors
+    that it leads to are released. The operations' results and the leaves must not be changed in between.
+    Returns: IGNIS_OK, or the reason; what was recorded is kept either way.
+    Errors: those of ignis_backward.
+    Ownership: grad_output stays the caller's.
+    Threads: the one that recorded it. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
+
+/*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made where there is none
+    IGNIS_NO_ARRAY drops the gradient: it is as if none was computed, its memory is freed, and optimizers leave the tensor alone.
+    Shapes: equal numel; the tensor's dtype and device.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad was never written to; a parameter of
+    data-parallel training, whose gradient cannot be dropped), MEMORY, CUDA.
+    Ownership: grad stays the caller's.
+    Threads: any, but a gradient is not dropped while another thread's optimizer makes a step with it. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor tensor, ignis_array grad);
+
 /*  ignis_zero_grad - set a tensor's gradient to zero; its memory is kept, or made where there is none
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (the tensor requires no gradient), MEMORY, CUDA.
@@ -1498,8 +1545,8 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor);
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype);
 
 /*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 - probability
-    Which ones follows from ignis_seed and the calls since; backward makes the mask again and keeps nothing. In a graph it also follows from
-    how often that was launched: see ignis_graph_launch. For evaluation leave it out.
+    Which ones follows from ignis_seed and the calls since; backward computes the mask again, so none is kept. In a graph it also follows
+    from how often that was launched: see ignis_graph_launch. For evaluation leave it out.
     Returns: the tensor, or no handle.
     Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -1518,7 +1565,7 @@ IGNIS_API ignis_tensor ignis_gelu(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_gelu_exact(ignis_tensor tensor);
 IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor);
 
-/*  ignis_silu_mul - silu(gate) * up in one pass, as gated MLPs need it; silu(gate) is not rounded in between
+/*  ignis_silu_mul - silu(gate) * up in one pass, for gated MLPs; silu(gate) is not rounded in between
     Shapes: equal.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
@@ -1549,15 +1596,15 @@ IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
     Threads: any. */
 IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape);
 
-/*  ignis_transpose - exchange two dimensions, in new memory; negative ones count from the last one on. Any dtype.
+/*  ignis_transpose - swap two dimensions, in new memory; negative ones count from the last one on. Any dtype.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1);
 
-/*  ignis_concat - count tensors one behind the other along a dimension, in new memory. Any dtype.
-    Shapes: equal but for that dimension. More than eight are put together in several passes.
+/*  ignis_concat - concatenate count tensors along a dimension, in new memory. Any dtype.
+    Shapes: equal but for that dimension. More than eight are concatenated in several passes.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension, another one differs), DTYPE, DEVICE, ARGUMENT (null, count, never written to), MEMORY, LIBRARY,
     COMPILE, CUDA.
@@ -1606,20 +1653,23 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
 /* >>ops.rope ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis_rope_desc {
-    int num_heads;         /* required: a row is num_heads heads of head_dim elements */
-    double base;           /* of the inverse frequencies base^(-2i / head_dim) (10000) */
-    int64_t pos_offset;    /* position of the first row of every sequence (0) */
-    const float *inv_freq; /* on the host: frequencies of one's own, such as those of llama3, NTK or YaRN scaling (those of base) */
-    int inv_freq_count;    /* head_dim / 2 */
+    int num_heads;              /* required: a row is num_heads heads of head_dim elements */
+    double base;                /* of the inverse frequencies base^(-2i / head_dim) (10000) */
+    int64_t pos_offset;         /* position of the first row of every sequence (0) */
+    const float *inv_freq;      /* on the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base) */
+    int inv_freq_count;         /* head_dim / 2 */
+    ignis_array inv_freq_array; /* instead of them: head_dim / 2 frequencies in f32 on the device (none) */
 } ignis_rope_desc;
 
 /*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
     Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus desc->pos_offset. Elements i and
-    i + head_dim / 2 of every head turn by position * inv_freq[i].
+    i + head_dim / 2 of every head turn by position * inv_freq[i]. Frequencies on the device are read as the kernel runs, so a graph reads them
+    anew at each launch; backward reads them again.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31, inv_freq_count is not head_dim / 2), SHAPE
-    (the last dimension is not num_heads times an even head_dim), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
-    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns.
+    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31, inv_freq_count or the array's numel is
+    not head_dim / 2, frequencies given twice or never written to), SHAPE (the last dimension is not num_heads times an even head_dim), DTYPE,
+    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
+    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns, and inv_freq_array be freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
 
@@ -1642,14 +1692,14 @@ typedef struct ignis_cross_entropy_desc {
     int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
     bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
-    int64_t classes;           /* columns behind so many are padding, whatever they hold, with gradient 0 (0: there are none) */
+    int64_t classes;           /* later columns are padding: they are ignored, and their gradient is 0 (all columns are classes) */
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
     all defaults.
     A target that is no class and not ignored makes the loss NaN, and the gradient of its row. So is the mean when every row is ignored.
-    The gradient of f32, f64 and bf16 is made along with the loss, and backward only hands it on; it is scaled, and rounded once more, where
+    The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled, and rounded once more, where
     the gradient of the loss is not 1.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
@@ -1687,11 +1737,11 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
 
 /*  ignis_decode_sdpa - attention of one new query to all keys of a cache, for generation token by token
     Shapes: q [1, num_heads * head_dim]; k and v [past + 1, num_kv_heads * head_dim], the new token's included, at least one row; or all with a
-    batch in front; num_kv_heads follows from the shapes, head_dim is at most 256. The result has the shape of q. The scores are scaled by
+    batch in front; num_kv_heads follows from the shapes, head_dim is at most 512. The result has the shape of q. The scores are scaled by
     1 / sqrt(head_dim). Nothing is recorded: the result requires no gradient.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (num_heads below 1, or not a multiple of the number of key heads), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
-    UNSUPPORTED (head_dim above 256, 2^30 rows or more).
+    Errors: FREED, ARGUMENT (num_heads below 1, or not a multiple of the number of key heads), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE,
+    CUDA, UNSUPPORTED (head_dim above 512, 2^30 rows or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads);
@@ -1708,7 +1758,7 @@ typedef enum ignis_schedule {
     IGNIS_SCHEDULE_LINEAR  /* a straight line */
 } ignis_schedule;
 
-/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its end at step `total`. */
+/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its last value at step `total`. */
 typedef struct ignis_schedule_desc {
     ignis_schedule kind; /* IGNIS_SCHEDULE_CONSTANT */
     int64_t warmup;      /* steps (0) */
@@ -1738,7 +1788,7 @@ typedef struct ignis_sgd_desc {
 } ignis_sgd_desc;
 
 typedef struct ignis_optimizer_info {
-    int64_t step;     /* how many were made */
+    int64_t step;     /* steps so far */
     double lr;        /* of the last step */
     double grad_norm; /* when gradients were clipped last, before it */
     int parameters;
@@ -1761,7 +1811,7 @@ typedef enum ignis_optimizer_part {
 IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc);
 IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
 
-/*  ignis_optimizer_add - let an optimizer change a tensor: a leaf that requires a gradient; decay: whether weight decay is for it
+/*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay: whether weight decay applies to it
     Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED (this thread captures a graph),
@@ -1770,9 +1820,9 @@ IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
 
-/*  ignis_optimizer_step - change all parameters that have a gradient, by that gradient
-    One launch for each element type. Count of steps, learning rate and clipping are on the device, which moves them on, so a CUDA graph of a
-    step can be replayed. Without any gradient nothing happens, and no step is counted.
+/*  ignis_optimizer_step - update all parameters that have a gradient
+    One launch for each element type. Step count, learning rate and clipping are kept and updated on the device, so a CUDA graph of a step can be
+    replayed. Without any gradient nothing happens, and no step is counted.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -1787,22 +1837,22 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
 
 /*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale them down to it
-    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing comes to the host;
-    ignis_optimizer_query tells the norm. The sum is made in a fixed order.
+    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing is copied to the host;
+    ignis_optimizer_query returns the norm. The sum is computed in a fixed order.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (max_norm is not above 0, no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
 
-/*  ignis_optimizer_set_lr - another learning rate from the next step on, which the schedule scales
+/*  ignis_optimizer_set_lr - set the learning rate from the next step on, which the schedule scales
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (negative), MEMORY, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double lr);
 
-/*  ignis_optimizer_query - where an optimizer is
+/*  ignis_optimizer_query - step count, learning rate and gradient norm of an optimizer
     Returns: IGNIS_OK, and *info filled.
     Errors: FREED, ARGUMENT, CUDA.
     Ownership: *info is a copy.
@@ -1810,8 +1860,8 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double 
 IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_optimizer_info *info);
 
 /*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by ignis_array_copy, for restoring it
-    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. A training goes on bit for bit when all parts and
-    parameters are restored.
+    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. Training continues bit for bit as without the
+    interruption when all parts and parameters are restored.
     Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
     Errors: FREED, ARGUMENT (no such part or parameter).
     Ownership: the optimizer's.
@@ -1924,6 +1974,19 @@ static inline ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_
 }
 
 #ifndef IGNIS_NO_TENSORS
+static inline ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_from_host(data, shape, &desc);
+}
+static inline ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_zeros(shape, &desc); }
+static inline ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_ones(shape, &desc); }
+static inline ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_rand(shape, &desc); }
+static inline ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc &desc) { return ignis_tensor_randn(shape, &desc); }
+static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                     const ignis_gradcheck_desc &desc)
+{
+    return ignis_gradcheck(fn, user_data, inputs, count, &desc);
+}
 static inline ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc &desc)
 {
     return ignis_sdpa(q, k, v, &desc);
@@ -2076,6 +2139,15 @@ static void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
 static void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mutex); }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
 
+/*  What a thread that holds a mutex waits for: it gives the mutex back meanwhile, until another thread wakes all who wait. */
+typedef CONDITION_VARIABLE ignis__condition;
+#define IGNIS__CONDITION_INIT CONDITION_VARIABLE_INIT
+IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
+{
+    SleepConditionVariableSRW(condition, mutex, INFINITE, 0);
+}
+IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { WakeAllConditionVariable(condition); }
+
 typedef SRWLOCK ignis__rwlock;
 static void ignis__rwlock_init(ignis__rwlock *lock) { InitializeSRWLock(lock); }
 static void ignis__rwlock_read(ignis__rwlock *lock) { AcquireSRWLockShared(lock); }
@@ -2194,6 +2266,14 @@ typedef pthread_mutex_t ignis__mutex;
 static void ignis__mutex_init(ignis__mutex *mutex) { pthread_mutex_init(mutex, NULL); }
 static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
+
+typedef pthread_cond_t ignis__condition;
+#define IGNIS__CONDITION_INIT PTHREAD_COND_INITIALIZER
+IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
+{
+    pthread_cond_wait(condition, mutex);
+}
+IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { pthread_cond_broadcast(condition); }
 
 typedef pthread_rwlock_t ignis__rwlock;
 static void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
@@ -2592,19 +2672,19 @@ typedef struct ignis__record {
 } ignis__record;
 
 /*  A call that runs functions of the caller: messages of what fails in them name it, too. */
-typedef struct ignis__frame {
+typedef struct ignis__outer_call {
     const char *call;
     const char *rule; /* the rule whose backward function runs; null: none does */
-    const struct ignis__frame *outer;
-} ignis__frame;
+    const struct ignis__outer_call *outer;
+} ignis__outer_call;
 
 /*  What a thread keeps. The device section uses the last part. */
 typedef struct ignis__thread {
-    ignis__record record;      /* the first failure */
-    ignis_status latest;       /* of the last one, recorded or not */
-    char *latest_message;      /* from malloc; null: there was none, or no memory for it */
-    const ignis__frame *frame; /* the innermost one */
-    bool quiet;                /* failures are answers to what was tried, and not reported */
+    ignis__record record;            /* the first failure */
+    ignis_status latest;             /* of the last one, recorded or not */
+    char *latest_message;            /* from malloc; null: there was none, or no memory for it */
+    const ignis__outer_call *inside; /* the innermost one */
+    bool quiet;                      /* failures are answers to what was tried, and not reported */
 
     void *attached[2];              /* arrays of the tensor section, from malloc */
     struct ignis__capture *capture; /* what ignis_graph_begin has begun */
@@ -2730,28 +2810,29 @@ IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ig
     thread->quiet = false;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__frame_enter(ignis__frame *frame, const char *call, const char *rule)
+IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer, const char *call, const char *rule)
 {
-    frame->call = call;
-    frame->rule = rule;
-    frame->outer = ignis__this_thread.frame;
-    ignis__this_thread.frame = frame;
+    outer->call = call;
+    outer->rule = rule;
+    outer->outer = ignis__this_thread.inside;
+    ignis__this_thread.inside = outer;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__frame_leave(const ignis__frame *frame) { ignis__this_thread.frame = frame->outer; }
+IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer) { ignis__this_thread.inside = outer->outer; }
 
 /*  Names the calls inside which a call has failed, the innermost first. */
-static void ignis__text_add_frames(ignis__text *text, const ignis__frame *frame, const char *call)
+static void ignis__text_add_outer_calls(ignis__text *text, const ignis__outer_call *outer, const char *call)
 {
     const char *before = " (inside ";
-    for (; frame; frame = frame->outer) {
-        if (frame->call == call && !frame->rule) /* it has said so itself */
-            continue;
-        if (frame->rule)
-            ignis__text_add(text, "%sthe backward of '%s', %s", before, frame->rule, frame->call);
+    for (; outer; outer = outer->outer) {
+        if (outer->rule)
+            ignis__text_add(text, "%sthe backward of '%s', %s", before, outer->rule, outer->call);
+        else if (outer->call != call) /* which was named just before */
+            ignis__text_add(text, "%s%s", before, outer->call);
         else
-            ignis__text_add(text, "%s%s", before, frame->call);
+            continue;
         before = ", ";
+        call = outer->call;
     }
     if (*before == ',')
         ignis__text_add(text, ")");
@@ -2771,7 +2852,7 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
         va_copy(again, args);
         ignis__text_add(&text, "%s: ", cause.call);
         ignis__text_addv(&text, format, again);
-        ignis__text_add_frames(&text, ignis__this_thread.frame, cause.call);
+        ignis__text_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
         ignis__text_add(&text, "%s%s", *log ? "\n" : "", log);
         va_end(again);
         if (round == 1 || (cause.message = (char *)malloc(text.length + 1)) == NULL)
@@ -3583,6 +3664,18 @@ static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
     return item;
 }
 
+/*  One more hold of an item that others hold; false: the last one was just given back, and the item is being taken apart. */
+IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
+{
+    ignis__slot *slot = (ignis__slot *)item;
+    uint64_t state = ignis__atomic_load(&slot->state);
+    do {
+        if (!(state & 0xFFFFFFFFu))
+            return false;
+    } while (!ignis__atomic_swap_if(&slot->state, &state, state + 1));
+    return true;
+}
+
 /*  Gives a hold back. True: it was the last one of a dead item, which the caller now takes apart. */
 static bool ignis__pool_drop(void *item)
 {
@@ -4374,8 +4467,8 @@ static void ignis__foreign_drop(ignis__device *device, ignis__foreign_stream *fo
         ignis__free(foreign);
 }
 
-/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A thread that
-    waits for the stream is waited for, as its wait would spoil the capture. */
+/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A
+    thread that waits for the stream is waited for, as its wait would spoil the capture. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
 {
     ignis__foreign_stream *foreign = ignis__foreign_next(device, serial - 1);
@@ -5466,6 +5559,7 @@ typedef struct ignis__storage {
     uint64_t capture; /* the number of the one that took the memory, and whose graph has it; 0: none */
     ignis__used_on used_on[4];
     int used_on_count;
+    void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
     uint64_t version;                     /* counts what is written to it, as far as Ignis knows */
     uint64_t lent;                        /* 1: the caller's code was given the address, and may have written there */
     struct ignis__storage *next, *before; /* in the list of all */
@@ -5551,35 +5645,57 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
     return true;
 }
 
+/*  Lets work on `stream` of the storage's device, which is about to add to a sum, come after what was added before on another stream. */
+IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
+{
+    bool ok;
+    ignis__mutex_lock(&storage->lock);
+    ok = !storage->summed_on || ignis__stream_order(call, storage->device, storage->summed_on, storage->device, stream);
+    storage->summed_on = stream;
+    ignis__mutex_unlock(&storage->lock);
+    return ok;
+}
+
 /*  One user less; the last gives the memory back behind all work that used it. Where the device cannot be entered the block stays
     out of use until ignis_shutdown frees its segment. */
 static void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
+    ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
+    ignis__spare_event *last = NULL;
     ignis__binding binding, other;
     bool gives, entered;
-    int i;
+    int i, count = 0;
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
-    ignis__mutex_lock(&storage->lock);             /* whoever forgets a stream waits until it is not needed here any more */
     gives = storage->block || storage->release_fn; /* else the memory is the caller's, and so is all order */
     entered = gives && !ignis__devices_lost() && ignis__device_enter(call, storage->device, &binding);
+    ignis__mutex_lock(
+        &storage->lock); /* a thread that forgets one of these streams waits until it is not needed here, so nothing waits here */
     for (i = 0; gives && i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
-        if (entered && ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
-            continue;
-        if (!ignis__devices_lost() && ignis__device_enter(call, used->device, &other)) {
-            (void)ignis__device_finish(used->device); /* without an order, waiting is what is left */
+        if (!entered || !ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
+            unordered[count++] = used->device;
+    }
+    if (entered && !storage->block && storage->stream)
+        last = ignis__event_record(call, storage->device, storage->stream);
+    ignis__mutex_unlock(&storage->lock);
+    while (count-- > 0) {
+        if (!ignis__devices_lost() && ignis__device_enter(call, unordered[count], &other)) {
+            (void)ignis__device_finish(unordered[count]); /* without an order, waiting is what is left */
             ignis__device_leave(&other);
         }
     }
     if (entered) {
-        if (storage->block)
+        if (storage->block) {
             ignis__memory_give(call, storage->device, storage->block);
-        else if (storage->stream && IGNIS__CUDA(cuStreamSynchronize, (storage->stream)) != 0)
-            (void)ignis__device_finish(storage->device); /* the memory goes to somebody who knows nothing of streams */
+        } else if (storage->stream) { /* the memory goes to somebody who knows nothing of streams */
+            if (!last || IGNIS__CUDA(cuEventSynchronize, (last->event)) != 0)
+                (void)ignis__device_finish(storage->device);
+            if (last)
+                ignis__event_give(storage->device, last);
+        }
         ignis__device_leave(&binding);
     }
-    ignis__mutex_unlock(&storage->lock);
     if (storage->release_fn)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
     ignis__storage_destroy(storage);
@@ -5997,6 +6113,16 @@ static void ignis__array_reap_exports(const char *call, ignis__array *array)
 static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
     ignis__array *array = ignis__array_hold(call, handle);
+    if (!array || ignis__array_lock(call, array))
+        return array;
+    ignis__array_drop(call, array);
+    return NULL;
+}
+
+/*  The same for calls of the contract: what other processes hold of the array no longer is let go of before. */
+static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
     if (!array)
         return NULL;
     ignis__array_reap_exports(call, array);
@@ -6043,7 +6169,7 @@ static ignis_status ignis__fail_referenced(const char *call, const ignis__array 
 
 static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     ignis_owner owner;
     int ref_count = 0;
     bool ok = false;
@@ -6796,7 +6922,7 @@ static ignis_status ignis__array_transfer(const char *call, ignis__array *array,
 IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_array_transfer_ownership";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     if (!array)
         return ignis__failed();
     return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
@@ -6812,6 +6938,8 @@ static void ignis__storages_forget_stream(ignis__device *device, void *stream)
         ignis__mutex_lock(&storage->lock);
         if (storage->device == device && storage->stream == stream)
             storage->stream = device->stream;
+        if (storage->device == device && storage->summed_on == stream)
+            storage->summed_on = NULL;
         for (i = 0; i < storage->used_on_count; i++)
             if (storage->used_on[i].stream == stream && storage->used_on[i].device == device)
                 storage->used_on[i--] = storage->used_on[--storage->used_on_count];
@@ -6935,7 +7063,7 @@ IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, cons
 IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_acquire";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -6954,7 +7082,7 @@ IGNIS_API ignis_status ignis_contract_acquire(ignis_array handle, ignis_owner by
 IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by)
 {
     static const char call[] = "ignis_contract_release";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -6970,7 +7098,7 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by
 IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_owner owner)
 {
     static const char call[] = "ignis_contract_assert_owner";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     bool ok;
     if (!array)
         return ignis__failed();
@@ -6986,7 +7114,7 @@ IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handle, ignis_own
 IGNIS_API ignis_status ignis_contract_track(ignis_array handle)
 {
     static const char call[] = "ignis_contract_track";
-    ignis__array *array = ignis__array_enter(call, handle);
+    ignis__array *array = ignis__array_enter_reaped(call, handle);
     if (!array)
         return ignis__failed();
     ignis__track(array, true);
@@ -7067,6 +7195,7 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
     static const char call[] = "ignis_contract_audit";
     ignis__audit audit = IGNIS__ZERO;
     ignis__tracked_freed *freed;
+    ignis__slot *dead = NULL;
     ignis__array *array;
     uint64_t index = 0;
     if (!ignis__enter(call))
@@ -7079,15 +7208,19 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
         ignis__fail_null(call, "entries");
         return -1;
     }
-    ignis__mutex_lock(&ignis__audits.lock);
-    ignis__audits.count++;
+    while (ignis__exports_reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+        ignis__array_reap_exports(call, array);
+        ignis__array_drop(call, array);
+    }
     audit.entries = entries;
     audit.capacity = capacity;
     audit.now_ns = ignis__monotonic_ns();
     audit.min_age_ms = min_age_ms == 0 ? 5000 : min_age_ms;
+    index = 0;
+    ignis__mutex_lock(&ignis__audits.lock);
+    ignis__audits.count++;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis_contract_entry entry;
-        ignis__array_reap_exports(call, array);
         ignis__mutex_lock(&array->slot.lock);
         if (array->tracked_at_ns && ignis__pool_live(array)) {
             ignis__track_entry(array, &entry);
@@ -7095,7 +7228,10 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
             array->audit = ignis__audits.count;
         }
         ignis__array_unlock(array);
-        ignis__array_drop(call, array);
+        if (ignis__pool_drop(array)) { /* another thread has freed it meanwhile */
+            array->slot.next_free = dead;
+            dead = &array->slot;
+        }
     }
     ignis__mutex_lock(&ignis__tracking.lock);
     for (freed = ignis__tracking.freed; freed; freed = freed->next)
@@ -7103,6 +7239,11 @@ IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, 
             ignis__audit_add(&audit, &freed->entry, freed->tracked_at_ns);
     ignis__mutex_unlock(&ignis__tracking.lock);
     ignis__mutex_unlock(&ignis__audits.lock);
+    while (dead) { /* without the lock: who is told of the release of wrapped memory may audit, too */
+        array = (ignis__array *)(void *)dead;
+        dead = dead->next_free;
+        ignis__array_destroy(call, array);
+    }
     return audit.found;
 }
 
@@ -7152,6 +7293,10 @@ IGNIS_API ignis_status ignis_contract_reset(void)
    =============================================================================================================== */
 
 #include "ignis_kernels.h"
+
+#if !defined(IGNIS_KERNELS_VERSION) || IGNIS_KERNELS_VERSION != IGNIS_VERSION
+#error "ignis.h and ignis_kernels.h are of different versions: copy all headers of Ignis from one release"
+#endif
 
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 
@@ -7873,7 +8018,7 @@ static ignis__image *ignis__image_get(const char *call, ignis__device *device, c
     return image;
 }
 
-/*  *error is the driver's, for the caller to judge. */
+/*  False after a failure: of the driver, when *error is not 0, which the caller may mend or report; another one is reported already. */
 static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
 {
     unit->lowered = ignis__copy_string(image->lowered);
@@ -9045,23 +9190,22 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
    >>tensor - tensors, scopes, random numbers.
    =============================================================================================================== */
 
-/*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. A
-    backward counts before it starts how often its entries use leaves of the group, so it knows when it has passed the last. */
+/*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. What a
+    backward knows of a group belongs to the backward (ignis__met_group). */
 typedef struct ignis__grad_group {
-    bool (*ready_fn)(struct ignis__grad_group *group, const char *call);        /* the gradients are there */
-    bool (*end_fn)(struct ignis__grad_group *group, const char *call, bool ok); /* the backward that met the group is over */
-    int64_t uses;                   /* by entries that the backward has not passed yet; this and the rest change only during one */
-    bool met, done;                 /* it is in the thread's list; ready_fn was called */
-    struct ignis__tensor *leaves;   /* those with a gradient pending: each held, linked by next */
-    struct ignis__grad_group *next; /* in the thread's list */
+    ignis__slot *owner; /* each backward that has met the group holds it, until end_fn gives that hold back */
+    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *walk, bool *joins); /* false, reported: not now */
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call);                               /* the gradients are there */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *walk, bool ok);      /* that backward is over */
 } ignis__grad_group;
 
 /*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
     later it claims as well: releasing a tensor's handle gives up the tensor's claim only. */
 typedef struct ignis__tensor {
-    ignis__slot slot;   /* first; its lock guards data, grad and node */
-    ignis__array *data; /* null once the handle is released */
-    ignis__array *grad;
+    ignis__slot slot;         /* first; its lock guards what may change: all but shape, dtype, device and made_in */
+    ignis__array *data;       /* null once the handle is released */
+    ignis__array *grad;       /* changes only inside ignis__leaves_enter */
+    bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
     struct ignis__node *node; /* the entry of the tape that made it */
     bool requires_grad, leaf;
     bool walked;       /* its entry was used up by a backward, or cleared */
@@ -9069,8 +9213,8 @@ typedef struct ignis__tensor {
     ignis_dtype dtype;
     ignis__device *device;
     ignis__grad_group *group;   /* of a leaf; null: none */
-    ignis__array *pending;      /* of a leaf, during a backward: the gradient that is added at its end */
-    struct ignis__tensor *next; /* in a list of dead tensors, or of leaves that a backward has met */
+    uint64_t made_in;           /* the backward whose backward function made it, by serial; 0: none */
+    struct ignis__tensor *next; /* in a list of dead tensors */
 } ignis__tensor;
 
 static ignis__pool ignis__tensors = IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSOR, "tensor", IGNIS_DIAG_TENSOR_FREED);
@@ -9085,9 +9229,11 @@ typedef struct ignis__tensor_thread {
     bool random_again;          /* a checkpoint runs its function again, with the numbers of the first time */
     uint64_t random_launches;   /* and this counter of a graph's launches, by handle; 0: none */
     struct ignis__tape *tape;
-    struct ignis__node *walking; /* the entry that the innermost backward is at */
-    ignis__grad_group *groups;   /* that the outermost backward has met */
-    int64_t nests;               /* entries that it has not passed yet and that run a backward of their own */
+    struct ignis__walk *walk;       /* the innermost backward; null: none */
+    uint64_t walk_serial;           /* its serial, or 0 */
+    int scope_floor, no_grad_floor; /* what was open before a function of the caller's was called, which may not end it */
+    bool unbalanced;                /* the function has tried to */
+    bool saw_trainable;             /* an operation had an input that requires a gradient, recorded or not */
 } ignis__tensor_thread;
 
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
@@ -9102,9 +9248,10 @@ static ignis__tensor_thread *ignis__tensor_thread_now(void)
         thread->seed = thread->random_used = thread->random_launches = 0;
         thread->random_again = false;
         thread->tape = NULL;
-        thread->walking = NULL;
-        thread->groups = NULL;
-        thread->nests = 0;
+        thread->walk = NULL;
+        thread->walk_serial = 0;
+        thread->scope_floor = thread->no_grad_floor = 0;
+        thread->unbalanced = thread->saw_trainable = false;
     }
     return thread;
 }
@@ -9139,10 +9286,14 @@ static bool ignis__scope_grow(const char *call, int which, int *capacity, int co
 /* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
 
 /*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a
-    backward has used it. One block of memory holds it with its lists. */
+    backward has used it. One block of memory holds it with its lists.
+
+    Only the thread of a tape adds entries to it, walks and clears it; any thread may release the tensor that keeps an entry. So the thread of the
+    tape may use an entry as long as it holds the output, and others may under the output's lock. */
 typedef struct ignis__node {
     struct ignis__tape *tape;
     struct ignis__node *before, *after; /* in the order of recording */
+    uint64_t serial;                    /* that order as a number, from 1 */
     ignis__tensor *output;
     const char *name;
     ignis_status (*backward_fn)(const ignis_backward_args *args);
@@ -9150,30 +9301,34 @@ typedef struct ignis__node {
     int input_count, saved_count;
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a backward: its inputs are among the uses of groups */
+    bool running;           /* its backward function runs */
     bool nests;             /* backward_fn runs a backward of its own */
     bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
     uint64_t *versions;     /* of what is saved, when it was recorded; IGNIS__UNWRITTEN for what may be written later */
     void *params;
+    bool *needed;       /* for each input, whether it required a gradient when this was recorded */
     ignis__array *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
 } ignis__node;
 
 typedef struct ignis__tape {
+    ignis__mutex lock; /* for the links: a tensor may be released by another thread than the one that recorded it */
     ignis__node *first, *last;
     int64_t length;
+    uint64_t serials;         /* given out */
     struct ignis__tape *next; /* of all tapes, until ignis_shutdown */
 } ignis__tape;
 
 static struct {
-    ignis__mutex lock; /* for the links of all tapes: a tensor may be released by another thread than the one that recorded it */
-    ignis__tape *tapes;
+    ignis__mutex lock;
+    ignis__tape *first;
 } ignis__tapes = {IGNIS__MUTEX_INIT, NULL};
 
 static void ignis__node_unlink(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
-    ignis__mutex_lock(&ignis__tapes.lock);
+    ignis__mutex_lock(&tape->lock);
     if (node->before)
         node->before->after = node->after;
     else
@@ -9183,7 +9338,7 @@ static void ignis__node_unlink(ignis__node *node)
     else
         tape->last = node->before;
     tape->length--;
-    ignis__mutex_unlock(&ignis__tapes.lock);
+    ignis__mutex_unlock(&tape->lock);
 }
 
 /*  Takes an entry apart. Inputs of which it had the last hold go onto the list of dead tensors. */
@@ -9229,7 +9384,7 @@ static void ignis__tensor_drop(const char *call, ignis__tensor *tensor)
     ignis__tensors_bury(call, tensor);
 }
 
-/*  Ends the entry that made a tensor: its backward is used up. */
+/*  Ends the entry that made a tensor: its backward is used up. Only the thread of the tape does this, and it holds the output. */
 static void ignis__node_consume(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
@@ -9264,6 +9419,28 @@ static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
     return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
 }
 
+/*  How a held tensor stands to the tape at this moment. The entry may be used as ignis__node says. */
+typedef struct ignis__standing {
+    ignis__node *node;
+    ignis__tape *tape; /* of the entry */
+    bool requires_grad, leaf, walked;
+} ignis__standing;
+
+static ignis__standing ignis__tensor_standing(ignis__tensor *tensor)
+{
+    ignis__standing standing;
+    ignis__mutex_lock(&tensor->slot.lock);
+    standing.node = tensor->node;
+    standing.tape = tensor->node ? tensor->node->tape : NULL;
+    standing.requires_grad = tensor->requires_grad;
+    standing.leaf = tensor->leaf;
+    standing.walked = tensor->walked;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    return standing;
+}
+
+static bool ignis__tensor_requires_grad(ignis__tensor *tensor) { return ignis__tensor_standing(tensor).requires_grad; }
+
 /*  The array of a held tensor, held itself; null, and reported, when another thread has released the tensor. */
 static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
 {
@@ -9294,9 +9471,11 @@ static ignis_tensor ignis__tensor_make(const char *call, ignis__array *array, bo
         return handle;
     ignis__array_claim(array);
     tensor->data = array;
-    tensor->grad = tensor->pending = NULL;
+    tensor->grad = NULL;
+    tensor->entered = false;
     tensor->node = NULL;
     tensor->group = NULL;
+    tensor->made_in = thread->walk_serial;
     tensor->requires_grad = requires_grad;
     tensor->leaf = true;
     tensor->walked = false;
@@ -9746,22 +9925,13 @@ IGNIS_API ignis_scope ignis_scope_begin(void)
     return scope;
 }
 
-/*  Ends the innermost scope, if it is this one; `keep` goes on to the enclosing one. */
-static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
+/*  Ends the innermost scope; `keep` goes on to the enclosing one. */
+static void ignis__scope_pop(const char *call, uint64_t keep)
 {
-    ignis__tensor_thread *thread;
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    int first = ignis__scope_marks()[--thread->scope_count].first;
     ignis__tensor *tensor;
     bool kept = false;
-    int first;
-    if (!ignis__enter(call))
-        return false;
-    thread = ignis__tensor_thread_now();
-    if (!thread->scope_count || ignis__scope_marks()[thread->scope_count - 1].serial != scope.id) {
-        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
-                    thread->scope_count);
-        return false;
-    }
-    first = ignis__scope_marks()[--thread->scope_count].first;
     while (thread->tensor_count > first) {
         uint64_t handle = ignis__scope_tensors()[--thread->tensor_count];
         if (handle == keep) {
@@ -9776,6 +9946,25 @@ static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
     }
     if (kept && thread->scope_count) /* there is room: it was in the list before */
         ignis__scope_tensors()[thread->tensor_count++] = keep;
+}
+
+static bool ignis__scope_end(const char *call, ignis_scope scope, uint64_t keep)
+{
+    ignis__tensor_thread *thread;
+    if (!ignis__enter(call))
+        return false;
+    thread = ignis__tensor_thread_now();
+    if (!thread->scope_count || ignis__scope_marks()[thread->scope_count - 1].serial != scope.id) {
+        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "this is not the innermost open scope of this thread, which has %d open",
+                    thread->scope_count);
+        return false;
+    }
+    if (thread->scope_count == thread->scope_floor) {
+        thread->unbalanced = true;
+        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "the scope was begun before the function that is running now, which cannot end it");
+        return false;
+    }
+    ignis__scope_pop(call, keep);
     return true;
 }
 
@@ -9788,6 +9977,47 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
 {
     (void)ignis__scope_end("ignis_scope_return", scope, tensor.id);
     return tensor;
+}
+
+/*  Around a function of the caller's that a call runs, for a rule or not (null): the scopes and no-grad sections of before are there again
+    afterwards, and messages of what fails in it name the call. */
+typedef struct ignis__frame {
+    ignis__outer_call outer;
+    int no_grad, scope_floor, no_grad_floor;
+    bool unbalanced;
+} ignis__frame;
+
+static void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule, int no_grad)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__outer_call_begin(&frame->outer, call, rule);
+    frame->no_grad = thread->no_grad;
+    frame->scope_floor = thread->scope_floor;
+    frame->no_grad_floor = thread->no_grad_floor;
+    frame->unbalanced = thread->unbalanced;
+    thread->no_grad = thread->no_grad_floor = no_grad;
+    thread->scope_floor = thread->scope_count;
+    thread->unbalanced = false;
+}
+
+/*  False, and reported: the function has begun or ended what it did not end or begin. */
+static bool ignis__frame_end(const ignis__frame *frame)
+{
+    const char *call = frame->outer.call, *what = frame->outer.rule ? frame->outer.rule : call;
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    int scopes = thread->scope_count - thread->scope_floor, sections = thread->no_grad - thread->no_grad_floor;
+    bool balanced = !thread->unbalanced && scopes == 0 && sections == 0; /* what it has ended too much was reported then */
+    ignis__outer_call_end(&frame->outer);
+    if (scopes || sections)
+        ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call,
+                    "the function of '%s' has returned with %d scopes and %d no-grad sections that it did not end", what, scopes, sections);
+    while (thread->scope_count > thread->scope_floor)
+        ignis__scope_pop(call, 0);
+    thread->no_grad = frame->no_grad;
+    thread->scope_floor = frame->scope_floor;
+    thread->no_grad_floor = frame->no_grad_floor;
+    thread->unbalanced = frame->unbalanced;
+    return balanced;
 }
 
 /*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
@@ -9829,9 +10059,10 @@ static ignis__tape *ignis__tape_now(const char *call)
         ignis__fail_host_memory(call, sizeof *tape);
         return NULL;
     }
+    ignis__mutex_init(&tape->lock);
     ignis__mutex_lock(&ignis__tapes.lock);
-    tape->next = ignis__tapes.tapes;
-    ignis__tapes.tapes = tape;
+    tape->next = ignis__tapes.first;
+    ignis__tapes.first = tape;
     ignis__mutex_unlock(&ignis__tapes.lock);
     thread->tape = tape;
     return tape;
@@ -9839,27 +10070,89 @@ static ignis__tape *ignis__tape_now(const char *call)
 
 static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
-/*  Writes an operation on held tensors down; the caller has found that one of them requires a gradient, and that recording is on. */
-static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs, const ignis_rule *rule)
+/*  What an entry keeps of an array for its backward, claimed. An array that lives by its references gets one more. The caller's own is kept
+    through a view: he may free it at any time, or use it for ever. Null, and reported: it was freed, or there is no memory. */
+static ignis__array *ignis__array_keep(const char *call, ignis_array handle)
 {
-    ignis__tape *tape = ignis__tape_now(call);
-    size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
-    size_t size = sizeof(ignis__node) + sizeof(ignis__tensor *) * (size_t)count + saved_size + rule->params_size;
-    ignis__node *node;
+    ignis__array *array = ignis__array_hold(call, handle), *kept = NULL;
+    if (!array)
+        return NULL;
+    ignis__mutex_lock(&array->slot.lock);
+    if (array->owned_by_refs && ignis__pool_live(array)) {
+        array->ref_count++;
+        ignis__atomic_add(&array->slot.state, 1);
+        kept = array;
+    }
+    ignis__array_unlock(array);
+    if (!kept)
+        kept = ignis__array_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0));
+    ignis__array_drop(call, array);
+    return kept;
+}
+
+/*  Whether an operation on these inputs can be recorded on the tape, and in needed[] which of them require a gradient. */
+static bool ignis__tape_admits(const char *call, const ignis__tape *tape, int count, ignis__tensor *const *inputs, bool *needed)
+{
     int i;
-    if (!tape)
-        return false;
     for (i = 0; i < count; i++) {
-        if (inputs[i]->node && inputs[i]->node->tape != tape) {
+        ignis__standing standing = ignis__tensor_standing(inputs[i]);
+        if (standing.node && standing.tape != tape) {
             ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
                         "input %d was recorded by another thread, whose tape it belongs to; ignis_detach it", i);
             return false;
         }
+        needed[i] = standing.requires_grad;
     }
-    node = (ignis__node *)ignis__alloc(size);
-    if (!node) {
-        ignis__fail_host_memory(call, size);
+    return true;
+}
+
+/*  Makes a tensor the result of an entry, which goes to the end of the tape. */
+static bool ignis__tape_append(const char *call, ignis__tensor *output, ignis__node *node)
+{
+    ignis__tape *tape = node->tape;
+    const char *what = NULL;
+    ignis__mutex_lock(&output->slot.lock);
+    if (output->node || output->walked || output->requires_grad) {
+        what = output->node ? output->node->name : "an operation";
+    } else {
+        output->requires_grad = true;
+        output->leaf = false;
+        output->node = node;
+    }
+    ignis__mutex_unlock(&output->slot.lock);
+    if (what) {
+        ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
+                    "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor", what);
         return false;
+    }
+    ignis__mutex_lock(&tape->lock);
+    node->serial = ++tape->serials;
+    node->before = tape->last;
+    if (tape->last)
+        tape->last->after = node;
+    else
+        tape->first = node;
+    tape->last = node;
+    tape->length++;
+    ignis__mutex_unlock(&tape->lock);
+    return true;
+}
+
+/*  Writes an operation on held tensors down; the caller has found that one of them requires a gradient, and that recording is on. Returns the
+    entry, which is good as long as the output is held; null after a failure. */
+static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
+                                    const ignis_rule *rule)
+{
+    ignis__tape *tape = ignis__tape_now(call);
+    size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
+    size_t size = sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
+    ignis__node *node = tape ? (ignis__node *)ignis__alloc(size) : NULL;
+    bool ok;
+    int i;
+    if (!node) {
+        if (tape)
+            ignis__fail_host_memory(call, size);
+        return NULL;
     }
     node->tape = tape;
     node->output = output;
@@ -9870,40 +10163,28 @@ static bool ignis__tape_add(const char *call, ignis__tensor *output, int count, 
     node->saved = (ignis__array **)(void *)(node->inputs + count);
     node->versions = (uint64_t *)(void *)(node->saved + rule->saved_count);
     node->params = node->versions + rule->saved_count;
+    node->needed = (bool *)node->params + rule->params_size;
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
-    for (i = 0; i < rule->saved_count; i++) {
-        ignis__array *saved = ignis__array_hold(call, rule->saved[i]);
-        if (!saved)
-            break;
-        ignis__array_claim(saved);
-        ignis__array_drop(call, saved);
-        node->versions[node->saved_count] = ignis__array_version(saved);
-        node->saved[node->saved_count++] = saved;
+    ok = ignis__tape_admits(call, tape, count, inputs, node->needed);
+    for (i = 0; ok && i < rule->saved_count; i++) {
+        node->saved[i] = ignis__array_keep(call, rule->saved[i]);
+        ok = node->saved[i] != NULL;
+        node->versions[i] = ok ? ignis__array_version(node->saved[i]) : 0;
+        node->saved_count += ok;
     }
-    if (i < rule->saved_count) {
-        while (node->saved_count > 0)
-            ignis__array_unclaim(call, node->saved[--node->saved_count]);
-        ignis__free(node);
-        return false;
-    }
-    for (i = 0; i < count; i++) {
+    for (i = 0; ok && i < count; i++) {
         ignis__tensor_rehold(inputs[i]);
         node->inputs[node->input_count++] = inputs[i];
     }
-    output->requires_grad = true;
-    output->leaf = false;
-    output->node = node;
-    ignis__mutex_lock(&ignis__tapes.lock);
-    node->before = tape->last;
-    if (tape->last)
-        tape->last->after = node;
-    else
-        tape->first = node;
-    tape->last = node;
-    tape->length++;
-    ignis__mutex_unlock(&ignis__tapes.lock);
-    return true;
+    if (ok && ignis__tape_append(call, output, node))
+        return node;
+    while (node->input_count > 0)
+        ignis__tensor_drop(call, node->inputs[--node->input_count]);
+    while (node->saved_count > 0)
+        ignis__array_unclaim(call, node->saved[--node->saved_count]);
+    ignis__free(node);
+    return NULL;
 }
 
 #define IGNIS__MAX_INPUTS 64
@@ -9936,18 +10217,15 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
             ignis__tensor_drop(call, inputs[held]);
             ok = false;
         }
-        wanted = wanted || (ok && inputs[held]->requires_grad);
+        wanted = wanted || (ok && ignis__tensor_requires_grad(inputs[held]));
     }
+    if (ok && wanted)
+        ignis__tensor_thread_now()->saw_trainable = true;
     if (ok && wanted && ignis__recording()) {
-        ok = false;
-        if (output->node || output->walked || output->requires_grad)
-            ignis__fail(IGNIS_DIAG_RECORDED_TWICE, call,
-                        "output is the result of '%s' already, or a leaf that requires a gradient; record a new tensor",
-                        output->node ? output->node->name : "an operation");
-        else if (!ignis__dtype_is_float(output->dtype))
+        ok = ignis__dtype_is_float(output->dtype);
+        if (!ok)
             ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient", ignis__dtypes[output->dtype].name);
-        else
-            ok = ignis__tape_add(call, output, count, inputs, rule);
+        ok = ok && ignis__tape_add(call, output, count, inputs, rule);
     }
     for (i = 0; i < held; i++)
         ignis__tensor_drop(call, inputs[i]);
@@ -9966,11 +10244,16 @@ IGNIS_API ignis_status ignis_no_grad_begin(void)
 IGNIS_API ignis_status ignis_no_grad_end(void)
 {
     static const char call[] = "ignis_no_grad_end";
+    ignis__tensor_thread *thread;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
-    if (ignis__tensor_thread_now()->no_grad == 0)
-        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_no_grad_begin");
-    ignis__tensor_thread_now()->no_grad--;
+    thread = ignis__tensor_thread_now();
+    if (thread->no_grad == thread->no_grad_floor) {
+        thread->unbalanced = true;
+        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_no_grad_begin%s",
+                           thread->no_grad ? " in the function that is running now" : "");
+    }
+    thread->no_grad--;
     return IGNIS_OK;
 }
 
@@ -9994,11 +10277,12 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
 /*  Adds the entries that have saved an array to a text; returns how often. */
 static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
 {
-    const ignis__tape *tape;
+    ignis__tape *tape;
     const ignis__node *node;
     int count = 0, i;
     ignis__mutex_lock(&ignis__tapes.lock);
-    for (tape = ignis__tapes.tapes; tape; tape = tape->next) {
+    for (tape = ignis__tapes.first; tape; tape = tape->next) {
+        ignis__mutex_lock(&tape->lock);
         for (node = tape->first; node; node = node->after) {
             int before = count;
             for (i = 0; i < node->saved_count; i++)
@@ -10006,6 +10290,7 @@ static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
             if (count > before)
                 ignis__text_add(text, ", the gradient of '%s' needs it", node->name);
         }
+        ignis__mutex_unlock(&tape->lock);
     }
     ignis__mutex_unlock(&ignis__tapes.lock);
     return count;
@@ -10014,10 +10299,14 @@ static int ignis__tape_claiming(ignis__text *text, const ignis__array *array)
 /* --- gradients that add up ----------------------------------------------------------------------------------------------- */
 
 /*  Whether nobody but the caller, by one claim, can see the array or its memory. */
-static bool ignis__array_is_private(const ignis__array *array)
+static bool ignis__array_is_private(ignis__array *array)
 {
-    return (ignis__atomic_load(&array->slot.state) & 0xFFFFFFFFu) == 2 /* its handle and the claim */ && array->ref_count == 1 &&
-           !array->view && ignis__atomic_load(&array->storage->users) == 1 && !array->storage->wrapped;
+    bool is_private;
+    ignis__mutex_lock(&array->slot.lock);
+    is_private = (ignis__atomic_load(&array->slot.state) & 0xFFFFFFFFu) == 2 /* its handle and the claim */ && array->ref_count == 1 &&
+                 !array->view && ignis__atomic_load(&array->storage->users) == 1 && !array->storage->wrapped;
+    ignis__array_unlock(array);
+    return is_private;
 }
 
 /*  *sum += gradient; *sum is claimed, null for none yet, and the gradient's claim is taken over. The first gradient is only kept: a
@@ -10025,7 +10314,6 @@ static bool ignis__array_is_private(const ignis__array *array)
 static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
 {
     ignis_array handles[3], made = IGNIS__ZERO;
-    ignis__array *total;
     ignis_status status;
     if (!*sum) {
         *sum = gradient;
@@ -10047,12 +10335,9 @@ static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__arr
     }
     status = ignis__array_binary(call, IGNIS__BUILTIN_ADD, handles[0], handles[1], handles[2]);
     if (made.id) {
-        total = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-        ignis__array_claim(total);
-        ignis__array_drop(call, total);
         ignis__array_unclaim(call, gradient);
         ignis__array_unclaim(call, *sum);
-        *sum = total;
+        *sum = ignis__array_adopt(call, made);
     } else if (handles[0].id == handles[2].id) {
         ignis__array_unclaim(call, *sum);
         *sum = gradient;
@@ -10062,36 +10347,98 @@ static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__arr
     return status == IGNIS_OK;
 }
 
-/*  A leaf's first gradient has memory of its own, that nothing else ever sees: the sum itself where it is private, else a copy. */
-static bool ignis__gradient_settle(const char *call, ignis__tensor *leaf)
+/*  Gives a claimed sum memory of its own, that nothing else ever sees: it keeps what it has where that is private. */
+static bool ignis__gradient_separate(const char *call, ignis__array **sum)
 {
-    ignis__array *pending = leaf->pending, *copy;
-    ignis_array made = IGNIS__ZERO;
-    leaf->pending = NULL;
-    if (ignis__array_is_private(pending)) {
-        ignis__shape_copy(&pending->shape, &leaf->shape);
-        ignis__mutex_lock(&leaf->slot.lock);
-        leaf->grad = pending;
-        ignis__mutex_unlock(&leaf->slot.lock);
+    ignis__array *copy;
+    if (ignis__array_is_private(*sum))
         return true;
-    }
-    made = ignis__array_create_like(call, pending, pending->dtype);
-    copy = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
-    if (copy && !ignis__array_copy_bytes(call, copy, 0, pending)) {
-        ignis__array_discard(call, &made);
-        ignis__array_drop(call, copy);
+    copy = ignis__array_adopt(call, ignis__array_create_like(call, *sum, (*sum)->dtype));
+    if (copy && !ignis__array_copy_bytes(call, copy, 0, *sum)) {
+        ignis__array_unclaim(call, copy);
         copy = NULL;
     }
-    ignis__array_unclaim(call, pending);
     if (!copy)
         return false;
-    ignis__array_claim(copy);
-    ignis__array_drop(call, copy);
-    ignis__shape_copy(&copy->shape, &leaf->shape);
-    ignis__mutex_lock(&leaf->slot.lock);
-    leaf->grad = copy;
-    ignis__mutex_unlock(&leaf->slot.lock);
+    ignis__array_unclaim(call, *sum);
+    *sum = copy;
     return true;
+}
+
+/* --- gradients of leaves, to which any number of threads may add ------------------------------------------------------------ */
+
+/*  A leaf that a backward has reached, and the sum of what has reached it. */
+typedef struct ignis__reached {
+    ignis__tensor *leaf;            /* held */
+    ignis__array *sum;              /* claimed; null: nothing yet, or written already */
+    struct ignis__met_group *group; /* null: none */
+    struct ignis__reached *next;
+} ignis__reached;
+
+/*  Who changes gradients is alone with their leaves from ignis__leaves_enter to ignis__leaves_leave. All of a list are entered at once: who waits
+    is inside of none, so nobody waits in a circle. Inside, memory is taken and work is queued, so no mutex is held for that long. */
+static struct {
+    ignis__mutex lock;
+    ignis__condition left;
+} ignis__leaves = {IGNIS__MUTEX_INIT, IGNIS__CONDITION_INIT};
+
+static void ignis__leaves_enter(ignis__reached *list)
+{
+    ignis__reached *at = list;
+    ignis__mutex_lock(&ignis__leaves.lock);
+    while (at) {
+        if (at->leaf->entered) {
+            ignis__condition_wait(&ignis__leaves.left, &ignis__leaves.lock);
+            at = list;
+        } else {
+            at = at->next;
+        }
+    }
+    for (at = list; at; at = at->next)
+        at->leaf->entered = true;
+    ignis__mutex_unlock(&ignis__leaves.lock);
+}
+
+static void ignis__leaves_leave(ignis__reached *list)
+{
+    ignis__mutex_lock(&ignis__leaves.lock);
+    for (; list; list = list->next)
+        list->leaf->entered = false;
+    ignis__condition_wake(&ignis__leaves.left);
+    ignis__mutex_unlock(&ignis__leaves.lock);
+}
+
+/*  The same for a single tensor. */
+static void ignis__leaf_enter(ignis__tensor *leaf)
+{
+    ignis__reached one = IGNIS__ZERO;
+    one.leaf = leaf;
+    ignis__leaves_enter(&one);
+}
+
+static void ignis__leaf_leave(ignis__tensor *leaf)
+{
+    ignis__reached one = IGNIS__ZERO;
+    one.leaf = leaf;
+    ignis__leaves_leave(&one);
+}
+
+/*  Work on the current stream is about to change a gradient: it comes after what other threads have queued on their streams for that. A capture
+    began when all streams were idle, and what follows its graph is ordered by who launches it. */
+static bool ignis__gradient_follow(const char *call, ignis__array *grad)
+{
+    ignis__device *device = grad->storage->device;
+    return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_now(device));
+}
+
+/*  Makes a claimed array that is private the gradient of an entered leaf that has none. */
+static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
+{
+    ignis__shape_copy(&grad->shape, &leaf->shape);
+    (void)ignis__gradient_follow(call, grad); /* nothing comes before the first */
+    ignis__mutex_lock(&leaf->slot.lock);
+    leaf->grad = grad;
+    ignis__mutex_unlock(&leaf->slot.lock);
 }
 
 #define IGNIS__ADDENDS 100 /* that one launch carries */
@@ -10104,36 +10451,38 @@ typedef struct ignis__addends {
     } at[IGNIS__ADDENDS];
 } ignis__addends;
 
-/*  Adds what is pending for a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
+/*  Adds the sum of a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
     gradients' memory stays: pointers to it may be part of a graph. */
-static bool ignis__gradients_add(const char *call, ignis__tensor *first)
+static bool ignis__gradients_add(const char *call, ignis__reached *first)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
     ignis__array *added[IGNIS__ADDENDS];
-    ignis__tensor *leaf;
+    ignis__reached *at;
     ignis__addends addends;
     ignis__work work;
     int64_t blocks = 0;
     int count = 0, i;
     void *params[2], *function;
-    bool ok = ignis__work_begin(call, first->device, &work);
+    bool ok = ignis__work_begin(call, first->leaf->device, &work);
     if (!ok)
         return false;
-    for (leaf = first; ok && leaf && count < IGNIS__ADDENDS; leaf = leaf->next) {
-        if (!leaf->pending || leaf->dtype != first->dtype || leaf->device != first->device)
+    for (at = first; ok && at && count < IGNIS__ADDENDS; at = at->next) {
+        ignis__tensor *leaf = at->leaf;
+        if (!at->sum || !leaf->grad || leaf->dtype != first->leaf->dtype || leaf->device != first->leaf->device)
             continue;
-        ok = ignis__work_read(&work, leaf->pending, &addends.at[count].src) && ignis__work_write(&work, leaf->grad, &addends.at[count].dst);
-        addends.at[count].n = leaf->pending->numel;
+        ok = ignis__gradient_follow(call, leaf->grad) && ignis__work_read(&work, at->sum, &addends.at[count].src) &&
+             ignis__work_write(&work, leaf->grad, &addends.at[count].dst);
+        addends.at[count].n = at->sum->numel;
         addends.at[count].first_block = blocks;
-        blocks += (leaf->pending->numel + 4095) / 4096;
-        added[count++] = leaf->pending;
-        leaf->pending = NULL;
+        blocks += (at->sum->numel + 4095) / 4096;
+        added[count++] = at->sum;
+        at->sum = NULL;
     }
     if (ok && blocks) {
         grid[0] = (unsigned)blocks;
         params[0] = &addends;
         params[1] = &count;
-        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, first->dtype);
+        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, first->leaf->dtype);
         ok = function && ignis__launch(&work, function, grid, block, 0, params);
     }
     ignis__work_end(&work);
@@ -10142,113 +10491,309 @@ static bool ignis__gradients_add(const char *call, ignis__tensor *first)
     return ok;
 }
 
-/* --- groups of leaves ---------------------------------------------------------------------------------------------------- */
+/*  Writes the sums of a list to the gradients of its leaves. What may run out of memory comes first, so that a failure leaves all as it was. */
+static bool ignis__leaves_write(const char *call, ignis__reached *list)
+{
+    ignis__reached *at;
+    bool ok = true;
+    ignis__leaves_enter(list);
+    for (at = list; ok && at; at = at->next)
+        ok = !at->sum || at->leaf->grad || ignis__gradient_separate(call, &at->sum);
+    for (at = list; ok && at; at = at->next)
+        ok = !at->sum || !at->leaf->grad || ignis__gradients_add(call, at);
+    for (at = list; ok && at; at = at->next) {
+        if (at->sum)
+            ignis__gradient_install(call, at->leaf, at->sum);
+        at->sum = NULL;
+    }
+    ignis__leaves_leave(list);
+    return ok;
+}
+
+/* --- one backward: what it has reached, and the groups that it has met --------------------------------------------------------- */
 
 static uint64_t ignis__grad_groups; /* that exist: without any, a backward need not count */
+static uint64_t ignis__walk_serials;
 
-static void ignis__group_meet(ignis__grad_group *group)
+/*  A group of leaves of which a backward has met one. The outermost backward knows, before it starts, how often its entries use leaves of the
+    group, so it knows when it has passed the last. */
+typedef struct ignis__met_group {
+    ignis__grad_group *group;
+    bool joins;             /* else its leaves are to this backward as all others are */
+    bool done;              /* ready_fn was called */
+    int64_t uses;           /* by entries that the backward has not passed yet */
+    ignis__reached *leaves; /* those that it has reached, or will */
+    struct ignis__met_group *next;
+} ignis__met_group;
+
+/*  One backward. It lies on the stack of its thread; a backward function may run another one inside of it. */
+typedef struct ignis__walk {
+    const char *call;
+    ignis__tape *tape;
+    struct ignis__walk *outer; /* in whose backward function this one runs; null: none */
+    uint64_t serial;
+    bool retains;    /* entries are kept for another backward */
+    ignis__node *at; /* the entry whose backward function is running; null: none is */
+    uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
+    bool failed;     /* one inside of it has: it may have given only a part of its gradients */
+    int64_t nests;   /* entries that it has not passed yet and that run a backward of their own */
+    ignis__met_group *groups;
+    ignis__reached *leaves; /* those that are in no group */
+    ignis__reached **table; /* all of them by their leaf, at a power of two of places, half of them empty at least */
+    uint32_t count, capacity;
+} ignis__walk;
+
+/*  The place of a leaf in the walk's table: null there means that it was not reached yet. */
+static ignis__reached **ignis__walk_find(const ignis__walk *walk, const ignis__tensor *leaf)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    if (group->met)
-        return;
-    group->met = true;
-    group->uses = 0;
-    group->next = thread->groups;
-    thread->groups = group;
+    uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (walk->capacity - 1);
+    while (walk->table[i] && walk->table[i]->leaf != leaf)
+        i = (i + 1) & (walk->capacity - 1);
+    return &walk->table[i];
+}
+
+/*  Room for one more leaf. */
+static bool ignis__walk_grow(ignis__walk *walk)
+{
+    ignis__walk grown = *walk;
+    uint32_t i;
+    if (2 * walk->count < walk->capacity)
+        return true;
+    grown.capacity = walk->capacity ? 4 * walk->capacity : 64;
+    grown.table = (ignis__reached **)ignis__alloc(sizeof *grown.table * grown.capacity);
+    if (!grown.table) {
+        ignis__fail_host_memory(walk->call, sizeof *grown.table * grown.capacity);
+        return false;
+    }
+    memset(grown.table, 0, sizeof *grown.table * grown.capacity);
+    for (i = 0; i < walk->capacity; i++)
+        if (walk->table[i])
+            *ignis__walk_find(&grown, walk->table[i]->leaf) = walk->table[i];
+    ignis__free(walk->table);
+    *walk = grown;
+    return true;
+}
+
+/*  The group of a leaf, for the outermost walk: *met is null where the leaf has none, or where it does not join. */
+static bool ignis__walk_meet(ignis__walk *walk, ignis__tensor *leaf, ignis__met_group **met)
+{
+    ignis__grad_group *group;
+    ignis__met_group *known;
+    *met = NULL;
+    ignis__mutex_lock(&leaf->slot.lock);
+    group = leaf->group;
+    if (group && !ignis__pool_hold_more(group->owner))
+        group = NULL; /* it is just ending */
+    ignis__mutex_unlock(&leaf->slot.lock);
+    if (!group)
+        return true;
+    for (known = walk->groups; known && known->group != group; known = known->next)
+        ;
+    if (known) {
+        (void)ignis__pool_drop(group->owner); /* one hold is enough */
+    } else {
+        known = (ignis__met_group *)ignis__alloc(sizeof *known);
+        if (!known)
+            ignis__fail_host_memory(walk->call, sizeof *known);
+        if (!known || !group->meet_fn(group, walk->call, walk, &known->joins)) {
+            ignis__free(known);
+            (void)group->end_fn(group, walk->call, walk, false);
+            return false;
+        }
+        known->group = group;
+        known->next = walk->groups;
+        walk->groups = known;
+    }
+    *met = known->joins ? known : NULL;
+    return true;
+}
+
+/*  What the walk knows of a held leaf. Null, and reported: out of memory, or the leaf's group cannot be met now. */
+static ignis__reached *ignis__walk_reach(ignis__walk *walk, ignis__tensor *leaf)
+{
+    ignis__reached **list = &walk->leaves, *reached;
+    if (!ignis__walk_grow(walk))
+        return NULL;
+    reached = *ignis__walk_find(walk, leaf);
+    if (reached)
+        return reached;
+    reached = (ignis__reached *)ignis__alloc(sizeof *reached);
+    if (!reached)
+        ignis__fail_host_memory(walk->call, sizeof *reached);
+    if (!reached || (!walk->outer && !ignis__walk_meet(walk, leaf, &reached->group))) {
+        ignis__free(reached);
+        return NULL;
+    }
+    ignis__tensor_rehold(leaf);
+    reached->leaf = leaf;
+    if (reached->group)
+        list = &reached->group->leaves;
+    reached->next = *list;
+    *list = reached;
+    *ignis__walk_find(walk, leaf) = reached;
+    walk->count++;
+    return reached;
+}
+
+/*  Ends what a list knows; sums that were not written go. */
+static void ignis__reached_end(const char *call, ignis__reached **list)
+{
+    ignis__reached *reached;
+    while ((reached = *list) != NULL) {
+        *list = reached->next;
+        if (reached->sum)
+            ignis__array_unclaim(call, reached->sum);
+        ignis__tensor_drop(call, reached->leaf);
+        ignis__free(reached);
+    }
+}
+
+static bool ignis__group_ready(const char *call, ignis__met_group *met)
+{
+    met->done = true;
+    return ignis__leaves_write(call, met->leaves) && met->group->ready_fn(met->group, call);
+}
+
+/*  The nearest entry before this one (null: the newest) that is newer than `end`, its output held; null: there is none. Entries whose outputs other
+    threads have just released for the last time, and are about to end, are passed over. */
+static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
+{
+    ignis__node *before;
+    ignis__mutex_lock(&tape->lock);
+    before = node ? node->before : tape->last;
+    while (before && before->serial > end && !ignis__pool_hold_more(before->output))
+        before = before->before;
+    ignis__mutex_unlock(&tape->lock);
+    return before && before->serial > end ? before : NULL;
 }
 
 /*  Counts how often the entries on the way from a root use leaves of groups. Newest first: whoever uses an entry comes before it. */
-static void ignis__groups_count(ignis__node *root)
+static bool ignis__groups_count(ignis__walk *walk, ignis__node *root)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__node *node;
+    ignis__node *node = root, *before;
+    bool ok = true;
     int i;
-    ignis__mutex_lock(&ignis__tapes.lock);
+    ignis__tensor_rehold(root->output);
     root->counted = true;
-    for (node = root; node; node = node->before) {
-        if (!node->counted)
-            continue;
-        thread->nests += node->nests;
-        for (i = 0; i < node->input_count; i++) {
-            ignis__tensor *input = node->inputs[i];
-            if (input->node) {
-                input->node->counted = true;
-            } else if (input->group) {
-                ignis__group_meet(input->group);
-                input->group->uses++;
+    for (; node; node = before) {
+        for (i = 0; ok && node->counted && i < node->input_count; i++) {
+            ignis__standing standing = ignis__tensor_standing(node->inputs[i]);
+            ignis__reached *reached;
+            if (standing.node && standing.tape == walk->tape) {
+                standing.node->counted = true;
+            } else if (standing.leaf && node->needed[i]) {
+                reached = ignis__walk_reach(walk, node->inputs[i]);
+                ok = reached != NULL;
+                if (ok && reached->group)
+                    reached->group->uses++;
             }
         }
-    }
-    ignis__mutex_unlock(&ignis__tapes.lock);
-}
-
-/* --- backward ---------------------------------------------------------------------------------------------------------- */
-
-/*  One walk: the leaves that it has met so far, each held, linked by `next`. */
-typedef struct ignis__walk {
-    const char *call;
-    ignis__tensor *leaves;
-    uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
-} ignis__walk;
-
-/*  Writes the gradients of the leaves of a list, or drops them after a failure. The list is empty then. */
-static bool ignis__leaves_settle(const char *call, ignis__tensor **list, bool ok)
-{
-    ignis__tensor *leaf;
-    for (leaf = *list; ok && leaf; leaf = leaf->next)
-        if (!leaf->grad)
-            ok = ignis__gradient_settle(call, leaf);
-    for (leaf = *list; ok && leaf; leaf = leaf->next)
-        if (leaf->pending)
-            ok = ignis__gradients_add(call, leaf);
-    while ((leaf = *list) != NULL) {
-        *list = leaf->next;
-        leaf->next = NULL;
-        if (leaf->pending)
-            ignis__array_unclaim(call, leaf->pending);
-        leaf->pending = NULL;
-        ignis__tensor_drop(call, leaf);
+        walk->nests += node->counted && node->nests;
+        before = ignis__node_before(walk->tape, node, 0);
+        ignis__tensor_drop(walk->call, node->output);
     }
     return ok;
 }
 
-/*  Gives a gradient, whose claim is taken over, to a tensor on the way. */
-static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
+/*  The walk has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
+static bool ignis__groups_pass(ignis__walk *walk, ignis__node *node, bool ok)
 {
-    ignis__node *node = tensor->node;
-    if (node) {
-        if (!node->grad)
-            ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
-        return ignis__gradient_add(walk->call, &node->grad, gradient);
+    ignis__met_group *met;
+    bool was_last = node->nests && walk->nests == 1;
+    int i;
+    node->counted = false;
+    walk->nests -= node->nests;
+    for (i = 0; i < node->input_count; i++) {
+        ignis__reached *reached = walk->count && node->needed[i] ? *ignis__walk_find(walk, node->inputs[i]) : NULL;
+        met = reached ? reached->group : NULL;
+        if (met && --met->uses == 0 && !walk->nests && !met->done)
+            ok = ok && ignis__group_ready(walk->call, met);
     }
-    if (!tensor->leaf) {
-        ignis__array_unclaim(walk->call, gradient);
+    for (met = was_last ? walk->groups : NULL; met; met = met->next)
+        if (met->joins && met->uses == 0 && !met->done)
+            ok = ok && ignis__group_ready(walk->call, met);
+    return ok;
+}
+
+/*  The outermost walk is over: what is left of its groups is ready now, or dropped after a failure. */
+static bool ignis__groups_end(ignis__walk *walk, bool ok)
+{
+    ignis__met_group *met;
+    for (met = walk->groups; met; met = met->next) {
+        if (ok && met->joins && !met->done)
+            ok = ignis__group_ready(walk->call, met);
+        ignis__reached_end(walk->call, &met->leaves);
+    }
+    while ((met = walk->groups) != NULL) {
+        walk->groups = met->next;
+        ok = met->group->end_fn(met->group, walk->call, walk, ok) && ok;
+        ignis__free(met);
+    }
+    return ok;
+}
+
+/* --- backward ---------------------------------------------------------------------------------------------------------- */
+
+/*  Gives a gradient, whose claim is taken over, to a leaf. */
+static bool ignis__walk_give_leaf(ignis__walk *walk, ignis__tensor *leaf, ignis__array *gradient)
+{
+    ignis__reached *reached = ignis__walk_reach(walk, leaf);
+    if (reached && !(reached->group && reached->group->done))
+        return ignis__gradient_add(walk->call, &reached->sum, gradient);
+    if (reached)
+        ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
+                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
+                    "the other ranks already; use ignis_checkpoint for it",
+                    ignis__shape_write(&leaf->shape).text);
+    ignis__array_unclaim(walk->call, gradient);
+    return false;
+}
+
+/*  Whether a gradient can still be given to an input of an entry. */
+static bool ignis__walk_admits(const ignis__walk *walk, const ignis__tensor *tensor, const ignis__standing *standing)
+{
+    if (standing->node && standing->tape != walk->tape)
+        ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, walk->call, "a tensor %s on the way was recorded by another thread meanwhile",
+                    ignis__shape_write(&tensor->shape).text);
+    else if (standing->node && standing->node->running)
+        ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, walk->call,
+                    "a tensor %s on the way is the result of '%s', whose backward function is running",
+                    ignis__shape_write(&tensor->shape).text, standing->node->name);
+    else if (!standing->node && !standing->leaf)
         ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, walk->call,
                     "a tensor %s on the way was made by operations that an earlier backward or ignis_tape_clear has released; "
                     "run them again",
                     ignis__shape_write(&tensor->shape).text);
-        return false;
-    }
-    if (tensor->group && tensor->group->done) {
-        ignis__array_unclaim(walk->call, gradient);
-        ignis__fail(IGNIS_DIAG_GRADIENT_LATE, walk->call,
-                    "a backward function ran a backward that reached a parameter %s of data-parallel training, whose gradient was given to "
-                    "the other ranks already; use ignis_checkpoint for it",
-                    ignis__shape_write(&tensor->shape).text);
-        return false;
-    }
-    if (!tensor->pending) {
-        ignis__tensor **list = &walk->leaves;
-        if (tensor->group) {
-            ignis__group_meet(tensor->group);
-            list = &tensor->group->leaves;
-        }
-        ignis__tensor_rehold(tensor);
-        tensor->next = *list;
-        *list = tensor;
-    }
-    return ignis__gradient_add(walk->call, &tensor->pending, gradient);
+    else
+        return true;
+    return false;
 }
+
+/*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
+static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__array *gradient)
+{
+    ignis__standing standing = ignis__tensor_standing(tensor);
+    if (!ignis__walk_admits(walk, tensor, &standing)) {
+        ignis__array_unclaim(walk->call, gradient);
+        return false;
+    }
+    if (!standing.node)
+        return ignis__walk_give_leaf(walk, tensor, gradient);
+    if (!standing.node->grad)
+        ignis__tensor_rehold(tensor); /* the output is held until its entry is done: nothing else may keep it alive */
+    return ignis__gradient_add(walk->call, &standing.node->grad, gradient);
+}
+
+/*  What the walk that runs the thread's backward function has for one of its inputs by now; null: nothing yet. */
+static ignis__array *ignis__walk_sum(int input)
+{
+    const ignis__node *node = ignis__tensor_thread_now()->walk->at;
+    const ignis__node *maker = ignis__tensor_standing(node->inputs[input]).node;
+    return maker ? maker->grad : NULL;
+}
+
+/*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
+static bool ignis__walk_retains(void) { return ignis__tensor_thread_now()->walk->retains; }
 
 /*  Checks what a backward function gave for an input, and claims it. Null, and reported, when it does not fit. */
 static ignis__array *ignis__walk_claim(const ignis__walk *walk, const ignis__node *node, int input, ignis_array handle)
@@ -10296,16 +10841,41 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
     return true;
 }
 
+/*  Runs the backward function of an entry, between scopes and no-grad sections that it cannot end. */
+static bool ignis__walk_call(ignis__walk *walk, ignis__node *node, const ignis_backward_args *args)
+{
+    ignis__frame frame;
+    ignis_status status;
+    ignis__frame_begin(&frame, walk->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
+    walk->at = node;
+    node->running = true;
+    status = node->backward_fn(args);
+    node->running = false;
+    walk->at = NULL;
+    if (!ignis__frame_end(&frame) && status == IGNIS_OK)
+        status = ignis__failed();
+    if (walk->failed && status == IGNIS_OK)
+        status = ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call,
+                             "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
+    if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
+    else if (status != IGNIS_OK)
+        ignis__this_thread.latest = status;
+    return status == IGNIS_OK;
+}
+
 /*  Runs the backward of one entry, and hands its gradients on. */
 static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
 {
     ignis_backward_args args;
     ignis_array grads[IGNIS__MAX_INPUTS], saved_few[16], *saved = saved_few;
-    bool needed[IGNIS__MAX_INPUTS];
-    ignis__frame frame;
-    ignis_status status;
-    bool ok;
+    bool ok = true;
     int i;
+    for (i = 0; i < node->input_count; i++) {
+        ignis__standing standing = ignis__tensor_standing(node->inputs[i]);
+        if (node->needed[i] && !ignis__walk_admits(walk, node->inputs[i], &standing))
+            return false;
+    }
     memset(&args, 0, sizeof args);
     memset(grads, 0, sizeof grads);
     if (node->saved_count > IGNIS__COUNT(saved_few) &&
@@ -10315,27 +10885,18 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     }
     for (i = 0; i < node->saved_count; i++)
         saved[i].id = node->saved[i]->slot.handle;
-    for (i = 0; i < node->input_count; i++)
-        needed[i] = node->inputs[i]->requires_grad;
     args.grad_output.id = node->grad->slot.handle != walk->one ? node->grad->slot.handle : 0;
     args.saved = saved;
     args.saved_count = node->saved_count;
     args.params = node->params;
     args.input_count = node->input_count;
-    args.needed = needed;
+    args.needed = node->needed;
     args.grad_inputs = grads;
     args.user_data = node->user_data;
-    ignis__frame_enter(&frame, walk->call, node->name);
-    status = node->backward_fn(&args);
-    ignis__frame_leave(&frame);
-    ok = status == IGNIS_OK;
-    if (!ok && ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, walk->call, "the backward of '%s' answered %s", node->name, ignis_status_name(status));
-    else if (!ok)
-        ignis__this_thread.latest = status;
+    ok = ignis__walk_call(walk, node, &args);
     for (i = 0; i < node->input_count; i++) { /* claim all before any is given on: one array may be there twice */
         ignis__array *gradient = NULL;
-        if (grads[i].id && (!needed[i] || !ok)) {
+        if (grads[i].id && (!node->needed[i] || !ok)) {
             gradient = ignis__walk_claim(walk, node, i, grads[i]);
             if (gradient)
                 ignis__array_unclaim(walk->call, gradient);
@@ -10362,90 +10923,85 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     return ok;
 }
 
-static bool ignis__group_ready(const char *call, ignis__grad_group *group)
-{
-    group->done = true;
-    return ignis__leaves_settle(call, &group->leaves, true) && group->ready_fn(group, call);
-}
-
-/*  The walk has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
-static bool ignis__groups_pass(const char *call, ignis__node *node, bool ok)
-{
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__grad_group *group;
-    bool was_last = node->nests && thread->nests == 1;
-    int i;
-    node->counted = false;
-    thread->nests -= node->nests;
-    for (i = 0; i < node->input_count; i++) {
-        group = node->inputs[i]->group;
-        if (group && group->met && --group->uses == 0 && !thread->nests && !group->done)
-            ok = ok && ignis__group_ready(call, group);
-    }
-    for (group = was_last ? thread->groups : NULL; group; group = group->next)
-        if (group->uses == 0 && !group->done)
-            ok = ok && ignis__group_ready(call, group);
-    return ok;
-}
-
-/*  The outermost walk is over: what is left is ready now, or dropped after a failure. */
-static bool ignis__groups_end(const char *call, bool ok)
-{
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__grad_group *group;
-    for (group = thread->groups; group; group = group->next) {
-        if (ok && !group->done)
-            ok = ignis__group_ready(call, group);
-        (void)ignis__leaves_settle(call, &group->leaves, false); /* nothing, after a success */
-    }
-    while ((group = thread->groups) != NULL) {
-        thread->groups = group->next;
-        group->next = NULL;
-        group->met = group->done = false;
-        ok = group->end_fn(group, call, ok) && ok;
-    }
-    thread->nests = 0;
-    return ok;
-}
-
-/*  Walks from the entry of the root back to the first, running those that a gradient has reached. The walk holds the output of the entry
-    that it is at and of the one before: what ends with an entry may have been all that kept the others. */
+/*  Walks from the entry of the root back to the first, running those that a gradient has reached, and takes these apart unless it retains them. A
+    walk inside a backward function ends where the enclosing one stands. The output of the entry that the walk is at is held. */
 static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *gradient)
 {
-    ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis__node *node = root, *before, *outer = thread->walking;
+    uint64_t end = walk->outer ? walk->outer->at->serial : 0;
+    ignis__node *node = root, *before;
     bool ok = true;
     ignis__tensor_rehold(root->output); /* as of every entry with a gradient */
     root->grad = gradient;
     ignis__tensor_rehold(root->output);
-    if (!outer && ignis__atomic_load(&ignis__grad_groups))
-        ignis__groups_count(root);
-    thread->no_grad++;
-    while (node) {
+    if (!walk->outer && ignis__atomic_load(&ignis__grad_groups))
+        ok = ignis__groups_count(walk, root);
+    for (; node; node = before) {
         ignis__tensor *output = node->output;
-        ignis__mutex_lock(&ignis__tapes.lock);
-        before = node->before;
-        if (before == outer) /* a walk inside a backward function ends where the enclosing one stands */
-            before = NULL;
-        if (before)
-            ignis__tensor_rehold(before->output);
-        ignis__mutex_unlock(&ignis__tapes.lock);
-        if (node->grad) {
-            thread->walking = node;
+        if (node->grad)
             ok = ok && ignis__walk_unchanged(walk, node) && ignis__walk_step(walk, node);
-        }
         if (node->counted)
-            ok = ignis__groups_pass(walk->call, node, ok);
+            ok = ignis__groups_pass(walk, node, ok);
+        before = ignis__node_before(walk->tape, node, end);
         if (node->grad) {
-            ignis__node_consume(walk->call, node);
+            if (walk->retains)
+                ignis__array_unclaim(walk->call, node->grad);
+            node->grad = walk->retains ? NULL : node->grad;
+            if (!walk->retains)
+                ignis__node_consume(walk->call, node);
             ignis__tensor_drop(walk->call, output);
         }
         ignis__tensor_drop(walk->call, output);
-        node = before;
     }
-    thread->walking = outer;
-    thread->no_grad--;
     return ok;
+}
+
+/*  Writes the gradients of leaves, which the outermost walk does for all: so when it fails, no leaf has changed. A walk inside a backward function
+    writes those of leaves which that function has made, as that reads them. */
+static bool ignis__walk_end(ignis__walk *walk, bool ok)
+{
+    ignis__reached **link = &walk->leaves, *reached;
+    while (walk->outer && (reached = *link) != NULL) {
+        ignis__array *sum = reached->sum;
+        if (reached->leaf->made_in == walk->outer->serial) {
+            link = &reached->next;
+            continue;
+        }
+        if (ok && sum) {
+            reached->sum = NULL;
+            ok = ignis__walk_give_leaf(walk->outer, reached->leaf, sum);
+        }
+        *link = reached->next;
+        reached->next = NULL;
+        ignis__reached_end(walk->call, &reached);
+    }
+    ok = ok && ignis__leaves_write(walk->call, walk->leaves);
+    ok = ignis__groups_end(walk, ok);
+    ignis__reached_end(walk->call, &walk->leaves);
+    ignis__free(walk->table);
+    if (!ok && walk->outer)
+        walk->outer->failed = true;
+    return ok;
+}
+
+/*  An array of the caller's that is to be a tensor's gradient, held. Null, and reported, when it does not fit. */
+static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle, const char *name)
+{
+    ignis__array *gradient = ignis__array_hold(call, handle);
+    if (!gradient)
+        return NULL;
+    if (gradient->numel != ignis__tensor_numel(tensor))
+        ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the tensor is %s", name, ignis__shape_write(&gradient->shape).text,
+                    ignis__shape_write(&tensor->shape).text);
+    else if (gradient->dtype != tensor->dtype)
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, the tensor is %s", name, ignis__dtypes[gradient->dtype].name,
+                    ignis__dtypes[tensor->dtype].name);
+    else if (gradient->storage->device != tensor->device)
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the tensor on device %d", name,
+                    (int)(gradient->storage->device - ignis__devices), (int)(tensor->device - ignis__devices));
+    else
+        return gradient;
+    ignis__array_drop(call, gradient);
+    return NULL;
 }
 
 /*  The gradient that a backward starts from, claimed: the caller's, or 1, which is written unless the entry knows it. Null, and reported, when
@@ -10457,30 +11013,13 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     ignis__array *gradient;
     int ordinal = (int)(tensor->device - ignis__devices);
     if (grad_output.id) {
-        gradient = ignis__array_hold(call, grad_output);
+        gradient = ignis__gradient_hold(call, tensor, grad_output, "grad_output");
         if (!gradient)
             return NULL;
-        if (gradient->numel != ignis__tensor_numel(tensor))
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "grad_output is %s, the tensor is %s", ignis__shape_write(&gradient->shape).text,
-                        ignis__shape_write(&tensor->shape).text);
-        else if (gradient->dtype != tensor->dtype)
-            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "grad_output is %s, the tensor is %s", ignis__dtypes[gradient->dtype].name,
-                        ignis__dtypes[tensor->dtype].name);
-        else if (gradient->storage->device != tensor->device)
-            ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "grad_output is on device %d, the tensor on device %d",
-                        (int)(gradient->storage->device - ignis__devices), ordinal);
-        else { /* through a view, which ends with the walk: the array itself stays the caller's */
-            made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
-            ignis__array_drop(call, gradient);
-            if (!made.id)
-                return NULL;
-            gradient = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-            ignis__array_claim(gradient);
-            ignis__array_drop(call, gradient);
-            return gradient;
-        }
+        /* through a view, which ends with the walk: the array itself stays the caller's */
+        made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
         ignis__array_drop(call, gradient);
-        return NULL;
+        return ignis__array_adopt(call, made);
     }
     if (ignis__tensor_numel(tensor) != 1) {
         ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call, "a tensor of shape %s needs grad_output; without it there has to be one element",
@@ -10494,87 +11033,93 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     made = ignis__array_create(call, &desc);
     if (made.id && !known && ignis__array_set(call, made, 1.0) != IGNIS_OK)
         ignis__array_discard(call, &made);
-    if (!made.id)
-        return NULL;
-    gradient = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ignis__array_claim(gradient);
-    ignis__array_drop(call, gradient);
-    return gradient;
+    return ignis__array_adopt(call, made);
 }
 
-static ignis_status ignis__backward(const char *call, ignis__tensor *tensor, ignis_array grad_output)
+static ignis_status ignis__backward_held(const char *call, ignis__tensor *tensor, ignis_array grad_output, bool retains)
 {
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__standing standing = ignis__tensor_standing(tensor);
     ignis__walk walk;
     ignis__array *gradient;
-    bool ok, known = !grad_output.id && tensor->node && tensor->node->knows_one;
-    if (tensor->walked)
+    bool ok, runs, known;
+    if (standing.walked)
         return ignis__fail(IGNIS_DIAG_BACKWARD_TWICE, call,
                            "the operations that made this tensor were released by an earlier backward or ignis_tape_clear; "
-                           "run them again");
-    if (!tensor->requires_grad)
+                           "run them again, or keep them with ignis_backward_retain");
+    if (!standing.requires_grad)
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
                            "the tensor does not require a gradient, and none of the tensors that it was made of does");
-    if (tensor->node && tensor->node->tape != ignis__tensor_thread_now()->tape)
+    if (standing.node && standing.tape != thread->tape)
         return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call, "the tensor was recorded by another thread, whose tape it belongs to");
+    if (thread->walk && !thread->walk->at)
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "a backward of this thread is under way, outside of its backward functions");
+    /* inside a backward function, what is older than its entry waits for the enclosing walk */
+    runs = standing.node && (!thread->walk || standing.node->serial > thread->walk->at->serial);
+    known = runs && !grad_output.id && standing.node->knows_one;
     gradient = ignis__backward_start(call, tensor, grad_output, known);
     if (!gradient)
         return ignis__failed();
+    memset(&walk, 0, sizeof walk);
     walk.call = call;
-    walk.leaves = NULL;
+    walk.tape = thread->tape;
+    walk.retains = retains;
+    walk.outer = thread->walk;
+    walk.serial = ignis__atomic_add(&ignis__walk_serials, 1);
     walk.one = known ? gradient->slot.handle : 0;
-    ok = tensor->node ? ignis__walk_run(&walk, tensor->node, gradient) : ignis__walk_give(&walk, tensor, gradient);
-    ok = ignis__leaves_settle(call, &walk.leaves, ok);
-    if (!ignis__tensor_thread_now()->walking)
-        ok = ignis__groups_end(call, ok);
+    thread->walk = &walk;
+    thread->walk_serial = walk.serial;
+    ok = runs ? ignis__walk_run(&walk, standing.node, gradient) : ignis__walk_give(&walk, tensor, gradient);
+    ok = ignis__walk_end(&walk, ok);
+    thread->walk = walk.outer;
+    thread->walk_serial = walk.outer ? walk.outer->serial : 0;
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_backward(ignis_tensor handle, ignis_array grad_output)
+static ignis_status ignis__backward(const char *call, ignis_tensor handle, ignis_array grad_output, bool retains)
 {
-    static const char call[] = "ignis_backward";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
     ignis_status status;
     if (!tensor)
         return ignis__failed();
-    status = ignis__backward(call, tensor, grad_output);
+    status = ignis__backward_held(call, tensor, grad_output, retains);
     ignis__tensor_drop(call, tensor);
     return status;
 }
 
+IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output)
+{
+    return ignis__backward("ignis_backward", tensor, grad_output, false);
+}
+
+IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output)
+{
+    return ignis__backward("ignis_backward_retain", tensor, grad_output, true);
+}
+
 static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
 {
-    ignis_array grad = IGNIS__ZERO;
-    ignis__array *data, *made;
-    bool fresh;
-    if (!tensor->requires_grad)
+    ignis_array zero = IGNIS__ZERO, grad;
+    ignis__array *data;
+    bool ok;
+    if (!ignis__tensor_requires_grad(tensor))
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
-    ignis__mutex_lock(&tensor->slot.lock);
-    grad.id = tensor->grad ? tensor->grad->slot.handle : 0;
-    ignis__mutex_unlock(&tensor->slot.lock);
-    fresh = !grad.id;
-    if (fresh) {
+    ignis__leaf_enter(tensor);
+    if (!tensor->grad) {
         data = ignis__tensor_array(call, tensor);
-        if (!data)
-            return ignis__failed();
-        grad = ignis__array_create_like(call, data, data->dtype);
-        ignis__array_drop(call, data);
-        if (!grad.id)
-            return ignis__failed();
+        if (data) {
+            zero = ignis__array_create_like(call, data, data->dtype);
+            ignis__array_drop(call, data);
+        }
     }
-    if (ignis__array_set_zero(call, grad) != IGNIS_OK) {
-        if (fresh)
-            ignis__array_discard(call, &grad);
-        return ignis__failed();
-    }
-    if (fresh) {
-        made = (ignis__array *)ignis__pool_hold(&ignis__arrays, grad.id);
-        ignis__mutex_lock(&tensor->slot.lock);
-        ignis__array_claim(made);
-        tensor->grad = made;
-        ignis__mutex_unlock(&tensor->slot.lock);
-        ignis__array_drop(call, made);
-    }
-    return IGNIS_OK;
+    grad.id = tensor->grad ? tensor->grad->slot.handle : zero.id;
+    ok = grad.id && (!tensor->grad || ignis__gradient_follow(call, tensor->grad)) && ignis__array_set_zero(call, grad) == IGNIS_OK;
+    if (ok && zero.id)
+        ignis__gradient_install(call, tensor, ignis__array_adopt(call, zero));
+    else if (zero.id)
+        ignis__array_discard(call, &zero);
+    ignis__leaf_leave(tensor);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
@@ -10589,12 +11134,73 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     return status;
 }
 
+/*  The values of an array become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
+static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
+{
+    ignis__array *made = NULL;
+    bool ok;
+    ignis__leaf_enter(tensor);
+    if (!tensor->grad)
+        made = ignis__array_adopt(call, ignis__array_create_like(call, values, values->dtype));
+    ok = (made || (tensor->grad && ignis__gradient_follow(call, tensor->grad))) &&
+         (tensor->grad == values || ignis__array_copy_bytes(call, made ? made : tensor->grad, 0, values));
+    if (ok && made)
+        ignis__gradient_install(call, tensor, made);
+    ignis__leaf_leave(tensor);
+    if (made && !ok)
+        ignis__array_unclaim(call, made);
+    return ok;
+}
+
+/*  Takes the gradient from a held tensor. One in memory that others read at the end of each backward stays. */
+static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
+{
+    ignis__array *before = NULL;
+    bool grouped;
+    ignis__leaf_enter(tensor);
+    ignis__mutex_lock(&tensor->slot.lock);
+    grouped = tensor->group != NULL;
+    if (!grouped) {
+        before = tensor->grad;
+        tensor->grad = NULL;
+    }
+    ignis__mutex_unlock(&tensor->slot.lock);
+    ignis__leaf_leave(tensor);
+    if (before)
+        ignis__array_unclaim(call, before);
+    if (grouped)
+        ignis__fail(IGNIS_DIAG_GRADIENT_SHARED, call, "the tensor %s is a parameter of data-parallel training; use ignis_zero_grad",
+                    ignis__shape_write(&tensor->shape).text);
+    return !grouped;
+}
+
+IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ignis_array grad)
+{
+    static const char call[] = "ignis_tensor_set_grad";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__array *values = NULL;
+    bool ok;
+    if (!tensor)
+        return ignis__failed();
+    ok = ignis__tensor_requires_grad(tensor);
+    if (!ok)
+        ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor, of %s, does not require a gradient", ignis__dtypes[tensor->dtype].name);
+    if (ok && grad.id)
+        ok = (values = ignis__gradient_hold(call, tensor, grad, "grad")) != NULL;
+    if (ok)
+        ok = values ? ignis__gradient_set(call, tensor, values) : ignis__gradient_drop(call, tensor);
+    if (values)
+        ignis__array_drop(call, values);
+    ignis__tensor_drop(call, tensor);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 static void ignis__tape_clear(const char *call, ignis__tape *tape)
 {
-    while (tape && tape->last) { /* an output without handle goes with its entry, hence the hold */
-        ignis__tensor *output = tape->last->output;
-        ignis__tensor_rehold(output);
-        ignis__node_consume(call, tape->last);
+    ignis__node *node;
+    while (tape && (node = ignis__node_before(tape, NULL, 0)) != NULL) { /* an output without handle goes with its entry, hence the hold */
+        ignis__tensor *output = node->output;
+        ignis__node_consume(call, node);
         ignis__tensor_drop(call, output);
     }
 }
@@ -10602,30 +11208,29 @@ static void ignis__tape_clear(const char *call, ignis__tape *tape)
 IGNIS_API ignis_status ignis_tape_clear(void)
 {
     static const char call[] = "ignis_tape_clear";
+    ignis__tensor_thread *thread;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
-    ignis__tape_clear(call, ignis__tensor_thread_now()->tape);
+    thread = ignis__tensor_thread_now();
+    if (thread->walk)
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
+    ignis__tape_clear(call, thread->tape);
     return IGNIS_OK;
 }
 
 IGNIS_API int64_t ignis_tape_length(void)
 {
     ignis__tape *tape;
+    int64_t length;
     if (!ignis__enter("ignis_tape_length"))
         return -1;
     tape = ignis__tensor_thread_now()->tape;
-    return tape ? tape->length : 0;
-}
-
-/*  Calls a function of the caller for a call. */
-static ignis_tensor ignis__tensor_fn_call(const char *call, ignis_tensor_fn fn, const ignis_tensor *inputs, int count, void *user_data)
-{
-    ignis__frame frame;
-    ignis_tensor output;
-    ignis__frame_enter(&frame, call, NULL);
-    output = fn(inputs, count, user_data);
-    ignis__frame_leave(&frame);
-    return output;
+    if (!tape)
+        return 0;
+    ignis__mutex_lock(&tape->lock);
+    length = tape->length;
+    ignis__mutex_unlock(&tape->lock);
+    return length;
 }
 
 /* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
@@ -10644,12 +11249,14 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__tensor_thread before = *thread;
     ignis_tensor inputs[IGNIS__MAX_INPUTS], output;
+    ignis_tensor_info info;
     ignis_scope scope = ignis_scope_begin();
     ignis_status status = IGNIS_OK;
+    ignis__frame frame;
     int i;
     if (!scope.id)
         return ignis__failed();
-    thread->no_grad = 0;
+    ignis__frame_begin(&frame, call, NULL, 0);
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
     thread->random_again = true;
@@ -10664,13 +11271,13 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
         if (!inputs[i].id)
             break;
     }
-    if (i < args->input_count) {
-        status = ignis__failed();
-    } else {
+    output.id = 0;
+    if (i == args->input_count)
         output = checkpoint->fn(inputs, args->input_count, checkpoint->user_data);
-        status = output.id ? ignis_backward(output, args->grad_output) : ignis__failed();
-    }
-    thread->no_grad = before.no_grad;
+    if (!ignis__frame_end(&frame) || !output.id || ignis_tensor_query(output, &info) != IGNIS_OK)
+        status = ignis__failed();
+    else if (info.requires_grad)
+        status = ignis_backward(output, args->grad_output);
     thread->seed = before.seed;
     thread->random_used = before.random_used;
     thread->random_again = before.random_again;
@@ -10690,16 +11297,67 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     return status;
 }
 
+/*  Runs the function of a checkpoint without recording, in a scope of its own. Returns a tensor over what it gave: that may be one of its inputs, or
+    something that lives on. */
+static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint, const ignis_tensor *inputs, int count)
+{
+    ignis_tensor output, result = IGNIS__ZERO;
+    ignis__tensor *tensor = NULL;
+    ignis__array *array = NULL;
+    ignis__frame frame;
+    ignis_scope scope = ignis_scope_begin();
+    if (!scope.id)
+        return result;
+    ignis__frame_begin(&frame, call, NULL, ignis__tensor_thread_now()->no_grad + 1);
+    output = checkpoint->fn(inputs, count, checkpoint->user_data);
+    if (ignis__frame_end(&frame) && output.id && (tensor = ignis__tensor_hold(call, output)) != NULL) {
+        array = ignis__tensor_array(call, tensor);
+        ignis__tensor_drop(call, tensor);
+    }
+    (void)ignis_scope_end(scope);
+    if (array) {
+        result = ignis__tensor_over(call, array, false);
+        ignis__array_drop(call, array);
+    }
+    return result;
+}
+
+/*  Makes the result of a checkpoint's function one of an operation on its held inputs. */
+static bool ignis__checkpoint_record(const char *call, const ignis__checkpoint *checkpoint, ignis_tensor result,
+                                     ignis__tensor *const *inputs, ignis_array *saved, int count)
+{
+    ignis__tensor *made = ignis__tensor_hold(call, result);
+    ignis__node *node;
+    ignis_rule rule;
+    if (!made)
+        return false;
+    memset(&rule, 0, sizeof rule);
+    rule.name = "checkpoint";
+    rule.backward_fn = ignis__checkpoint_backward;
+    saved[count] = ignis__random_launches();
+    rule.saved = saved;
+    rule.saved_count = count + (saved[count].id != 0);
+    rule.params = checkpoint;
+    rule.params_size = sizeof *checkpoint;
+    node = ignis__tape_add(call, made, count, inputs, &rule);
+    if (node)
+        node->nests = true;
+    else
+        ignis__tensor_end_handle(call, made);
+    ignis__tensor_drop(call, made);
+    return node != NULL;
+}
+
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count)
 {
     static const char call[] = "ignis_checkpoint";
-    ignis_tensor output = IGNIS__ZERO, result = IGNIS__ZERO;
+    ignis_tensor result = IGNIS__ZERO;
     ignis_array saved[IGNIS__MAX_INPUTS + 1];
     ignis__checkpoint checkpoint;
     ignis__tensor_thread *thread;
-    ignis__tensor *made, *held[IGNIS__MAX_INPUTS] = {NULL};
-    ignis_rule rule;
-    int i;
+    ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
+    bool saw_before, wanted = false, ok = true;
+    int i = 0;
     if (!ignis__enter(call))
         return result;
     if (!fn || (count > 0 && !inputs)) {
@@ -10715,41 +11373,22 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
     checkpoint.user_data = user_data;
     checkpoint.seed = thread->seed;
     checkpoint.random_used = thread->random_used;
-    if (!ignis__recording())
-        return ignis__tensor_fn_call(call, fn, inputs, count, user_data);
-    for (i = 0; i < count; i++) {
+    for (; ok && i < count; i += ok) {
         saved[i] = ignis__tensor_array_handle(call, inputs[i], false);
-        if (!saved[i].id)
-            return result;
+        held[i] = saved[i].id ? ignis__tensor_hold(call, inputs[i]) : NULL;
+        ok = held[i] != NULL;
+        wanted = wanted || (ok && ignis__tensor_requires_grad(held[i]));
     }
-    thread->no_grad++;
-    output = ignis__tensor_fn_call(call, fn, inputs, count, user_data);
-    thread->no_grad--;
-    if (!output.id)
-        return result;
-    result = ignis_detach(output); /* fn may return one of its inputs, or something that lives on */
-    made = result.id ? ignis__tensor_hold(call, result) : NULL;
-    if (!made)
-        return result;
-    memset(&rule, 0, sizeof rule);
-    rule.name = "checkpoint";
-    rule.backward_fn = ignis__checkpoint_backward;
-    saved[count] = ignis__random_launches();
-    rule.saved = saved;
-    rule.saved_count = count + (saved[count].id != 0);
-    rule.params = &checkpoint;
-    rule.params_size = sizeof checkpoint;
-    for (i = 0; i < count && (held[i] = ignis__tensor_hold(call, inputs[i])) != NULL; i++)
-        ;
-    if (i < count || !ignis__tape_add(call, made, count, held, &rule)) { /* recorded always: weights that fn uses may require gradients */
-        ignis__tensor_end_handle(call, made);
+    saw_before = thread->saw_trainable;
+    thread->saw_trainable = wanted;
+    if (ok)
+        result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
+    wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
+    thread->saw_trainable = saw_before || wanted;
+    if (result.id && wanted && ignis__recording() && !ignis__checkpoint_record(call, &checkpoint, result, held, saved, count))
         result.id = 0;
-    } else {
-        made->node->nests = true;
-    }
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
-    ignis__tensor_drop(call, made);
     return result;
 }
 
@@ -10774,9 +11413,15 @@ static double ignis__gradcheck_weight(int64_t i)
 static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis_tensor output;
+    ignis__frame frame;
     thread->seed = check->seed;
     thread->random_used = check->random_used;
-    return check->fn(check->inputs, check->count, check->user_data);
+    ignis__frame_begin(&frame, check->call, NULL, thread->no_grad);
+    output = check->fn(check->inputs, check->count, check->user_data);
+    if (!ignis__frame_end(&frame))
+        output.id = 0;
+    return output;
 }
 
 /*  The weighted sum of the function's output. False on failure. */
@@ -10919,7 +11564,7 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     static const char call[] = "ignis_gradcheck";
     ignis__gradcheck check;
     ignis__tensor_thread *thread;
-    ignis__frame frame;
+    ignis__outer_call outer;
     double worst;
     if (!ignis__enter(call))
         return ignis__nan();
@@ -10935,9 +11580,9 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     check.count = count;
     check.seed = thread->seed;
     check.random_used = thread->random_used;
-    ignis__frame_enter(&frame, call, NULL);
+    ignis__outer_call_begin(&outer, call, NULL);
     worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5, desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
-    ignis__frame_leave(&frame);
+    ignis__outer_call_end(&outer);
     return worst;
 }
 
@@ -10948,6 +11593,7 @@ static void ignis__dot_tensor(ignis__text *text, const ignis__tensor *tensor)
     ignis__text_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
 }
 
+/*  Draws an entry, and marks those that its inputs come from. */
 static void ignis__dot_node(ignis__text *text, const ignis__node *node)
 {
     int64_t bytes = 0;
@@ -10958,12 +11604,14 @@ static void ignis__dot_node(ignis__text *text, const ignis__node *node)
     ignis__dot_tensor(text, node->output);
     ignis__text_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);
     for (i = 0; i < node->input_count; i++) {
-        const ignis__tensor *input = node->inputs[i];
-        if (input->node) {
-            ignis__text_add(text, "  n%p -> n%p;\n", (const void *)input->node, (const void *)node);
+        ignis__tensor *input = node->inputs[i];
+        ignis__standing standing = ignis__tensor_standing(input);
+        if (standing.node && standing.tape == node->tape) {
+            standing.node->drawn = true;
+            ignis__text_add(text, "  n%p -> n%p;\n", (const void *)standing.node, (const void *)node);
             continue;
         }
-        ignis__text_add(text, "  t%p [label=\"%s\\n", (const void *)input, input->requires_grad ? "leaf" : "constant");
+        ignis__text_add(text, "  t%p [label=\"%s\\n", (const void *)input, node->needed[i] ? "leaf" : "constant");
         ignis__dot_tensor(text, input);
         ignis__text_add(text, "\"];\n  t%p -> n%p;\n", (const void *)input, (const void *)node);
     }
@@ -10973,14 +11621,14 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity
 {
     static const char call[] = "ignis_tape_dot";
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
-    ignis__node *node;
+    ignis__standing standing;
+    ignis__node *node, *before;
     ignis__text text;
     char none[1];
-    int i;
     if (!tensor)
         return -1;
-    node = tensor->node;
-    if ((!out && capacity) || (node && node->tape != ignis__tensor_thread_now()->tape)) {
+    standing = ignis__tensor_standing(tensor);
+    if ((!out && capacity) || (standing.node && standing.tape != ignis__tensor_thread_now()->tape)) {
         if (!out && capacity)
             ignis__fail_null(call, "out");
         else
@@ -10990,16 +11638,17 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, size_t capacity
     }
     ignis__text_begin(&text, out ? out : none, capacity);
     ignis__text_add(&text, "digraph tape {\n");
-    if (node)
+    node = standing.node;
+    if (node) {
         node->drawn = true;
-    for (; node; node = node->before) { /* newest first: whoever uses an entry has been met before it */
-        if (!node->drawn)
-            continue;
+        ignis__tensor_rehold(tensor);
+    }
+    for (; node; node = before) { /* newest first: whoever uses an entry has been met before it */
+        if (node->drawn)
+            ignis__dot_node(&text, node);
         node->drawn = false;
-        ignis__dot_node(&text, node);
-        for (i = 0; i < node->input_count; i++)
-            if (node->inputs[i]->node)
-                node->inputs[i]->node->drawn = true;
+        before = ignis__node_before(node->tape, node, 0);
+        ignis__tensor_drop(call, node->output);
     }
     ignis__text_add(&text, "}\n");
     ignis__tensor_drop(call, tensor);
@@ -11014,7 +11663,7 @@ static void ignis__tensors_close(const char *call)
     ignis__tensor *tensor;
     uint64_t index = 0;
     ignis__tape *tape;
-    for (tape = ignis__tapes.tapes; tape; tape = tape->next)
+    for (tape = ignis__tapes.first; tape; tape = tape->next)
         ignis__tape_clear(call, tape);
     while ((tensor = (ignis__tensor *)ignis__pool_next(&ignis__tensors, &index)) != NULL) {
         if (tensor->data)
@@ -11022,9 +11671,9 @@ static void ignis__tensors_close(const char *call)
         ignis__tensor_end_handle(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
-    while (ignis__tapes.tapes) {
-        tape = ignis__tapes.tapes;
-        ignis__tapes.tapes = tape->next;
+    while (ignis__tapes.first) {
+        tape = ignis__tapes.first;
+        ignis__tapes.first = tape->next;
         ignis__free(tape);
     }
 }
@@ -11046,6 +11695,7 @@ typedef struct ignis__op {
     bool knows_one; /* its backward function takes no grad_output for one that is 1 */
     int count, made_count, saved_count;
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
+    bool wanted[IGNIS__OP_INPUTS];            /* they require a gradient */
     ignis__array *in[IGNIS__OP_INPUTS];
     ignis__array *made[IGNIS__OP_MADE];
     ignis_array saved[IGNIS__OP_SAVED]; /* what its backward function is given */
@@ -11112,8 +11762,11 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
         }
         op->tensors[op->count] = tensor;
         op->in[op->count] = array;
-        op->records = op->records || tensor->requires_grad;
+        op->wanted[op->count] = ignis__tensor_requires_grad(tensor);
+        op->records = op->records || op->wanted[op->count];
     }
+    if (op->records)
+        ignis__tensor_thread_now()->saw_trainable = true;
     op->records = op->records && ignis__recording();
     return ignis__op_enter(op);
 }
@@ -11152,6 +11805,7 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
         ignis__storage_destroy(storage);
         return NULL;
     }
+    array->owned_by_refs = true; /* what the operation saves needs no view */
     ignis__array_publish(array);
     ignis__atomic_add(&array->slot.state, 1); /* the operation's own hold */
     op->made[op->made_count++] = array;
@@ -11295,18 +11949,20 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
+    ignis__node *node;
     if (op->ok) {
         result = ignis__tensor_make(op->work.call, output, false);
         op->ok = result.id != 0;
     }
     if (op->ok && op->records && rule) {
         made = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, result.id);
-        if (!ignis__tape_add(op->work.call, made, op->count, op->tensors, rule)) {
+        node = ignis__tape_add(op->work.call, made, op->count, op->tensors, rule);
+        if (node) {
+            node->knows_one = op->knows_one;
+        } else {
             ignis__tensor_end_handle(op->work.call, made);
             op->ok = false;
             result.id = 0;
-        } else {
-            made->node->knows_one = op->knows_one;
         }
         ignis__tensor_drop(op->work.call, made);
     }
@@ -12157,11 +12813,11 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
                        ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
     if (op.ok)
         out = ignis__binary_map(&op, kind->same, kind->spreading, op.in[0], op.in[1], &p.spread);
-    if (kind->saves && op.tensors[0]->requires_grad) {
+    if (kind->saves && op.wanted[0]) {
         p.saved_b = op.saved_count;
         ignis__op_save(&op, op.in[1]);
     }
-    if (kind->saves && op.tensors[1]->requires_grad) {
+    if (kind->saves && op.wanted[1]) {
         p.saved_a = op.saved_count;
         ignis__op_save(&op, op.in[0]);
     }
@@ -12573,8 +13229,8 @@ IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int 
     return few[0];
 }
 
-/*  The parts of a split have one gradient array in common, which the first of their backwards zeroes and gives; each puts its own in. They
-    are parts of a tensor that nobody else sees, so that it is whole when that one's turn comes. */
+/*  The parts of a split are parts of a tensor that nobody else sees. The first of their backwards that a walk comes to makes its gradient, zero but
+    for that part; the others put theirs in. So it is whole when the split's own turn comes. */
 static ignis_status ignis__split_backward(const ignis_backward_args *args)
 {
     args->grad_inputs[0] = args->grad_output;
@@ -12583,22 +13239,24 @@ static ignis_status ignis__split_backward(const ignis_backward_args *args)
 
 typedef struct ignis__part_params {
     int64_t offset, row, length, rows;
+    ignis_shape whole;
 } ignis__part_params;
 
 static ignis_status ignis__part_backward(const ignis_backward_args *args)
 {
     const ignis__part_params *p = (const ignis__part_params *)args->params;
+    ignis__array *sum = ignis__walk_sum(0), *made = NULL;
     ignis__op op;
-    bool is_first;
     if (!ignis__op_begin_backward(&op, "ignis_split", args))
         return ignis__failed();
-    is_first = !ignis__atomic_load(&op.in[1]->storage->address);
-    if (is_first)
-        ignis__op_zero(&op, op.in[1]);
-    ignis__op_copy_rows(&op, op.in[1], p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
-    if (op.ok && is_first)
-        args->grad_inputs[0] = args->saved[0];
-    return ignis__op_leave(&op);
+    if (!sum) {
+        sum = made = ignis__op_new(&op, &p->whole, op.in[0]->dtype);
+        if (made)
+            ignis__op_zero(&op, made);
+    }
+    if (sum)
+        ignis__op_copy_rows(&op, sum, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
+    return ignis__op_give(&op, args, 1, &made);
 }
 
 /*  The part of an input of `size` from `start` on along dim: a view where it is in one piece, else a copy. */
@@ -12607,6 +13265,7 @@ static ignis__array *ignis__op_part(ignis__op *op, int dim, int64_t start, int64
     ignis_shape shape = op->in[0]->shape;
     int64_t inner = ignis__shape_product(&shape, dim + 1, shape.ndim);
     ignis__array *out;
+    p->whole = shape;
     p->rows = ignis__shape_product(&shape, 0, dim);
     p->row = shape.dim[dim] * inner;
     p->offset = start * inner;
@@ -12620,21 +13279,15 @@ static ignis__array *ignis__op_part(ignis__op *op, int dim, int64_t start, int64
     return out;
 }
 
-/*  A part of a split. joint is the gradients' common array, made with the first part. */
-static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size, ignis_array *joint)
+/*  A part of a split. */
+static ignis_tensor ignis__part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size)
 {
     ignis__part_params p;
     ignis__op op;
-    ignis__array *out, *shared;
+    ignis__array *out;
     if (!ignis__op_begin(&op, call, 1, &whole))
         return ignis__no_tensor();
     out = ignis__op_part(&op, dim, start, size, &p);
-    if (op.ok && op.records && !joint->id) {
-        shared = ignis__op_new_like(&op, op.in[0]);
-        if (shared)
-            joint->id = shared->slot.handle;
-    }
-    op.saved[op.saved_count++] = *joint;
     return ignis__op_end_recorded(&op, out, "part", ignis__part_backward, &p, sizeof p);
 }
 
@@ -12664,7 +13317,6 @@ static ignis_tensor ignis__split_whole(const char *call, ignis_tensor tensor, in
 IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, const int64_t *sizes, ignis_tensor *parts)
 {
     static const char call[] = "ignis_split";
-    ignis_array joint = IGNIS__ZERO;
     ignis_tensor whole;
     ignis_tensor_info info;
     int64_t start = 0, size;
@@ -12681,7 +13333,7 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
         return ignis__failed();
     for (i = 0; i < count; i++) {
         size = sizes ? sizes[i] : info.shape.dim[dim] / count;
-        parts[i] = ignis__part(call, whole, dim, start, size, &joint);
+        parts[i] = ignis__part(call, whole, dim, start, size);
         if (!parts[i].id)
             break;
         start += size;
@@ -12696,40 +13348,36 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     return ignis__failed();
 }
 
-typedef struct ignis__slice_params {
-    ignis__part_params part;
-    ignis_shape shape; /* of the input */
-} ignis__slice_params;
-
 static ignis_status ignis__slice_backward(const ignis_backward_args *args)
 {
-    const ignis__slice_params *p = (const ignis__slice_params *)args->params;
+    const ignis__part_params *p = (const ignis__part_params *)args->params;
     ignis__op op;
     ignis__array *gradient;
     if (!ignis__op_begin_backward(&op, "ignis_slice", args))
         return ignis__failed();
-    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    gradient = ignis__op_new(&op, &p->whole, op.in[0]->dtype);
     if (gradient) {
         ignis__op_zero(&op, gradient);
-        ignis__op_copy_rows(&op, gradient, p->part.offset, p->part.row, op.in[0], 0, p->part.length, p->part.length, p->part.rows);
+        ignis__op_copy_rows(&op, gradient, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
     }
     return ignis__op_give(&op, args, 1, &gradient);
 }
 
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {
-    ignis__slice_params p;
+    const ignis_shape *shape;
+    ignis__part_params p;
     ignis__op op;
     ignis__array *out = NULL;
     memset(&p, 0, sizeof p);
     if (!ignis__op_begin(&op, "ignis_slice", 1, &tensor))
         return ignis__no_tensor();
-    p.shape = op.in[0]->shape;
-    if (ignis__op_dim(&op, &dim, "dim") && (start < 0 || len < 0 || start > p.shape.dim[dim] || len > p.shape.dim[dim] - start))
+    shape = &op.in[0]->shape;
+    if (ignis__op_dim(&op, &dim, "dim") && (start < 0 || len < 0 || start > shape->dim[dim] || len > shape->dim[dim] - start))
         ignis__op_fail(&op, IGNIS_DIAG_SLICE_RANGE, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
-                       (long long)start, (long long)len, dim, ignis__shape_write(&p.shape).text);
+                       (long long)start, (long long)len, dim, ignis__shape_write(shape).text);
     if (op.ok)
-        out = ignis__op_part(&op, dim, start, len, &p.part);
+        out = ignis__op_part(&op, dim, start, len, &p);
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }
 
@@ -13156,12 +13804,14 @@ static double ignis__root(double x, int degree)
     return root;
 }
 
-static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, double direction)
+/*  own: the caller's frequencies on the device; null: those of the parameters. */
+static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, ignis__array *own, double direction)
 {
-    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
+    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out), table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(op->in[0]->dtype), threads;
     int packed = rope->half % pack == 0 && (x | y) % 16 == 0;
-    void *params[] = {&y, &x, &rope->rows, &rope->seq, &rope->offset, &rope->heads, &rope->half, &direction, &packed, rope->frequencies};
+    void *params[] = {&y,          &x,         &rope->rows, &rope->seq, &rope->offset,    &rope->heads,
+                      &rope->half, &direction, &packed,     &table,     rope->frequencies};
     threads = rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 3) / 4); /* a thread turns 4 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, op->in[0]->dtype, ignis__ceil_div(threads, 256), 256, params);
 }
@@ -13175,12 +13825,28 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
         return ignis__failed();
     memcpy(&rope, args->params, sizeof rope);
     dx = ignis__op_new_like(&op, op.in[0]);
-    ignis__rope_run(&op, &rope, dx, -1);
+    ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -1);
     return ignis__op_give(&op, args, 1, &dx);
 }
 
+/*  Whether the caller's frequencies on the device fit heads of `half` pairs. */
+static bool ignis__rope_own_check(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int half)
+{
+    if (desc->inv_freq || desc->inv_freq_count)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "both desc->inv_freq and desc->inv_freq_array are given");
+    if (own->storage->device != op->work.device)
+        return ignis__op_fail(op, IGNIS_DIAG_DEVICE_DIFFERS, "desc->inv_freq_array is on device %d, x is on device %d",
+                              (int)(own->storage->device - ignis__devices), (int)(op->work.device - ignis__devices));
+    if (own->dtype != IGNIS_F32)
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->inv_freq_array is %s; f32 is needed", ignis__dtypes[own->dtype].name);
+    if (own->numel != half)
+        return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_array is %s; heads of %d elements have %d frequencies",
+                              ignis__shape_write(&own->shape).text, 2 * half, half);
+    return true;
+}
+
 /*  Fills in what the kernel needs. Reports what does not fit. */
-static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, ignis__rope *rope)
+static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     int64_t width = shape->dim[shape->ndim - 1];
@@ -13189,8 +13855,6 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
     memset(rope, 0, sizeof *rope);
     if (!ignis__op_is_float(op, 0, "x"))
         return false;
-    if (!desc)
-        return ignis__op_fail(op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
     base = desc->base == 0 ? 10000.0 : desc->base;
     if (desc->num_heads < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", desc->num_heads);
@@ -13198,7 +13862,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
                               "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
                               ignis__shape_write(shape).text, desc->num_heads);
-    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF)
+    if (width / desc->num_heads > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)(width / desc->num_heads),
                               2 * IGNIS__ROPE_HALF);
     if (!(base > 0 && base < 1e300))
@@ -13210,6 +13874,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
     rope->rows = op->in[0]->numel / width;
     rope->offset = desc->pos_offset;
+    if (own)
+        return ignis__rope_own_check(op, desc, own, rope->half);
     if ((desc->inv_freq || desc->inv_freq_count) && desc->inv_freq_count != rope->half)
         return ignis__op_fail(op, IGNIS_DIAG_COUNT_MISMATCH, "desc->inv_freq_count is %d; heads of %d elements have %d frequencies",
                               desc->inv_freq_count, 2 * rope->half, rope->half);
@@ -13223,16 +13889,27 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, igni
 
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *desc)
 {
+    static const char call[] = "ignis_rope";
     ignis__op op;
     ignis__rope rope;
-    ignis__array *out = NULL;
-    if (!ignis__op_begin(&op, "ignis_rope", 1, &tensor))
+    ignis__array *out = NULL, *own = NULL;
+    ignis_tensor result;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
-    if (ignis__rope_prepare(&op, desc, &rope)) {
+    if (!desc)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    else if (desc->inv_freq_array.id)
+        op.ok = (own = ignis__array_hold(call, desc->inv_freq_array)) != NULL;
+    if (op.ok && ignis__rope_prepare(&op, desc, own, &rope)) {
         out = ignis__op_new_like(&op, op.in[0]);
-        ignis__rope_run(&op, &rope, out, 1);
+        ignis__rope_run(&op, &rope, out, own, 1);
+        if (own && op.records) /* through a view: the array itself stays the caller's */
+            ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
     }
-    return ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rope, sizeof rope);
+    result = ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rope, sizeof rope);
+    if (own)
+        ignis__array_drop(call, own);
+    return result;
 }
 
 /* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
@@ -13383,6 +14060,7 @@ typedef struct ignis__cross_entropy {
 static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
+    ignis__array *made = NULL;
     ignis__address gradient, grad;
     int64_t numel;
     void *params[] = {&gradient, &grad, &numel};
@@ -13393,12 +14071,16 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
     numel = op.in[1]->numel;
+    if (ignis__walk_retains()) {
+        made = ignis__op_new_like(&op, op.in[1]);
+        ignis__op_copy(&op, made, op.in[1]);
+    }
     grad = ignis__op_read(&op, op.in[0]);
-    gradient = ignis__op_write(&op, op.in[1]);
+    gradient = ignis__op_write(&op, made ? made : op.in[1]);
     ignis__op_map(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, op.in[1]->dtype, numel, params);
-    if (op.ok)
+    if (op.ok && !made)
         args->grad_inputs[0] = args->saved[0];
-    return ignis__op_leave(&op);
+    return ignis__op_give(&op, args, 1, &made);
 }
 
 /*  Saved: logits, targets, log_sums, scale. */
@@ -13712,8 +14394,9 @@ static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
     return op->ok;
 }
 
-/*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Reports what does not fit. */
-static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
+/*  Fills in the sizes from the shapes of q, k and v; kv_heads 0: as many as k has room for. Heads have up to `most` elements. Reports what does
+    not fit. */
+static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *p)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
     int64_t width, head_dim, kv_width, limit = (int64_t)1 << 30;
@@ -13742,8 +14425,8 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, ignis
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
-    if (head_dim > 256)
-        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; 256 is the most", (long long)head_dim);
+    if (head_dim > most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "head_dim is %lld; %d is the most", (long long)head_dim, most);
     if (q->dim[last - 1] >= limit || k->dim[last - 1] >= limit || (last == 2 && q->dim[0] >= limit))
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "q is %s, k is %s; 2^30 rows are too many", ignis__shape_write(q).text,
                               ignis__shape_write(k).text);
@@ -13820,7 +14503,7 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
-    if (!ignis__attention_heads(op, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, p))
+    if (!ignis__attention_heads(op, heads, kv_heads) || !ignis__attention_sizes(op, heads, kv_heads, 256, p))
         return false;
     p->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
@@ -13870,10 +14553,12 @@ typedef struct ignis__decode_variant {
 static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     ignis__decode_variant variant;
-    int head_dim = p->head_dim <= 64 ? 64 : p->head_dim <= 128 ? 128 : 256, group = p->heads / p->kv_heads, warps;
+    int head_dim = 64, group = p->heads / p->kv_heads, warps;
     memset(&variant, 0, sizeof variant);
+    while (head_dim < p->head_dim)
+        head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    if (ignis__attention_takes_mma(op, dtype, p)) {
+    if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, p)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
         variant.combine_kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE_COMBINE;
@@ -13883,6 +14568,7 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
         variant.shared = 2 * variant.keys * 3 * 2 * head_dim;
         variant.blocks = head_dim <= 64 ? 4 : 2;
     } else {
+        group = group > 2 && dtype == IGNIS_F64 && head_dim > 256 ? 2 : group;
         variant.kernel = group == 1   ? IGNIS__BUILTIN_SDPA_DECODE_1
                          : group == 2 ? IGNIS__BUILTIN_SDPA_DECODE_2
                                       : IGNIS__BUILTIN_SDPA_DECODE_4;
@@ -13922,7 +14608,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     memset(&p, 0, sizeof p);
     if (num_heads < 1)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "num_heads is %d, below 1", num_heads);
-    else if (ignis__attention_sizes(&op, num_heads, 0, &p) && (p.sq != 1 || p.sk < 1))
+    else if (ignis__attention_sizes(&op, num_heads, 0, 512, &p) && (p.sq != 1 || p.sk < 1))
         ignis__op_fail(&op, IGNIS_DIAG_SDPA_SHAPE, "q is %s, k is %s; one query and at least one key are needed",
                        ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
     out = ignis__op_new_like(&op, op.in[0]);
@@ -14199,12 +14885,13 @@ static void ignis__optimizers_close(const char *call)
 
 /* --- parameters ------------------------------------------------------------------------------------------------------ */
 
-static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, const ignis__tensor *tensor)
+static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
 {
+    ignis__standing standing = ignis__tensor_standing(tensor);
     int i;
-    if (!tensor->leaf || !tensor->requires_grad) {
+    if (!standing.leaf || !standing.requires_grad) {
         ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "the tensor, %s, %s", ignis__shape_write(&tensor->shape).text,
-                    tensor->leaf ? "requires no gradient" : "is the result of an operation");
+                    standing.leaf ? "requires no gradient" : "is the result of an operation");
         return false;
     }
     if (tensor->device != optimizer->device) {
@@ -14687,13 +15374,16 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
 {
     ignis__device *device = graph->capture->device;
     ignis__binding binding;
+    bool lost = ignis__devices_lost(), entered;
     if (!ignis__pool_drop(graph))
         return;
-    if (!ignis__devices_lost() && ignis__device_enter(call, device, &binding)) {
+    entered = !lost && ignis__device_enter(call, device, &binding);
+    if (entered)
         (void)ignis__device_finish(device);
-        ignis__graph_destroy(call, graph->capture, graph->exec);
+    if (entered || lost)
+        ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec);
+    if (entered)
         ignis__device_leave(&binding);
-    }
     ignis__pool_give(&ignis__graphs, graph);
 }
 
@@ -16089,6 +16779,10 @@ IGNIS_API ignis_status ignis_shutdown(void)
         (void)ignis__enter(call);
         return IGNIS_ERROR_NOT_SETUP;
     }
+#ifndef IGNIS_NO_TENSORS
+    if (ignis__atomic_load(&ignis__global.ready) && ignis__tensor_thread_now()->walk)
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside an ignis_backward, which needs the tape still");
+#endif
     ignis__mutex_lock(&ignis__setup_lock);
     if (!ignis__atomic_load(&ignis__global.ready)) {
         ignis__mutex_unlock(&ignis__setup_lock);

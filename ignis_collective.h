@@ -1,6 +1,17 @@
-/*  ignis_collective.h - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
+/*  ignis_collective.h - v0.4.0 - GPU arrays shared between processes, and collective operations between GPUs, for C and C++
 
     Part of Ignis; MIT licence, at the end of ignis.h.
+
+    CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
+
+        >>vmm           physical memory, addresses, mappings, access    ON VIRTUAL MEMORY
+        >>channel       messages and descriptors between processes      ON CHANNELS
+        >>transport     copies between devices and processes, by VMM, legacy IPC, peer copy or host memory
+        >>share         arrays that two processes use                   ON SHARING
+        >>comm          communicators and collective operations         ON COMMUNICATORS
+        >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
+
+        In the implementation alone: >>nccl >>job.
 
     HOW TO USE
 
@@ -74,7 +85,7 @@
         A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
         file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
 
-            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so shares arrays
+            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so arrays of ignis_vmm_array
             IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
             IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
 
@@ -210,6 +221,11 @@
 #define IGNIS_COLLECTIVE_INCLUDED
 
 #include "ignis.h"
+
+#define IGNIS_COLLECTIVE_VERSION 400 /* as IGNIS_VERSION */
+#if !defined(IGNIS_VERSION) || IGNIS_VERSION != IGNIS_COLLECTIVE_VERSION
+#error "ignis.h and ignis_collective.h are of different versions: copy all headers of Ignis from one release"
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -615,7 +631,7 @@ typedef struct ignis_transport {
 
 typedef struct ignis_transport_desc {
     ignis_transport_kind kind; /* IGNIS_TRANSPORT_AUTO: what IGNIS_TRANSPORT in the environment names (vmm, peer, ipc, host), or the best */
-    int src_device, dst_device;    /* where arrays come from, and where they are used (0): ordinals of this process */
+    int src_device, dst_device;    /* where arrays come from, and are used (the thread's current device; IGNIS_DEVICE_0 for device 0) */
     ignis_channel_method exchange; /* how handles travel, where the caller sends them (that of the channel, else the default) */
     ignis_channel channel;         /* a connected channel that send and receive put handles into (none); it stays the caller's */
     const unsigned char *token;    /* IGNIS_TRANSPORT_TOKEN_BYTES that both sides know (a secret of this user, in his private folder) */
@@ -623,11 +639,13 @@ typedef struct ignis_transport_desc {
 } ignis_transport_desc;
 
 /*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it through a socket:
-    ignis_transport_handle_fds says which. */
-#define IGNIS_TRANSPORT_RECORD_BYTES 240
+    ignis_transport_handle_fds says which. With another exchange method than a socket, handles of all kinds but IGNIS_TRANSPORT_VMM have no
+    descriptors: what they need lies under a name in the private folder (that of the channel, else the default one of channels), and whoever
+    imports the handle first takes it from there. */
+#define IGNIS_TRANSPORT_RECORD_BYTES 272
 
 typedef struct ignis_transport_handle {
-    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, what, where; sealed with the token */
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, and what; sealed with the token */
     ignis_vmm_handle memory;                            /* of IGNIS_TRANSPORT_VMM and _HOST */
     bool has_lease;
     int lease; /* a pipe: as long as somebody has this end open, the exporter knows that the array is in use */
@@ -737,7 +755,8 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle);
 
 /*  ignis_transport_release_handle - the exporter's word that nobody uses an array any more
-    Needed where the other side cannot say so: handles that travelled without their lease (through FIFOs, or shared memory).
+    Needed where the other side cannot say so: a handle that was never imported, and for which there is no channel that could have ended;
+    or one that travelled without its lease.
     Returns: IGNIS_OK; also when nothing of it is exported.
     Errors: FREED.
     Ownership: the array can be freed afterwards.
@@ -746,11 +765,14 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport transport,
 
 /*  ignis_transport_import_handle - the array of a handle, on dst_device
     ignis_transport_recv_with_handle - the same
-    A handle is checked before the driver sees it: its seal, its size, its numbers, its device. One of this process is the exporter's
-    own memory. The same handle, imported again, shares the mapping.
+    A handle is checked before the driver sees it: its seal, its size, its numbers, its device. Memory is what this process has mapped, or
+    has exported itself, and what a handle says of it has to agree with that. With a channel by a socket, the sender has to be its other
+    side, as the kernel names it. The same handle, imported again, shares the mapping. Shape, dtype and tag are the exporter's.
     Returns: an array, or no handle.
-    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD), UNSUPPORTED (the exporter's device
-    is not visible here), CUDA, IO, MEMORY.
+    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD: no handle, or its seal is broken), MISMATCH
+    (IGNIS_DIAG_TRANSPORT_MISMATCH: it contradicts itself, the memory, or what came before; it is not exported any more), PEER
+    (IGNIS_DIAG_TRANSPORT_PEER: it is of another process than its sender), UNSUPPORTED (the exporter's device is not visible here), CUDA, IO,
+    MEMORY.
     Ownership: the caller frees the array, or calls ignis_transport_close_imported_handle. The handle stays the caller's.
     Threads: any. */
 IGNIS_API ignis_array ignis_transport_import_handle(ignis_transport transport, const ignis_transport_handle *handle);
@@ -766,9 +788,11 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
 /*  ignis_transport_send, ignis_transport_send_async - make an array's content available to the receiver
     Its handle goes to *handle; or, when that is null, through the transport's channel; or, of the kinds that copy, to a receive of this
     process. The sync form waits for the work on the array; after the async one, call ignis_transport_synchronize before the receiver
-    reads. Leave the array as it is until it has.
+    reads. Leave the array as it is until it has. Through FIFOs and shared memory all kinds travel but IGNIS_TRANSPORT_VMM, whose memory is
+    a descriptor.
     Returns: IGNIS_OK, or the reason.
-    Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it).
+    Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it),
+    UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR: IGNIS_TRANSPORT_VMM needs IGNIS_CHANNEL_SOCKET).
     Ownership: as for ignis_transport_export_handle.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array, ignis_transport_handle *handle);
@@ -787,7 +811,7 @@ IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ign
 
 /*  ignis_transport_receive_handle - the next handle from the transport's channel
     Returns: IGNIS_OK, and *handle filled.
-    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, FORMAT (not a handle).
+    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, and of an import for a handle that is none.
     Ownership: the caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits until the channel's deadline. */
 IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport, ignis_transport_handle *handle);
@@ -843,8 +867,8 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array
     says is checked before anything is done with it.
     Returns: the array, or no handle.
     Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
-    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the
-    GPU), PEER, TIMEOUT, CUDA, MEMORY.
+    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), MISMATCH and PEER (what came is not true, as for ignis_transport_import_handle),
+    UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the GPU), PEER, TIMEOUT, CUDA, MEMORY.
     Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have let go, also when the sender dies.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
@@ -1178,14 +1202,29 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 #ifdef __cplusplus
 } /* extern "C" */
 
-static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
-static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 /*  In C++ option structs can be passed by reference: ignis_vmm_create({...}). */
 static inline ignis_vmm ignis_vmm_create(const ignis_vmm_desc &desc) { return ignis_vmm_create(&desc); }
 static inline ignis_array ignis_vmm_array(const ignis_vmm_array_desc &desc) { return ignis_vmm_array(&desc); }
+static inline ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset, const ignis_array_desc &desc)
+{
+    return ignis_vmm_array_map(range, offset, &desc);
+}
+static inline ignis_channel ignis_channel_serve(const ignis_channel_desc &desc) { return ignis_channel_serve(&desc); }
+static inline ignis_channel ignis_channel_connect(const ignis_channel_desc &desc) { return ignis_channel_connect(&desc); }
 static inline ignis_transport ignis_transport_create(const ignis_transport_desc &desc) { return ignis_transport_create(&desc); }
 static inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
 static inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
+static inline ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count, const ignis_comm_desc &desc)
+{
+    return ignis_comm_init_all(comms, devices, count, &desc);
+}
+#ifndef IGNIS_NO_TENSORS
+static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
+                                                   const ignis_parallel_desc &desc)
+{
+    return ignis_parallel_create(comm, parameters, count, &desc);
+}
+#endif
 #endif
 
 #endif /* IGNIS_COLLECTIVE_INCLUDED */
@@ -4958,51 +4997,21 @@ static uint64_t ignis__host_hash(void)
     return GetComputerNameA(name, &size) ? ignis__hash(IGNIS__HASH_START, name, size) : 0;
 }
 static uint32_t ignis__pid_namespace(void) { return 0; }
-static bool ignis__lease_make(const char *path, int ends[2])
-{
-    (void)path;
-    ends[0] = ends[1] = -1;
-    return true;
-}
-static bool ignis__lease_ended(int end, bool *taken)
-{
-    (void)end;
-    *taken = true;
-    return false;
-}
+static bool ignis__lease_make(const char *path, int ends[2]) { return (void)path, ends[0] = ends[1] = -1, true; }
+static bool ignis__lease_ended(int end, bool *taken) { return (void)end, *taken = true, false; }
 static int ignis__fd_copy(int fd) { return fd; }
-static void ignis__lease_close(int end) { (void)end; }
-static int ignis__name_make(const char *path)
-{
-    (void)path;
-    errno = ENOSYS;
-    return -1;
-}
-static int ignis__name_take(const char *path, bool lease)
-{
-    (void)lease;
-    return ignis__name_make(path);
-}
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
-/*  A file mapping would do; NVIDIA's own samples share host memory so. It is not made yet by anything that could be tested. */
-static int ignis__shared_make(size_t size)
-{
-    (void)size;
-    return ignis__name_make("");
-}
-static void *ignis__shared_map(int fd, size_t size)
-{
-    (void)fd, (void)size;
-    errno = ENOSYS;
-    return NULL;
-}
+/*  File mappings would do; NVIDIA's own samples share host memory so. They are not made yet by anything that could be tested. */
+static int ignis__name_make(const char *path, int64_t size) { return (void)path, (void)size, errno = ENOSYS, -1; }
+static int ignis__name_take(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
+static int ignis__shared_make(size_t size) { return (void)size, errno = ENOSYS, -1; }
+static void *ignis__shared_map(int fd, size_t size) { return (void)fd, (void)size, errno = ENOSYS, (void *)NULL; }
 static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
 static bool ignis__fd_has(int fd, int64_t size) { return (void)fd, (void)size, false; }
 static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
 {
-    (void)fd, (void)data, (void)size, (void)offset, (void)to_fd;
-    return false;
+    return (void)fd, (void)data, (void)size, (void)offset, (void)to_fd, false;
 }
 
 #else /* POSIX */
@@ -5041,10 +5050,11 @@ static uint32_t ignis__pid_namespace(void)
 static bool ignis__lease_make(const char *path, int ends[2])
 {
     ends[1] = -1;
-    if (!path)
-        return pipe2(ends, O_CLOEXEC) == 0;
-    ends[0] = mkfifo(path, 0600) == 0 ? open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
-    return ends[0] >= 0;
+    if (!path ? pipe2(ends, O_CLOEXEC) != 0
+              : mkfifo(path, 0600) != 0 || (ends[0] = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)) < 0)
+        return false;
+    (void)ignis__fd_keep(ends[0]);
+    return true;
 }
 
 /*  Nobody has the other end open any more. A FIFO hangs up only after somebody had; *taken: he has said so. */
@@ -5060,15 +5070,18 @@ static bool ignis__lease_ended(int end, bool *taken)
     return (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-static int ignis__fd_copy(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 0); }
+static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
-static void ignis__lease_close(int end)
+/*  A file of so many bytes under a name; -1: errno tells. */
+static int ignis__name_make(const char *path, int64_t size)
 {
-    if (end >= 0)
-        close(end);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
+        (void)unlink(path);
+        ignis__fd_drop(&fd);
+    }
+    return fd;
 }
-
-static int ignis__name_make(const char *path) { return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600); }
 
 /*  Opens what lies under a name, if it is ours alone and of the right kind, and removes the name; -1: there is nothing. */
 static int ignis__name_take(const char *path, bool lease)
@@ -5076,10 +5089,8 @@ static int ignis__name_take(const char *path, bool lease)
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) || !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) ||
-                    (lease && write(fd, "", 1) != 1))) {
-        close(fd);
-        fd = -1;
-    }
+                    (lease && write(fd, "", 1) != 1)))
+        ignis__fd_drop(&fd);
     if (fd >= 0)
         (void)unlink(path);
     return fd;
@@ -5161,6 +5172,7 @@ typedef struct ignis__record_of_array {
     unsigned char process[16];  /* random, of the exporter: numbers of processes are used again */
     uint64_t serial;            /* of the export, in that process: never used twice */
     ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
+    char tag[32];               /* of the array */
     uint64_t name;              /* from here on each handle of an export has its own; 0: descriptors came beside it */
     uint64_t seal;
 } ignis__record_of_array;
@@ -5316,7 +5328,7 @@ typedef struct ignis__export {
 /*  The mapping of an export in this process, which arrays share. */
 typedef struct ignis__import {
     ignis__record_of_array record; /* the export's */
-    uint64_t from;                 /* who has sent it */
+    uint64_t transport;            /* serial; what another one says of the same export is not believed here */
     ignis__device *device;
     int arrays;
     ignis__mutex lock;      /* taken while it is mapped, by who comes first */
@@ -5327,22 +5339,13 @@ typedef struct ignis__import {
     struct ignis__import *next;
 } ignis__import;
 
-/*  An array over an import. */
-typedef struct ignis__imported {
-    ignis__import *mapped;
-    uint64_t transport; /* serial */
-    uint64_t array;     /* handle */
-    struct ignis__imported *next;
-} ignis__imported;
-
 static struct {
     ignis__mutex lock; /* never held while an array is locked, or the driver called */
     uint64_t serials, names, transports;
     uint64_t ending; /* threads that have taken handles off the list which their array still counts */
     ignis__export *exports;
     ignis__import *imports;
-    ignis__imported *imported;
-} ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL, NULL};
+} ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL};
 
 /*  One more handle of an array is out. */
 static bool ignis__array_lend(const char *call, ignis__array *array)
@@ -5377,19 +5380,13 @@ static bool ignis__channel_gone(ignis_channel handle)
     return gone;
 }
 
-/*  Which handles end: all of an array, all of a transport, and either only those that nobody has any more, or all. 0: any. */
-typedef struct ignis__ending {
-    const ignis__array *array;
-    uint64_t transport;
-    bool unused;
-} ignis__ending;
-
-static bool ignis__lent_ends(ignis__ending which, const ignis__export *entry, const ignis__lent_handle *lent)
+/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
+static bool ignis__lent_ends(const ignis__export *entry, const ignis__lent_handle *lent, bool unused)
 {
     bool taken = false, ended;
     int64_t size, time;
-    if (!which.unused && (entry->array || !entry->channel.id))
-        return true; /* a copy that is on its way arrives without us */
+    if (!unused && (entry->array || !entry->channel.id))
+        return true;
     ended = lent->watch >= 0 ? ignis__lease_ended(lent->watch, &taken) : lent->path && !ignis__file_info(lent->path, &size, &time);
     return ended || (lent->path && !taken && ignis__channel_gone(entry->channel));
 }
@@ -5398,23 +5395,23 @@ static void ignis__lent_free(ignis__lent_handle *lent)
 {
     if (lent->path)
         remove(lent->path);
-    ignis__lease_close(lent->watch);
+    ignis__fd_drop(&lent->watch);
     ignis__free(lent->path);
     ignis__free(lent);
 }
 
-/*  Ends the handles of one array that are concerned; how many there were. The array stays held for them. */
-static int ignis__export_end_one(ignis__ending which, ignis__array **array)
+/*  Ends handles of one array: of this one, and by one transport; 0: of any. How many there were; the array stays held for them. */
+static int ignis__export_end_one(const ignis__array *of, uint64_t transport, bool unused, ignis__array **array)
 {
     ignis__export **at, *entry;
     ignis__lent_handle **handle, *lent;
     int count = 0;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
-        bool concerned = (!which.array || entry->array == which.array) && (!which.transport || entry->transport == which.transport);
+        bool concerned = (!of || entry->array == of) && (!transport || entry->transport == transport);
         *array = entry->array;
         for (handle = &entry->handles; concerned && (lent = *handle) != NULL;) {
-            if (!ignis__lent_ends(which, entry, lent)) {
+            if (!ignis__lent_ends(entry, lent, unused)) {
                 handle = &lent->next;
                 continue;
             }
@@ -5437,13 +5434,9 @@ static int ignis__export_end_one(ignis__ending which, ignis__array **array)
 
 static void ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
-    ignis__ending which;
     ignis__array *of = NULL;
     int count;
-    which.array = array;
-    which.transport = transport;
-    which.unused = unused;
-    while ((count = ignis__export_end_one(which, &of)) > 0) {
+    while ((count = ignis__export_end_one(array, transport, unused, &of)) > 0) {
         while (of && count-- > 0)
             ignis__array_unlend(call, of);
         ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
@@ -5695,25 +5688,22 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
 static bool ignis__host_offer(const char *call, ignis__array *array, ignis__offer *offer)
 {
     int64_t size = ignis__array_bytes(array);
-    char end = 0;
     int fd;
     bool ok;
     offer->block_size = size ? size : 1;
-    if (!offer->path) {
-        if (!ignis__host_share(call, offer->block_size, &offer->memory))
-            return false;
-        ok = ignis__host_copy(call, array, offer->memory.fd, false);
-        if (!ok)
-            ignis__vmm_handle_close(&offer->memory);
-        return ok;
+    fd = offer->path ? ignis__name_make(offer->path, offer->block_size) : ignis__shared_make((size_t)offer->block_size);
+    if (fd < 0) {
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s", (long long)size, strerror(errno));
+        return false;
     }
-    fd = ignis__name_make(offer->path);
-    ok = fd >= 0 && ignis__fd_move(fd, &end, 1, offer->block_size - 1, true);
-    if (!ok)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%s cannot be written: %s", offer->path, strerror(errno));
-    ok = ok && ignis__host_copy(call, array, fd, false);
-    ignis__lease_close(fd);
-    if (!ok)
+    ok = ignis__host_copy(call, array, fd, false);
+    if (ok && !offer->path) {
+        offer->memory.type = IGNIS_VMM_HANDLE_POSIX_FD;
+        offer->memory.fd = fd;
+        return true;
+    }
+    ignis__fd_drop(&fd);
+    if (!ok && offer->path)
         remove(offer->path);
     return ok;
 }
@@ -6041,7 +6031,7 @@ static void ignis__handle_close(ignis_transport_handle *handle)
 {
     ignis__vmm_handle_close(&handle->memory);
     if (handle->has_lease)
-        ignis__lease_close(handle->lease);
+        ignis__fd_drop(&handle->lease);
     memset(handle, 0, sizeof *handle);
 }
 
@@ -6111,30 +6101,62 @@ static void ignis__transport_describe(ignis__text *text, const ignis__transport 
                     ignis__vmm_ordinal(transport->dst), methods[transport->exchange]);
 }
 
+static void ignis__import_free(const char *call, ignis__import *mapped)
+{
+    const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
+    if (mapped->own)
+        ignis__array_drop(call, mapped->own);
+    else if (mapped->address && ops->give_back)
+        ops->give_back(call, mapped);
+    ignis__fd_drop(&mapped->lease);
+    ignis__free(mapped);
+}
+
+/*  An import less; the last of a mapping gives it back, and lets the exporter know. */
+static void ignis__import_drop(const char *call, ignis__import *mapped)
+{
+    ignis__import **at;
+    bool last;
+    ignis__mutex_lock(&ignis__shares.lock);
+    last = --mapped->arrays == 0;
+    if (last) {
+        for (at = &ignis__shares.imports; *at != mapped; at = &(*at)->next)
+            ;
+        *at = mapped->next;
+    }
+    ignis__mutex_unlock(&ignis__shares.lock);
+    if (last)
+        ignis__import_free(call, mapped);
+}
+
+static void ignis__imported_release(void *ptr, void *data)
+{
+    (void)ptr;
+    ignis__import_drop("ignis_array_free", (ignis__import *)data);
+}
+
+/*  Whether an array, no view, is one that a transport has imported. */
+static bool ignis__imported_by(const ignis__array *array, uint64_t transport)
+{
+    const ignis__storage *storage = array->storage;
+    return storage->release_fn == ignis__imported_release && !array->view &&
+           ((const ignis__import *)storage->release_data)->transport == transport;
+}
+
 /*  Frees the arrays that a transport has imported, as their owners; those that are referenced stay. */
 static void ignis__imported_end(const char *call, uint64_t transport)
 {
-    ignis__imported *imported;
     ignis__array *array;
-    uint64_t found;
-    do {
-        found = 0;
-        ignis__mutex_lock(&ignis__shares.lock);
-        for (imported = ignis__shares.imported; imported && !found; imported = imported->next)
-            if (imported->transport == transport) {
-                found = imported->array;
-                imported->transport = 0;
-            }
-        ignis__mutex_unlock(&ignis__shares.lock);
-        array = found ? (ignis__array *)ignis__pool_hold(&ignis__arrays, found) : NULL;
-        if (!array)
-            continue;
-        ignis__mutex_lock(&array->slot.lock);
-        if (ignis__pool_live(array) && array->ref_count == 0)
-            ignis__array_kill(array);
-        ignis__array_unlock(array);
+    uint64_t index = 0;
+    while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+        if (ignis__imported_by(array, transport)) {
+            ignis__mutex_lock(&array->slot.lock);
+            if (ignis__pool_live(array) && array->ref_count == 0)
+                ignis__array_kill(array);
+            ignis__array_unlock(array);
+        }
         ignis__array_drop(call, array);
-    } while (found);
+    }
 }
 
 static bool ignis__transport_end(const char *call, ignis__transport *transport)
@@ -6158,30 +6180,14 @@ static void ignis__transports_close(const char *call)
     ignis__staging_close(call);
 }
 
-/*  A forked child must not seem to use what its parent does. */
-static void ignis__leases_forked(void)
-{
-    const ignis__import *mapped;
-    const ignis__export *entry;
-    const ignis__lent_handle *lent;
-    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
-        ignis__lease_close(mapped->lease);
-    for (entry = ignis__shares.exports; entry; entry = entry->next)
-        for (lent = entry->handles; lent; lent = lent->next)
-            ignis__lease_close(lent->watch);
-}
-
 /*  Before the first handle. */
 static bool ignis__transports_use(const char *call)
 {
-    static uint64_t watched;
     if (!ignis__self_learn(call))
         return false;
     ignis__export_holders = ignis__exports_describe;
     ignis__exports_reap = ignis__exports_reap_array;
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
-    if (ignis__atomic_add(&watched, 1) == 1)
-        ignis__at_fork(ignis__leases_forked);
     return true;
 }
 
@@ -6308,16 +6314,6 @@ IGNIS_API bool ignis_transport_ready(ignis_transport handle)
     return ready;
 }
 
-/*  How many arrays of a mapping, or of all, a transport has imported. The lock is taken. */
-static int ignis__imported_count(uint64_t transport, const ignis__import *mapped)
-{
-    const ignis__imported *imported;
-    int count = 0;
-    for (imported = ignis__shares.imported; imported; imported = imported->next)
-        count += imported->transport == transport && (!mapped || imported->mapped == mapped);
-    return count;
-}
-
 IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_transport_info *info)
 {
     static const char call[] = "ignis_transport_query";
@@ -6352,9 +6348,10 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     for (entry = ignis__shares.exports; entry; entry = entry->next)
         for (lent = entry->transport == transport->serial ? entry->handles : NULL; lent; lent = lent->next)
             info->exported++;
-    info->imported = ignis__imported_count(transport->serial, NULL);
-    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
-        info->mappings += ignis__imported_count(transport->serial, mapped) > 0;
+    for (mapped = ignis__shares.imports; mapped; mapped = mapped->next) {
+        info->imported += mapped->transport == transport->serial ? mapped->arrays : 0;
+        info->mappings += mapped->transport == transport->serial;
+    }
     ignis__mutex_unlock(&ignis__shares.lock);
     return ignis__transport_done(transport, true);
 }
@@ -6388,6 +6385,7 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     record->offset = offer->offset;
     memcpy(record->uuid, transport->src->info.uuid, sizeof record->uuid);
     record->ipc = offer->ipc;
+    memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
 static uint64_t ignis__record_seal(const ignis__transport *transport, const ignis__record_of_array *record)
@@ -6399,14 +6397,14 @@ static uint64_t ignis__record_seal(const ignis__transport *transport, const igni
 static bool ignis__record_path(const char *call, const ignis__transport *transport, const ignis__record_of_array *record, uint64_t name,
                                char path[IGNIS__PATH_MAX])
 {
-    uint64_t process[2];
+    uint64_t maker[2];
     char folder[IGNIS__PATH_MAX];
-    memcpy(process, record->process, sizeof process);
+    memcpy(maker, record->process, sizeof maker);
     memcpy(folder, transport->folder, sizeof folder);
     if (!*folder && !ignis__private_folder(call, folder, sizeof folder))
         return false;
-    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)process[0],
-                 (unsigned long long)process[1], (unsigned long long)name) < IGNIS__PATH_MAX)
+    if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0], (unsigned long long)maker[1],
+                 (unsigned long long)name) < IGNIS__PATH_MAX)
         return true;
     ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder, IGNIS__PATH_MAX - 1);
     return false;
@@ -6475,7 +6473,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
         return true;
     if (lent)
         ignis__array_unlend(call, array);
-    ignis__lease_close(ends[0]);
+    ignis__fd_drop(&ends[0]);
     if (path)
         remove(path);
     return false;
@@ -6608,8 +6606,7 @@ static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes
     memcpy(&record, bytes, sizeof record);
     wanted = ignis__record_fds(&record, &memory);
     if (fd_count != wanted) {
-        while (fd_count > 0)
-            ignis__lease_close(fds[--fd_count]);
+        ignis__fds_close(fds, fd_count);
         return false;
     }
     memcpy(handle->record, bytes, sizeof handle->record);
@@ -6663,7 +6660,7 @@ static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *b
     bool empty = false;
     int i;
     if (record->kind == 0 || record->kind >= IGNIS_TRANSPORT_KIND_COUNT || record->dtype <= IGNIS_DTYPE_DEFAULT ||
-        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS)
+        record->dtype >= IGNIS_DTYPE_COUNT || record->ndim < 1 || record->ndim > IGNIS_MAX_DIMS || record->tag[sizeof record->tag - 1] != 0)
         return false;
     *bytes = ignis__dtypes[record->dtype].size;
     for (i = 0; i < record->ndim; i++) {
@@ -6780,47 +6777,6 @@ static bool ignis__record_own(const char *call, const ignis__record_of_array *re
     return true;
 }
 
-static void ignis__import_free(const char *call, ignis__import *mapped)
-{
-    const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
-    if (mapped->own)
-        ignis__array_drop(call, mapped->own);
-    else if (mapped->address && ops->give_back)
-        ops->give_back(call, mapped);
-    ignis__lease_close(mapped->lease);
-    ignis__free(mapped);
-}
-
-/*  An import less; the last of a mapping gives it back, and lets the exporter know. */
-static void ignis__import_drop(const char *call, ignis__import *mapped)
-{
-    ignis__import **at;
-    bool last;
-    ignis__mutex_lock(&ignis__shares.lock);
-    last = --mapped->arrays == 0;
-    if (last) {
-        for (at = &ignis__shares.imports; *at != mapped; at = &(*at)->next)
-            ;
-        *at = mapped->next;
-    }
-    ignis__mutex_unlock(&ignis__shares.lock);
-    if (last)
-        ignis__import_free(call, mapped);
-}
-
-static void ignis__imported_release(void *ptr, void *data)
-{
-    ignis__imported *imported = (ignis__imported *)data, **at;
-    (void)ptr;
-    ignis__mutex_lock(&ignis__shares.lock);
-    for (at = &ignis__shares.imported; *at != imported; at = &(*at)->next)
-        ;
-    *at = imported->next;
-    ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__import_drop("ignis_array_free", imported->mapped);
-    ignis__free(imported);
-}
-
 /*  Maps what an import's record is of. The handle's lease becomes the import's, too. */
 static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped, ignis_transport_handle *handle)
 {
@@ -6855,12 +6811,6 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     return false;
 }
 
-/*  Who has sent a transport's handles: the process that the kernel names, else whoever uses this transport. */
-static uint64_t ignis__transport_from(const ignis__transport *transport)
-{
-    return transport->peer_certain ? (uint64_t)transport->peer_pid : (uint64_t)1 << 63 | transport->serial;
-}
-
 /*  The import of a record, with one array more: the one that there is, or a new mapping. */
 static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
                                         ignis_transport_handle *handle)
@@ -6872,14 +6822,14 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
         return NULL;
     }
     fresh->record = *record;
-    fresh->from = ignis__transport_from(transport);
+    fresh->transport = transport->serial;
     fresh->device = transport->dst;
     fresh->arrays = 1;
     fresh->lease = -1;
     ignis__mutex_init(&fresh->lock);
     ignis__mutex_lock(&ignis__shares.lock);
     for (mapped = ignis__shares.imports; mapped; mapped = mapped->next)
-        if (mapped->from == fresh->from && mapped->device == fresh->device && mapped->record.serial == record->serial &&
+        if (mapped->transport == transport->serial && mapped->record.serial == record->serial &&
             memcmp(mapped->record.process, record->process, sizeof record->process) == 0)
             break;
     if (!mapped) {
@@ -6909,10 +6859,10 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
 
 /*  An array over the import of a record that was checked. */
 static ignis_array ignis__import_array(const char *call, const ignis__transport *transport, const ignis__record_of_array *record,
-                                       const char *tag, ignis_transport_handle *handle)
+                                       ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
-    ignis__imported *imported;
+    ignis__import *mapped;
     ignis_array_desc desc;
     int ordinal = ignis__vmm_ordinal(transport->dst);
     memset(&desc, 0, sizeof desc);
@@ -6920,33 +6870,15 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
     desc.dtype = (ignis_dtype)record->dtype;
     desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-    desc.tag = tag;
+    desc.tag = record->tag;
     if (!ignis__transport_ops_of(transport)->zero_copy)
         return ignis__array_create(call, &desc);
-    imported = (ignis__imported *)ignis__alloc(sizeof *imported);
-    if (!imported) {
-        ignis__fail_host_memory(call, sizeof *imported);
+    mapped = ignis__import_get(call, transport, record, handle);
+    if (!mapped)
         return result;
-    }
-    imported->mapped = ignis__import_get(call, transport, record, handle);
-    if (!imported->mapped) {
-        ignis__free(imported);
-        return result;
-    }
-    ignis__mutex_lock(&ignis__shares.lock);
-    imported->next = ignis__shares.imported;
-    ignis__shares.imported = imported;
-    ignis__mutex_unlock(&ignis__shares.lock);
-    result = ignis__vmm_wrap(call, transport->dst, imported->mapped->address + (uint64_t)record->offset, &desc, ignis__imported_release,
-                             imported);
-    if (!result.id) {
-        ignis__imported_release(NULL, imported);
-        return result;
-    }
-    ignis__mutex_lock(&ignis__shares.lock);
-    imported->array = result.id;
-    imported->transport = transport->serial;
-    ignis__mutex_unlock(&ignis__shares.lock);
+    result = ignis__vmm_wrap(call, transport->dst, mapped->address + (uint64_t)record->offset, &desc, ignis__imported_release, mapped);
+    if (!result.id)
+        ignis__import_drop(call, mapped);
     return result;
 }
 
@@ -6987,7 +6919,7 @@ static ignis_array ignis__transport_import(const char *call, ignis_transport tra
         ignis__fail_null(call, "handle");
     } else if (ignis__record_read(call, transport, handle, &record)) {
         opened = *handle;
-        result = ignis__import_array(call, transport, &record, NULL, &opened);
+        result = ignis__import_array(call, transport, &record, &opened);
         if (result.id && !ignis__transport_ops_of(transport)->zero_copy) {
             array = ignis__array_hold(call, result);
             if (array && !ignis__handle_copy(call, transport, &record, &opened, array)) {
@@ -7019,91 +6951,103 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     static const char call[] = "ignis_transport_close_imported_handle";
     ignis__transport *transport;
     ignis__array *array = ignis__transport_hold_both(call, transport_handle, handle, &transport);
-    const ignis__storage *storage;
-    ignis_owner owner;
     bool ours;
     if (!array)
         return ignis__failed();
-    storage = array->storage;
-    ignis__mutex_lock(&ignis__shares.lock);
-    ours = !ignis__transport_ops_of(transport)->zero_copy ? storage->device == transport->dst
-                                                          : storage->release_fn == ignis__imported_release && !array->view &&
-                                                                ((ignis__imported *)storage->release_data)->transport == transport->serial;
-    ignis__mutex_unlock(&ignis__shares.lock);
-    ignis__mutex_lock(&array->slot.lock);
-    owner = array->owner;
-    ignis__array_unlock(array);
+    ours = ignis__transport_ops_of(transport)->zero_copy ? ignis__imported_by(array, transport->serial)
+                                                         : array->storage->device == transport->dst;
     if (!ours)
         ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "array #%llu is none that this transport has imported",
                     (unsigned long long)array->id);
-    return ignis__transport_done_both(call, transport, array, ours && ignis__array_free_as(call, handle, owner) == IGNIS_OK);
+    return ignis__transport_done_both(call, transport, array,
+                                      ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
 }
 
 /* --- send and receive: a handle goes to the caller, through the channel, or to a receive of this process ---------------------- */
 
+/*  Sends a handle through a channel, as one message. */
+static bool ignis__handle_give(const char *call, ignis__wire *wire, const ignis_transport_handle *handle)
+{
+    ignis__trouble trouble;
+    int fds[2], count = ignis_transport_handle_fds(handle, fds);
+    bool ok = ignis__channel_put(&trouble, wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds, count, -1);
+    if (!ok)
+        ignis__trouble_report(call, &trouble);
+    return ok;
+}
+
+/*  Takes the next one. */
+static bool ignis__handle_take(const char *call, ignis__wire *wire, ignis_transport_handle *handle)
+{
+    ignis__trouble trouble;
+    bool ok = false;
+    ignis__mutex_lock(&wire->receive_lock);
+    if (!ignis__wire_next(&trouble, wire, -1)) {
+        ignis__trouble_report(call, &trouble);
+    } else if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
+    } else {
+        int count = wire->inbox_fd_count;
+        if (ignis__head_of(wire).size == sizeof handle->record) {
+            ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
+            wire->inbox_fd_count = 0; /* they are the handle's now */
+        }
+        if (!ok)
+            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors",
+                        ignis__head_of(wire).size, count);
+        ignis__inbox_next(wire);
+    }
+    ignis__mutex_unlock(&wire->receive_lock);
+    return ok;
+}
+
 /*  Puts a handle where the next receive finds it; it is closed here, or given away. */
 static bool ignis__transport_put(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
 {
-    ignis__waiting *waiting;
-    int fds[2], count;
-    bool ok;
+    ignis__channel *channel = transport->channel.id ? ignis__channel_hold(call, transport->channel) : NULL;
+    ignis__waiting *waiting = NULL;
+    bool ok = false;
     if (transport->channel.id) {
-        count = ignis_transport_handle_fds(handle, fds);
-        ok = ignis_channel_send(transport->channel, handle->record, (int64_t)sizeof handle->record, fds, count) == IGNIS_OK;
-        ignis__handle_close(handle);
-        return ok;
-    }
-    waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting);
-    if (!waiting) {
-        ignis__handle_close(handle);
+        ok = channel && ignis__handle_give(call, channel->wire, handle);
+        if (channel)
+            ignis__channel_drop(channel);
+    } else if ((waiting = (ignis__waiting *)ignis__alloc(sizeof *waiting)) != NULL) {
+        waiting->handle = *handle;
+        ignis__mutex_lock(&transport->slot.lock);
+        *transport->waiting_end = waiting;
+        transport->waiting_end = &waiting->next;
+        ignis__mutex_unlock(&transport->slot.lock);
+        return true;
+    } else {
         ignis__fail_host_memory(call, sizeof *waiting);
-        return false;
     }
-    waiting->handle = *handle;
-    ignis__mutex_lock(&transport->slot.lock);
-    *transport->waiting_end = waiting;
-    transport->waiting_end = &waiting->next;
-    ignis__mutex_unlock(&transport->slot.lock);
-    return true;
+    ignis__handle_close(handle);
+    return ok;
 }
 
 /*  The next handle, and its record, checked. */
 static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle,
                                   ignis__record_of_array *record)
 {
-    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns, size = 0;
-    unsigned char bytes[IGNIS_TRANSPORT_RECORD_BYTES];
-    int fds[2], count = 0;
-    bool ok;
+    int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns;
+    ignis__channel *channel;
+    bool ok = false;
     memset(handle, 0, sizeof *handle);
     if (transport->channel.id) {
-        if (ignis_channel_receive(transport->channel, bytes, (int64_t)sizeof bytes, &size, fds, 2, &count) != IGNIS_OK)
-            return false;
-        if (size != (int64_t)sizeof bytes) {
-            while (count > 0)
-                ignis__lease_close(fds[--count]);
-            ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "%lld bytes came through the channel, a handle has %d", (long long)size,
-                        (int)sizeof bytes);
-            return false;
-        }
-        if (!ignis__handle_join(handle, bytes, fds, count)) {
-            ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "%d descriptors came with a handle, which are not those that go with it",
-                        count);
-            return false;
-        }
+        channel = ignis__channel_hold(call, transport->channel);
+        ok = channel && ignis__handle_take(call, channel->wire, handle);
+        if (channel)
+            ignis__channel_drop(channel);
     } else {
-        while (!ignis__waiting_take(transport, handle)) {
-            if (ignis__monotonic_ns() >= deadline || !ignis__pool_live(transport)) {
-                ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
-                return false;
-            }
+        while (!(ok = ignis__waiting_take(transport, handle)) && ignis__monotonic_ns() < deadline && ignis__pool_live(transport))
             ignis__sleep_us(200);
-        }
+        if (!ok)
+            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s", (double)transport->timeout_ns * 1e-9);
     }
-    ok = ignis__record_read(call, transport, handle, record) && ignis__handle_open(call, transport, record, handle);
-    if (!ok)
-        ignis__handle_close(handle);
-    return ok;
+    if (ok && ignis__record_read(call, transport, handle, record) && ignis__handle_open(call, transport, record, handle))
+        return true;
+    ignis__handle_close(handle);
+    return false;
 }
 
 static ignis_status ignis__transport_send(const char *call, ignis_transport transport_handle, ignis_array array_handle,
@@ -7278,7 +7222,7 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
     if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
         if (ignis__record_read(call, transport, &handle, &record))
-            handles[2] = ignis__import_array(call, transport, &record, NULL, &handle);
+            handles[2] = ignis__import_array(call, transport, &record, &handle);
         ok = handles[2].id && (arrays[2] = ignis__array_hold(call, handles[2])) != NULL;
         ignis__handle_close(&handle);
     }
@@ -7330,65 +7274,27 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
 
 /*  An array and its lease travel as by a transport of the kind VMM, of which there is one for each that is sent. Its token is 0, as the
     channel knows who is at the other end. */
-typedef struct ignis__share_message {
-    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES];
-    char tag[32];
-} ignis__share_message;
-
 static void ignis__shares_close(const char *call) { ignis__exports_end(call, NULL, 0, false); }
 
-/*  Fills the transport for one array. */
-static bool ignis__share_begin(const char *call, ignis__transport *transport, ignis__device *device, const ignis__wire *wire)
-{
-    memset(transport, 0, sizeof *transport);
-    transport->kind = IGNIS_TRANSPORT_VMM;
-    transport->src = transport->dst = device;
-    transport->exchange = wire->kind->method;
-    transport->peer_pid = wire->peer_pid;
-    transport->peer_certain = wire->peer_pid != 0; /* by a socket */
-    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
-    return ignis__transports_use(call);
-}
-
-/*  Sends an array that is held. */
-static bool ignis__share_out(const char *call, ignis__wire *wire, ignis__array *array)
-{
-    ignis__share_message message;
-    ignis_transport_handle handle;
-    ignis__transport transport;
-    ignis__trouble trouble;
-    ignis__until until;
-    int fds[2];
-    bool ok;
-    if (!ignis__share_begin(call, &transport, array->storage->device, wire) ||
-        !ignis__transport_export(call, &transport, array, true, &handle))
-        return false;
-    memcpy(message.record, handle.record, sizeof message.record);
-    memcpy(message.tag, array->tag, sizeof message.tag);
-    until.deadline_ns = ignis__monotonic_ns() + wire->timeout_ns;
-    until.stop = &wire->closing;
-    ignis__mutex_lock(&wire->send_lock);
-    ok = ignis__wire_usable(&trouble, wire) && ignis__wire_send(&trouble, wire, IGNIS__HEAD_ARRAY, &message, sizeof message, fds,
-                                                                ignis_transport_handle_fds(&handle, fds), &until);
-    ignis__mutex_unlock(&wire->send_lock);
-    ignis__handle_close(&handle);
-    if (!ok) {
-        ignis__exports_end(call, NULL, transport.serial, false);
-        ignis__trouble_report(call, &trouble);
-    }
-    return ok;
-}
-
-/*  A channel whose messages can bring descriptors, held. */
-static ignis__channel *ignis__share_channel(const char *call, ignis_channel handle)
+/*  A channel whose messages can bring descriptors, held, and the transport for one array. */
+static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle, ignis__transport *transport)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
-    if (!channel || channel->wire->kind->packets)
+    memset(transport, 0, sizeof *transport);
+    if (!channel)
+        return NULL;
+    transport->kind = IGNIS_TRANSPORT_VMM;
+    transport->exchange = channel->wire->kind->method;
+    transport->peer_pid = channel->wire->peer_pid;
+    transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket */
+    transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
+    ignis__section_use(IGNIS__SECTION_SHARE, ignis__shares_close);
+    if (!channel->wire->kind->packets)
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                    "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
+                    ignis__method_names[channel->wire->kind->method]);
+    else if (ignis__transports_use(call))
         return channel;
-    ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-                ignis__method_names[channel->wire->kind->method]);
     ignis__channel_drop(channel);
     return NULL;
 }
@@ -7396,11 +7302,19 @@ static ignis__channel *ignis__share_channel(const char *call, ignis_channel hand
 IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_handle)
 {
     static const char call[] = "ignis_share_send";
-    ignis__channel *channel = ignis__share_channel(call, handle);
+    ignis__transport transport;
+    ignis_transport_handle sent;
+    ignis__channel *channel = ignis__share_begin(call, handle, &transport);
     ignis__array *array = channel ? ignis__array_hold(call, array_handle) : NULL;
     bool ok = false;
     if (array) {
-        ok = ignis__share_out(call, channel->wire, array);
+        transport.src = transport.dst = array->storage->device;
+        if (ignis__transport_export(call, &transport, array, true, &sent)) {
+            ok = ignis__handle_give(call, channel->wire, &sent);
+            ignis__handle_close(&sent);
+            if (!ok)
+                ignis__exports_end(call, NULL, transport.serial, false);
+        }
         ignis__array_drop(call, array);
     }
     if (channel)
@@ -7408,67 +7322,23 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel handle, ignis_array array_
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The array of a message and its descriptors, which the handle has. */
-static ignis_array ignis__share_in(const char *call, const ignis__wire *wire, const ignis__share_message *message,
-                                   ignis_transport_handle *handle)
-{
-    ignis_array result = IGNIS__ZERO;
-    ignis__record_of_array record;
-    ignis__transport transport;
-    if (!ignis__share_begin(call, &transport, NULL, wire) || !ignis__record_read(call, &transport, handle, &record))
-        return result;
-    if (record.name || message->tag[sizeof message->tag - 1] != 0) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "what came describes no array with memory and lease");
-        return result;
-    }
-    transport.src = transport.dst = ignis__record_device(call, &record);
-    return transport.dst ? ignis__import_array(call, &transport, &record, message->tag, handle) : result;
-}
-
-/*  Takes the message with an array out of the inbox. The receive lock is taken. */
-static bool ignis__share_take(const char *call, ignis__wire *wire, ignis__share_message *message, ignis_transport_handle *handle)
-{
-    uint32_t size = ignis__head_of(wire).size;
-    int count = wire->inbox_fd_count;
-    bool whole = false;
-    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "what comes next is a message; take it with ignis_channel_receive");
-        return false;
-    }
-    if (size == sizeof *message) {
-        memcpy(message, wire->inbox + sizeof(ignis__head), sizeof *message);
-        whole = ignis__handle_join(handle, message->record, wire->inbox_fds, count);
-        wire->inbox_fd_count = 0; /* they are the handle's now */
-    }
-    if (!whole)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "what came describes no array: %u bytes and %d descriptors", size, count);
-    ignis__inbox_clear(wire);
-    wire->received++;
-    return whole;
-}
-
-IGNIS_API ignis_array ignis_share_receive(ignis_channel channel_handle)
+IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
 {
     static const char call[] = "ignis_share_receive";
     ignis_array result = IGNIS__ZERO;
-    ignis__channel *channel = ignis__share_channel(call, channel_handle);
-    ignis_transport_handle handle;
-    ignis__share_message message;
-    ignis__trouble trouble;
-    ignis__wire *wire;
-    bool came;
+    ignis__transport transport;
+    ignis__record_of_array record;
+    ignis_transport_handle came;
+    ignis__channel *channel = ignis__share_begin(call, handle, &transport);
     if (!channel)
         return result;
-    wire = channel->wire;
-    ignis__mutex_lock(&wire->receive_lock);
-    came = ignis__wire_next(&trouble, wire, -1);
-    if (!came)
-        ignis__trouble_report(call, &trouble);
-    came = came && ignis__share_take(call, wire, &message, &handle);
-    ignis__mutex_unlock(&wire->receive_lock);
-    if (came) {
-        result = ignis__share_in(call, wire, &message, &handle);
-        ignis__handle_close(&handle);
+    if (ignis__handle_take(call, channel->wire, &came)) {
+        if (ignis__record_read(call, &transport, &came, &record)) {
+            transport.dst = ignis__record_device(call, &record);
+            if (transport.dst)
+                result = ignis__import_array(call, &transport, &record, &came);
+        }
+        ignis__handle_close(&came);
     }
     ignis__channel_drop(channel);
     return result;
@@ -12132,11 +12002,11 @@ typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
     ignis__array *memory; /* claimed */
-    bool ready;           /* in the backward that goes on */
+    bool ready;           /* in the backward that has the state's walk */
 } ignis__bucket;
 
 typedef struct ignis__parallel_state {
-    ignis__slot slot; /* first; its lock guards no_sync */
+    ignis__slot slot; /* first; its lock guards no_sync and walk */
     ignis_comm comm;
     ignis__device *device;
     void *stream; /* of the all-reduces, so that backward goes on beside them */
@@ -12148,7 +12018,7 @@ typedef struct ignis__parallel_state {
     int64_t bytes;
     int no_sync;
     bool is_installed; /* the parameters know their buckets */
-    bool is_active;    /* a backward has met it */
+    const void *walk;  /* the backward that averages its gradients now, and alone changes what follows; null: none does */
     int launched;      /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
 } ignis__parallel_state;
 
@@ -12249,24 +12119,35 @@ static bool ignis__parallel_advance(const char *call, ignis__parallel_state *par
     return true;
 }
 
+/*  A backward has come to a bucket. In a section without averages its leaves are like all others. One backward averages at a time: the ranks could
+    not agree on an order of two. */
+static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const void *walk, bool *joins)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    bool busy;
+    ignis__mutex_lock(&parallel->slot.lock);
+    busy = parallel->walk && parallel->walk != walk;
+    *joins = parallel->walk == walk || !parallel->no_sync;
+    if (!busy && *joins)
+        parallel->walk = walk;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    if (busy)
+        ignis__fail(IGNIS_DIAG_PARALLEL_BUSY, call,
+                    "a backward of another thread is averaging the gradients of these parameters over the ranks");
+    return !busy;
+}
+
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
 {
     ignis__bucket *bucket = (ignis__bucket *)group;
-    ignis__parallel_state *parallel = bucket->parallel;
-    if (parallel->no_sync)
-        return true;
-    parallel->is_active = bucket->ready = true;
-    return ignis__parallel_advance(call, parallel);
+    bucket->ready = true;
+    return ignis__parallel_advance(call, bucket->parallel);
 }
 
-/*  The backward is over: what it did not lead to goes too, and the thread's stream waits for all. Called for each bucket that was met, of
-    which the first does it. */
-static bool ignis__bucket_end(ignis__grad_group *group, const char *call, bool ok)
+/*  The backward that averages is over: what it did not lead to goes too, and the thread's stream waits for all. */
+static bool ignis__parallel_finish(const char *call, ignis__parallel_state *parallel, bool ok)
 {
-    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
     int i;
-    if (!parallel->is_active)
-        return ok;
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = true;
     ok = ok && ignis__parallel_advance(call, parallel);
@@ -12276,20 +12157,40 @@ static bool ignis__bucket_end(ignis__grad_group *group, const char *call, bool o
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = false;
     parallel->launched = 0;
-    parallel->is_active = false;
+    ignis__mutex_lock(&parallel->slot.lock);
+    parallel->walk = NULL;
+    ignis__mutex_unlock(&parallel->slot.lock);
     return ok;
+}
+
+/*  A backward that has met the bucket is over. Called for each such bucket, of which the first finishes what is averaged. */
+static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const void *walk, bool ok)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    bool averages;
+    ignis__mutex_lock(&parallel->slot.lock);
+    averages = parallel->walk == walk;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    if (averages)
+        ok = ignis__parallel_finish(call, parallel, ok);
+    return ignis__parallel_drop(call, parallel) && ok;
 }
 
 /* --- making one -------------------------------------------------------------------------------------------------------- */
 
-static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, const ignis__tensor *tensor)
+static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
+    ignis__standing standing = ignis__tensor_standing(tensor);
+    bool taken;
     int i;
-    if (!tensor->leaf || !tensor->requires_grad || tensor->group) {
+    ignis__mutex_lock(&tensor->slot.lock);
+    taken = tensor->group != NULL;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    if (!standing.leaf || !standing.requires_grad || taken) {
         ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, %s", parallel->count, ignis__shape_write(&tensor->shape).text,
-                    tensor->group  ? "is trained data-parallel already"
-                    : tensor->leaf ? "requires no gradient"
-                                   : "is the result of an operation");
+                    taken           ? "is trained data-parallel already"
+                    : standing.leaf ? "requires no gradient"
+                                    : "is the result of an operation");
         return false;
     }
     if (tensor->device != parallel->device) {
@@ -12348,6 +12249,8 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     }
     bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
+    bucket->group.owner = &parallel->slot;
+    bucket->group.meet_fn = ignis__bucket_meet;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
@@ -12358,10 +12261,11 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
         at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
         parallel->grads[i] = ignis__array_adopt(call, made);
-        if (!parallel->grads[i])
-            return false;
-        if (parameter->grad && numel > 0)
+        ok = parallel->grads[i] != NULL;
+        ignis__leaf_enter(parameter);
+        if (ok && parameter->grad && numel > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
+        ignis__leaf_leave(parameter);
     }
     return ok;
 }
@@ -12396,11 +12300,13 @@ static void ignis__parallel_install(const char *call, ignis__parallel_state *par
         ignis__array *before;
         while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
             b++;
+        ignis__leaf_enter(parameter);
         ignis__mutex_lock(&parameter->slot.lock);
         before = parameter->grad;
         parameter->grad = parallel->grads[i];
         parameter->group = &parallel->buckets[b].group;
         ignis__mutex_unlock(&parameter->slot.lock);
+        ignis__leaf_leave(parameter);
         if (before)
             ignis__array_unclaim(call, before);
     }

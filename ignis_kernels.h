@@ -1,4 +1,4 @@
-/*  ignis_kernels.h - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file
+/*  ignis_kernels.h - v0.4.0 - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file
 
     Generated from the folder kernels by tools/embed.c. Change the sources, then: make ignis_kernels.h
 
@@ -6,7 +6,7 @@
         activation.cu              104 lines    4167 bytes
         attention.cu               364 lines   15515 bytes
         attention.cuh              118 lines    5658 bytes
-        attention_decode.cu        201 lines    8917 bytes
+        attention_decode.cu        208 lines    9257 bytes
         attention_decode_mma.cu    126 lines    5840 bytes
         attention_mma.cu           414 lines   21471 bytes
         attention_tiles.cuh        262 lines   10802 bytes
@@ -20,11 +20,13 @@
         pointwise.cu                54 lines    2805 bytes
         random.cu                  147 lines    6663 bytes
         reduce.cu                  196 lines    9806 bytes
-        rope.cu                    102 lines    5049 bytes
+        rope.cu                    104 lines    5245 bytes
         shape.cu                   138 lines    6696 bytes
         softmax.cu                 657 lines   29910 bytes
 */
 #include <stdint.h>
+
+#define IGNIS_KERNELS_VERSION 400 /* as IGNIS_VERSION */
 
 #if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_KERNELS_IMPLEMENTED)
 #define IGNIS_KERNELS_IMPLEMENTED
@@ -1573,8 +1575,8 @@ static const char *const ignis__lines_attention_decode_cu[] = {
     "    Bound by memory: every element of k and v is read once and used once for each query head that shares it. So no tensor cores,",
     "    but as many blocks as the device needs, which share the keys (Flash-Decoding, Dao et al. 2023): each writes what it found to",
     "    scratch memory, and a second kernel combines that, in a fixed order. attention_decode_mma.cu is faster where it can be used.",
-    "    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves",
-    "    smaller heads, too.",
+    "    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128, 256 or 512>, which",
+    "    serves smaller heads, too.",
     "*/",
     "#include \"ignis.cuh\"",
     "#include \"attention.cuh\"",
@@ -1599,7 +1601,7 @@ static const char *const ignis__lines_attention_decode_cu[] = {
     "constexpr int ROWS = 32 / LANES; /* of a warp at a time */",
     "constexpr int KEYS = CHUNKS < IGNIS_DECODE_PACKS ? IGNIS_DECODE_PACKS / CHUNKS : 1; /* of some lanes at a time */",
     "constexpr int WALK = WARPS * ROWS * KEYS; /* of a block at a time */",
-    "static_assert(D % 64 == 0 && D <= 256, \"sizes of heads are multiples of 64\");",
+    "static_assert(D % 64 == 0 && D <= 512, \"sizes of heads are multiples of 64\");",
     "",
     "constexpr double LOG2_E = 1.44269504088896340736;",
     "",
@@ -1631,11 +1633,15 @@ static const char *const ignis__lines_attention_decode_cu[] = {
     "    return x;",
     "}",
     "",
+    "/*  What the warps of a block tell each other. */",
+    "template <int G> struct findings {",
+    "    W top[WARPS][G], sum[WARPS][G], out[WARPS][D];",
+    "};",
+    "",
     "/*  G query heads that share a key head, over a block's part of the keys. scratch: for each head and split the greatest score, the",
     "    sum of 2^(score - greatest), then the sum of 2^(score - greatest) v. */",
-    "template <int G, bool packed> __device__ inline void decode(const Attention &p, W *scratch, int per_split)",
+    "template <int G, bool packed> __device__ inline void decode(const Attention &p, W *scratch, int per_split, findings<G> &warps)",
     "{",
-    "    __shared__ W warp_top[WARPS][G], warp_sum[WARPS][G], warp_out[WARPS][D];",
     "    const int group = p.heads / p.kv_heads, passes = (group + G - 1) / G;",
     "    const int b = blockIdx.z, kv_h = blockIdx.y / passes, first_h = kv_h * group + blockIdx.y % passes * G;",
     "    const int heads = min(G, (kv_h + 1) * group - first_h); /* the last ones may be fewer; then the first is done again */",
@@ -1718,8 +1724,8 @@ static const char *const ignis__lines_attention_decode_cu[] = {
     "        const W factor = higher == -ignis_infinity<W>() ? 0 : power_of_2(top[g] - higher);",
     "        const W total = reduce_lanes<LANES, 32, ignis_sum>(sum[g] * factor);",
     "        if (lane == 0) {",
-    "            warp_top[warp][g] = higher;",
-    "            warp_sum[warp][g] = total;",
+    "            warps.top[warp][g] = higher;",
+    "            warps.sum[warp][g] = total;",
     "        }",
     "#pragma unroll",
     "        for (int c = 0; c < CHUNKS; c++)",
@@ -1727,21 +1733,21 @@ static const char *const ignis__lines_attention_decode_cu[] = {
     "            for (int i = 0; i < PACK; i++) {",
     "                const W x = reduce_lanes<LANES, 32, ignis_sum>(out[g][c][i] * factor);",
     "                if (lane < LANES)",
-    "                    warp_out[warp][(lane + LANES * c) * PACK + i] = x;",
+    "                    warps.out[warp][(lane + LANES * c) * PACK + i] = x;",
     "            }",
     "        __syncthreads();",
     "",
-    "        W block_top = warp_top[0][g], block_sum = 0;",
+    "        W block_top = warps.top[0][g], block_sum = 0;",
     "        for (int w = 1; w < WARPS; w++)",
-    "            block_top = max(block_top, warp_top[w][g]);",
+    "            block_top = max(block_top, warps.top[w][g]);",
     "        for (int w = 0; w < WARPS; w++)",
-    "            block_sum += warp_sum[w][g] * power_of_2(warp_top[w][g] - block_top);",
+    "            block_sum += warps.sum[w][g] * power_of_2(warps.top[w][g] - block_top);",
     "        const long long item = (long long)b * p.heads + first_h + g;",
     "        W *result = scratch + (item * gridDim.x + blockIdx.x) * (p.head_dim + 2);",
     "        for (int d = threadIdx.x; g < heads && d < p.head_dim; d += 32 * WARPS) {",
     "            W x = 0;",
     "            for (int w = 0; w < WARPS; w++)",
-    "                x += warp_out[w][d] * power_of_2(warp_top[w][g] - block_top);",
+    "                x += warps.out[w][d] * power_of_2(warps.top[w][g] - block_top);",
     "            result[2 + d] = x;",
     "        }",
     "        if (g < heads && threadIdx.x == 0) {",
@@ -1756,14 +1762,17 @@ static const char *const ignis__lines_attention_decode_cu[] = {
     "#define DECODE(G)                                                                                                                  \\",
     "    extern \"C\" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_sdpa_decode_##G(Attention p, W *scratch, int per_split)     \\",
     "    {                                                                                                                              \\",
+    "        __shared__ findings<G> warps; /* here, so that both forms have the same */                                                 \\",
     "        if (p.head_dim % PACK == 0 && attention_aligned(p.q) && attention_aligned(p.k) && attention_aligned(p.v))                  \\",
-    "            decode<G, true>(p, scratch, per_split);                                                                                \\",
+    "            decode<G, true>(p, scratch, per_split, warps);                                                                         \\",
     "        else                                                                                                                       \\",
-    "            decode<G, false>(p, scratch, per_split);                                                                               \\",
+    "            decode<G, false>(p, scratch, per_split, warps);                                                                        \\",
     "    }",
     "DECODE(1)",
     "DECODE(2)",
+    "#if IGNIS_T != 4 || IGNIS_HEAD_DIM <= 256 /* beyond, four heads in f64 are more than registers hold */",
     "DECODE(4)",
+    "#endif",
     "",
     "extern \"C\" __global__ void __launch_bounds__(128) ignis_sdpa_decode_combine(Attention p, const W *scratch, int splits)",
     "{",
@@ -5071,7 +5080,7 @@ static const char *const ignis__lines_rope_cu[] = {
     "/*  rope.cu - rotary position embedding of [rows, heads * head_dim], rows = batches * seq",
     "",
     "    The half-rotating form (Su and others: RoFormer, 2021; the order of Llama and Qwen): with half = head_dim / 2 and",
-    "    angle = position * frequencies.at[i], position = row % seq + offset, elements i and i + half of every head turn as a pair:",
+    "    angle = position * frequency[i], position = row % seq + offset, elements i and i + half of every head turn as a pair:",
     "        y[i]        = x[i] * cos(angle) - x[i + half] * sin(angle)",
     "        y[i + half] = x[i + half] * cos(angle) + x[i] * sin(angle)",
     "    The backward pass turns back: the same with direction -1.",
@@ -5119,7 +5128,7 @@ static const char *const ignis__lines_rope_cu[] = {
     "",
     "/*  A thread turns N pairs in a few heads of a row, at the distance of the threads that share the row's heads. */",
     "template <int N>",
-    "__device__ void turn(T *y, const T *x, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)",
+    "__device__ void turn(T *y, const T *x, const float *own, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)",
     "{",
     "    const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;",
     "    const int packs = half / N, groups = (heads + HEADS - 1) / HEADS;",
@@ -5140,7 +5149,8 @@ static const char *const ignis__lines_rope_cu[] = {
     "    Wide sine[N], cosine[N];",
     "#pragma unroll",
     "    for (int i = 0; i < N; i++) {",
-    "        sine_cosine(Wide(r % seq + offset), Wide(frequencies.at[first + i]), sine[i], cosine[i]);",
+    "        const float frequency = own ? own[first + i] : frequencies.at[first + i];",
+    "        sine_cosine(Wide(r % seq + offset), Wide(frequency), sine[i], cosine[i]);",
     "        sine[i] *= Wide(direction);",
     "    }",
     "#pragma unroll",
@@ -5160,15 +5170,16 @@ static const char *const ignis__lines_rope_cu[] = {
     "}",
     "",
     "/*  packed: half is a multiple of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.",
+    "    own: frequencies in memory, half of them, instead of those of the table; null: none.",
     "    Blocks of THREADS threads, for rows * (half / N) * ceil(heads / HEADS) threads. y may be x. */",
     "extern \"C\" __global__ void __launch_bounds__(THREADS)",
     "    ignis_rope(T *y, const T *x, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,",
-    "               const __grid_constant__ frequency_table frequencies)",
+    "               const float *own, const __grid_constant__ frequency_table frequencies)",
     "{",
     "    if (packed)",
-    "        turn<16 / sizeof(T)>(y, x, frequencies, rows, seq, offset, heads, half, direction);",
+    "        turn<16 / sizeof(T)>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);",
     "    else",
-    "        turn<1>(y, x, frequencies, rows, seq, offset, heads, half, direction);",
+    "        turn<1>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);",
     "}",
 };
 
@@ -5981,7 +5992,7 @@ static const ignis__source ignis__sources[] = {
     {"activation.cu", 0xd9b9a4c3d0295b0fULL, ignis__lines_activation_cu, 104},
     {"attention.cu", 0x9aa88b7858573cc7ULL, ignis__lines_attention_cu, 364},
     {"attention.cuh", 0x06b0cb58ef6f4d48ULL, ignis__lines_attention_cuh, 118},
-    {"attention_decode.cu", 0xb90efdc8fd6abd54ULL, ignis__lines_attention_decode_cu, 201},
+    {"attention_decode.cu", 0x761fce51418f30d4ULL, ignis__lines_attention_decode_cu, 208},
     {"attention_decode_mma.cu", 0x7dfefb204c9df3acULL, ignis__lines_attention_decode_mma_cu, 126},
     {"attention_mma.cu", 0xc7918a4ccf6c0ef7ULL, ignis__lines_attention_mma_cu, 414},
     {"attention_tiles.cuh", 0xb5f7cb19a48395a6ULL, ignis__lines_attention_tiles_cuh, 262},
@@ -5995,7 +6006,7 @@ static const ignis__source ignis__sources[] = {
     {"pointwise.cu", 0xc24f97d0d6ade113ULL, ignis__lines_pointwise_cu, 54},
     {"random.cu", 0x1bffdd024a3cc8ebULL, ignis__lines_random_cu, 147},
     {"reduce.cu", 0x1cd98784617b93e4ULL, ignis__lines_reduce_cu, 196},
-    {"rope.cu", 0x0e1c70070d98e765ULL, ignis__lines_rope_cu, 102},
+    {"rope.cu", 0x11878a139d2e3eccULL, ignis__lines_rope_cu, 104},
     {"shape.cu", 0x96ebb9cd4521e8d5ULL, ignis__lines_shape_cu, 138},
     {"softmax.cu", 0x67f3f28dc284d48bULL, ignis__lines_softmax_cu, 657},
 };

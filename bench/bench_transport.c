@@ -67,7 +67,8 @@ static ignis_transport make_transport(ignis_transport_kind kind, int dst)
     ignis_transport transport;
     memset(&desc, 0, sizeof desc);
     desc.kind = kind;
-    desc.dst_device = dst;
+    desc.src_device = IGNIS_DEVICE_0;
+    desc.dst_device = dst ? dst : IGNIS_DEVICE_0;
     desc.token = token;
     transport = ignis_transport_create(&desc);
     REQUIRE(transport.id && ignis_transport_initialize(transport) == IGNIS_OK);

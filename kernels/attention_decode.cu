@@ -3,8 +3,8 @@
     Bound by memory: every element of k and v is read once and used once for each query head that shares it. So no tensor cores,
     but as many blocks as the device needs, which share the keys (Flash-Decoding, Dao et al. 2023): each writes what it found to
     scratch memory, and a second kernel combines that, in a fixed order. attention_decode_mma.cu is faster where it can be used.
-    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves
-    smaller heads, too.
+    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128, 256 or 512>, which
+    serves smaller heads, too.
 */
 #include "ignis.cuh"
 #include "attention.cuh"
@@ -29,7 +29,7 @@ constexpr int CHUNKS = D / LANES / PACK; /* packs that a lane has of a row; neig
 constexpr int ROWS = 32 / LANES; /* of a warp at a time */
 constexpr int KEYS = CHUNKS < IGNIS_DECODE_PACKS ? IGNIS_DECODE_PACKS / CHUNKS : 1; /* of some lanes at a time */
 constexpr int WALK = WARPS * ROWS * KEYS; /* of a block at a time */
-static_assert(D % 64 == 0 && D <= 256, "sizes of heads are multiples of 64");
+static_assert(D % 64 == 0 && D <= 512, "sizes of heads are multiples of 64");
 
 constexpr double LOG2_E = 1.44269504088896340736;
 
@@ -61,11 +61,15 @@ template <int from, int to, typename Op> __device__ inline W reduce_lanes(W x)
     return x;
 }
 
+/*  What the warps of a block tell each other. */
+template <int G> struct findings {
+    W top[WARPS][G], sum[WARPS][G], out[WARPS][D];
+};
+
 /*  G query heads that share a key head, over a block's part of the keys. scratch: for each head and split the greatest score, the
     sum of 2^(score - greatest), then the sum of 2^(score - greatest) v. */
-template <int G, bool packed> __device__ inline void decode(const Attention &p, W *scratch, int per_split)
+template <int G, bool packed> __device__ inline void decode(const Attention &p, W *scratch, int per_split, findings<G> &warps)
 {
-    __shared__ W warp_top[WARPS][G], warp_sum[WARPS][G], warp_out[WARPS][D];
     const int group = p.heads / p.kv_heads, passes = (group + G - 1) / G;
     const int b = blockIdx.z, kv_h = blockIdx.y / passes, first_h = kv_h * group + blockIdx.y % passes * G;
     const int heads = min(G, (kv_h + 1) * group - first_h); /* the last ones may be fewer; then the first is done again */
@@ -148,8 +152,8 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
         const W factor = higher == -ignis_infinity<W>() ? 0 : power_of_2(top[g] - higher);
         const W total = reduce_lanes<LANES, 32, ignis_sum>(sum[g] * factor);
         if (lane == 0) {
-            warp_top[warp][g] = higher;
-            warp_sum[warp][g] = total;
+            warps.top[warp][g] = higher;
+            warps.sum[warp][g] = total;
         }
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++)
@@ -157,21 +161,21 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
             for (int i = 0; i < PACK; i++) {
                 const W x = reduce_lanes<LANES, 32, ignis_sum>(out[g][c][i] * factor);
                 if (lane < LANES)
-                    warp_out[warp][(lane + LANES * c) * PACK + i] = x;
+                    warps.out[warp][(lane + LANES * c) * PACK + i] = x;
             }
         __syncthreads();
 
-        W block_top = warp_top[0][g], block_sum = 0;
+        W block_top = warps.top[0][g], block_sum = 0;
         for (int w = 1; w < WARPS; w++)
-            block_top = max(block_top, warp_top[w][g]);
+            block_top = max(block_top, warps.top[w][g]);
         for (int w = 0; w < WARPS; w++)
-            block_sum += warp_sum[w][g] * power_of_2(warp_top[w][g] - block_top);
+            block_sum += warps.sum[w][g] * power_of_2(warps.top[w][g] - block_top);
         const long long item = (long long)b * p.heads + first_h + g;
         W *result = scratch + (item * gridDim.x + blockIdx.x) * (p.head_dim + 2);
         for (int d = threadIdx.x; g < heads && d < p.head_dim; d += 32 * WARPS) {
             W x = 0;
             for (int w = 0; w < WARPS; w++)
-                x += warp_out[w][d] * power_of_2(warp_top[w][g] - block_top);
+                x += warps.out[w][d] * power_of_2(warps.top[w][g] - block_top);
             result[2 + d] = x;
         }
         if (g < heads && threadIdx.x == 0) {
@@ -186,14 +190,17 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
 #define DECODE(G)                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_sdpa_decode_##G(Attention p, W *scratch, int per_split)     \
     {                                                                                                                              \
+        __shared__ findings<G> warps; /* here, so that both forms have the same */                                                 \
         if (p.head_dim % PACK == 0 && attention_aligned(p.q) && attention_aligned(p.k) && attention_aligned(p.v))                  \
-            decode<G, true>(p, scratch, per_split);                                                                                \
+            decode<G, true>(p, scratch, per_split, warps);                                                                         \
         else                                                                                                                       \
-            decode<G, false>(p, scratch, per_split);                                                                               \
+            decode<G, false>(p, scratch, per_split, warps);                                                                        \
     }
 DECODE(1)
 DECODE(2)
+#if IGNIS_T != 4 || IGNIS_HEAD_DIM <= 256 /* beyond, four heads in f64 are more than registers hold */
 DECODE(4)
+#endif
 
 extern "C" __global__ void __launch_bounds__(128) ignis_sdpa_decode_combine(Attention p, const W *scratch, int splits)
 {

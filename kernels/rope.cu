@@ -1,7 +1,7 @@
 /*  rope.cu - rotary position embedding of [rows, heads * head_dim], rows = batches * seq
 
     The half-rotating form (Su and others: RoFormer, 2021; the order of Llama and Qwen): with half = head_dim / 2 and
-    angle = position * frequencies.at[i], position = row % seq + offset, elements i and i + half of every head turn as a pair:
+    angle = position * frequency[i], position = row % seq + offset, elements i and i + half of every head turn as a pair:
         y[i]        = x[i] * cos(angle) - x[i + half] * sin(angle)
         y[i + half] = x[i + half] * cos(angle) + x[i] * sin(angle)
     The backward pass turns back: the same with direction -1.
@@ -49,7 +49,7 @@ __device__ inline void sine_cosine(double position, double frequency, double &si
 
 /*  A thread turns N pairs in a few heads of a row, at the distance of the threads that share the row's heads. */
 template <int N>
-__device__ void turn(T *y, const T *x, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)
+__device__ void turn(T *y, const T *x, const float *own, const frequency_table &frequencies, long long rows, long long seq, long long offset, int heads, int half, double direction)
 {
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
     const int packs = half / N, groups = (heads + HEADS - 1) / HEADS;
@@ -70,7 +70,8 @@ __device__ void turn(T *y, const T *x, const frequency_table &frequencies, long 
     Wide sine[N], cosine[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        sine_cosine(Wide(r % seq + offset), Wide(frequencies.at[first + i]), sine[i], cosine[i]);
+        const float frequency = own ? own[first + i] : frequencies.at[first + i];
+        sine_cosine(Wide(r % seq + offset), Wide(frequency), sine[i], cosine[i]);
         sine[i] *= Wide(direction);
     }
 #pragma unroll
@@ -90,13 +91,14 @@ __device__ void turn(T *y, const T *x, const frequency_table &frequencies, long 
 }
 
 /*  packed: half is a multiple of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1.
+    own: frequencies in memory, half of them, instead of those of the table; null: none.
     Blocks of THREADS threads, for rows * (half / N) * ceil(heads / HEADS) threads. y may be x. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_rope(T *y, const T *x, long long rows, long long seq, long long offset, int heads, int half, double direction, int packed,
-               const __grid_constant__ frequency_table frequencies)
+               const float *own, const __grid_constant__ frequency_table frequencies)
 {
     if (packed)
-        turn<16 / sizeof(T)>(y, x, frequencies, rows, seq, offset, heads, half, direction);
+        turn<16 / sizeof(T)>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);
     else
-        turn<1>(y, x, frequencies, rows, seq, offset, heads, half, direction);
+        turn<1>(y, x, own, frequencies, rows, seq, offset, heads, half, direction);
 }

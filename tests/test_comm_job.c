@@ -376,6 +376,129 @@ TEST(ranks_of_torchrun_meet_beside_its_store)
     folder_end();
 }
 
+/*  Without a secret nobody listens at the port, where anybody could come. */
+TEST(without_a_secret_no_port_is_open)
+{
+    process rank;
+    char text[256];
+    int port = free_port(), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address;
+    NEEDS(1);
+    snprintf(text, sizeof text, "IGNIS_RANK=0 IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d", port);
+    rank = puppet_take(text);
+    all_well(&rank, 1);
+    patience = 1;
+    tell(&rank, INIT, 0, 0, 0, 0);
+    ignis__sleep_us(400000);
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_port = htons((uint16_t)port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) != 0);
+    close(fd);
+    CHECK_WENT(hear(&rank), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    finish(&rank, 1);
+    folder_end();
+}
+
+/*  mpirun and srun give the job a name, which is all that ranks of one host need; those of other jobs do not meet them. */
+TEST(the_name_of_a_job_is_place_enough)
+{
+    static const char *const table[] = {
+        "PMIX_NAMESPACE=prterun-1 OMPI_COMM_WORLD_RANK=%d OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=%d",
+        "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=%d",
+        "TORCHELASTIC_RUN_ID=5f3 RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d"};
+    process ranks[2];
+    char text[256];
+    int i, k;
+    NEEDS(2);
+    for (k = 0; k < COUNT_OF(table); k++) {
+        for (i = 0; i < 2; i++) {
+            snprintf(text, sizeof text, table[k], i, i);
+            ranks[i] = puppet_take(text);
+        }
+        all_well(ranks, 2);
+        all(ranks, 2, INIT, 0, 0);
+        finish(ranks, 2);
+    }
+    for (i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "SLURM_JOB_ID=7 SLURM_STEP_ID=%d SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=%d", i, i, i);
+        ranks[i] = puppet_take(text);
+    }
+    all_well(ranks, 2);
+    patience = 1;
+    tell_all(ranks, 2, INIT, 0, 0, 0, 0);
+    for (i = 0; i < 2; i++)
+        CHECK_WENT(hear(&ranks[i]), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    finish(ranks, 2);
+    folder_end();
+}
+
+/*  --- many ranks: processes without a device, which only meet --- */
+
+/*  One of them; true when it has met the others, and has heard from each. */
+static bool light_rank(int rank, int size, const char *where)
+{
+    ignis__job_rank self;
+    ignis__place place;
+    ignis__joint joint;
+    ignis__job *job;
+    int32_t *all = (int32_t *)malloc(sizeof *all * (size_t)size), mine = rank;
+    int *member = (int *)malloc(sizeof *member * (size_t)size), i;
+    bool ok;
+    memset(&self, 0, sizeof self);
+    memset(&place, 0, sizeof place);
+    self.host = 1;
+    self.rank = place.rank = rank;
+    self.size = place.size = size;
+    memcpy(self.uuid, &rank, sizeof rank);
+    snprintf(place.folder, sizeof place.folder, "%s", where);
+    snprintf(place.name, sizeof place.name, "meet");
+    job = ignis__job_meet("light", &place, &self, (int64_t)60000000000);
+    if (!job)
+        return false;
+    for (i = 0; i < size; i++)
+        member[i] = i;
+    memset(&joint, 0, sizeof joint);
+    joint.job = job;
+    joint.member = member;
+    joint.count = size;
+    joint.me = rank;
+    joint.key = job->key;
+    joint.deadline = ignis__monotonic_ns() + 60000000000;
+    ok = ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL);
+    for (i = 0; ok && i < size; i++)
+        ok = all[i] == i;
+    ignis__job_drop(job);
+    free(all);
+    free(member);
+    return ok;
+}
+
+TEST(two_hundred_ranks_meet)
+{
+    enum { MANY = 200 };
+    const int rounds = test_env("IGNIS_SOAK") ? 6 : 1;
+    pid_t ranks[MANY];
+    int i, round, well;
+    REQUIRE(folder_make());
+    environment_clear();
+    for (round = 0; round < rounds; round++) {
+        fflush(stdout);
+        for (i = 0; i < MANY; i++) {
+            ranks[i] = fork();
+            if (ranks[i] == 0)
+                _exit(light_rank(i, MANY, folder) ? 0 : 1);
+        }
+        for (i = well = 0; i < MANY; i++) {
+            int status = 0;
+            well += waitpid(ranks[i], &status, 0) == ranks[i] && status == 0;
+        }
+        CHECK_INT(well, MANY);
+    }
+    folder_end();
+}
+
 /* --- T20: what goes wrong when ranks meet ------------------------------------------------------------------------------ */
 
 /*  An init of this process as a rank of several, which is to fail. */
@@ -1583,6 +1706,47 @@ TEST(many_threads_use_one_communicator)
             for (r = 0; r < 2; r++)
                 CHECK_TEXT(members[r].message, "");
         }
+    folder_end();
+}
+
+/*  As programs of MPI do: rank 0 makes an id, and all get it. It is used once. */
+TEST(an_id_brings_ranks_together)
+{
+    member members[2];
+    pthread_t threads[2];
+    ignis_comm_desc desc;
+    ignis_comm_id id;
+    int i, descriptors;
+    NEEDS(2);
+    environment_clear();
+    SETUP(NULL);
+    CHECK_STATUS(ignis_comm_unique_id(NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    memset(&id, 0, sizeof id);
+    members_run(members, 2, 1, IGNIS_COMM_TRANSPORT_DEFAULT, 20); /* devices are open */
+    descriptors = process_descriptors();
+    CHECK_OK(ignis_comm_unique_id(&id));
+    for (i = 0; i < 2; i++) {
+        memset(&members[i], 0, sizeof members[i]);
+        members[i].desc.rank = i, members[i].desc.size = 2, members[i].desc.timeout_s = 20;
+        members[i].desc.id = &id;
+        members[i].rounds = 1;
+        pthread_create(&threads[i], NULL, member_run, &members[i]);
+    }
+    for (i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK_TEXT(members[i].message, "");
+    }
+    CHECK(process_descriptors() <= descriptors + (test_is_simulator() ? 0 : 8));
+    desc = members[0].desc;
+    CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("used before");
+    desc.token = "sesame";
+    CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.token = NULL;
+    id.bytes[0] ^= 1;
+    CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("not made by ignis_comm_unique_id");
+    CHECK_OK(ignis_comm_unique_id(&id)); /* one that nobody uses ends with the shutdown */
     folder_end();
 }
 

@@ -1062,6 +1062,35 @@ TEST(graphs_need_a_setup)
     CHECK_STATUS(ignis_graph_free(none), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
 }
 
+/*  After a fault the devices are gone, and what a graph holds of the host's memory goes all the same. */
+TEST(graphs_go_after_a_fault)
+{
+    enum { ILLEGAL_ADDRESS = 700 }; /* CUDA_ERROR_ILLEGAL_ADDRESS */
+    static host_counter counter;
+    ignis_desc desc = test_counting_desc(&counter);
+    ignis_tensor x, y;
+    ignis_graph graphs[2];
+    NEEDS_NO_MEMCHECK();
+    SETUP(&desc);
+    warm_up();
+    x = vector4(1, false);
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_scale(x, 2);
+    graphs[0] = ignis_graph_end();
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(ignis_graph_launch(graphs[0]));
+    graphs[1] = ignis_graph_end();
+    fault_arm("cuCtxSynchronize", 1, ILLEGAL_ADDRESS);
+    CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
+    fault_disarm();
+    CHECK_STATUS(ignis_graph_launch(graphs[1]), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_LOST);
+    CHECK_OK(ignis_graph_free(graphs[1]));
+    CHECK_OK(ignis_graph_free(graphs[0]));
+    let_go(x), let_go(y);
+    CHECK_OK(ignis_shutdown());
+    CHECK_INT(counter.blocks, 0);
+}
+
 /* --- threads -------------------------------------------------------------------------------------------------------------- */
 
 static void *working_thread(void *arg)

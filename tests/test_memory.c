@@ -376,7 +376,9 @@ TEST(freeing_wrapped_memory_waits_for_no_stream)
 /*  While one thread waits in a call of the driver, which may wait for the device, another goes on. */
 static int (*real_alloc)(ignis__address *, size_t);
 static int (*real_host_alloc)(void **, size_t, unsigned);
+static int (*real_wait)(void *);
 static ignis_array used_meanwhile;
+static void *forgotten_meanwhile;
 static uint64_t went_on;
 
 static void *thread_that_goes_on(void *arg)
@@ -388,6 +390,8 @@ static void *thread_that_goes_on(void *arg)
     CHECK_INT(ignis_array_decrement_ref(used_meanwhile), 0);
     CHECK_OK(ignis_array_free(block(1024)));
     (void)memory();
+    if (forgotten_meanwhile)
+        CHECK_OK(ignis_stream_forget(forgotten_meanwhile));
     ignis__atomic_store(&went_on, 1);
     return NULL;
 }
@@ -417,6 +421,45 @@ static int slow_host_alloc(void **address, size_t size, unsigned flags)
     ignis__cuda.cuMemHostAlloc = real_host_alloc;
     let_another_go_on();
     return real_host_alloc(address, size, flags);
+}
+
+static int slow_wait(void *event)
+{
+    ignis__cuda.cuEventSynchronize = real_wait;
+    let_another_go_on();
+    return real_wait(event);
+}
+
+static void released(void *ptr, void *user_data) { *(void **)user_data = ptr; }
+
+/*  Memory that goes back to its owner is waited for. */
+TEST(threads_go_on_while_one_waits_for_wrapped_memory)
+{
+    ignis_array_desc desc;
+    ignis_array a, wrapped;
+    void *stream = NULL, *given_back = NULL;
+    SETUP(NULL);
+    used_meanwhile = a = block(1024);
+    REQUIRE(ignis__cuda.cuStreamCreate(&stream, 1) == 0);
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(256);
+    desc.ptr = ignis_array_device_ptr(a);
+    desc.stream = forgotten_meanwhile = stream;
+    desc.release_fn = released;
+    desc.release_data = &given_back;
+    wrapped = ignis_array_create(&desc);
+    CHECK_OK(ignis_stream_use(stream));
+    CHECK_OK(ignis_array_zero(wrapped));
+    CHECK_OK(ignis_stream_use(NULL));
+    real_wait = ignis__cuda.cuEventSynchronize;
+    ignis__cuda.cuEventSynchronize = slow_wait;
+    CHECK_OK(ignis_array_free(wrapped));
+    CHECK(ignis__cuda.cuEventSynchronize == real_wait);
+    CHECK(given_back == ignis_array_device_ptr(a));
+    CHECK_INT(ignis__cuda.cuStreamDestroy_v2(stream), 0);
+    CHECK_OK(ignis_array_free(a));
+    forgotten_meanwhile = NULL;
+    check_nothing_is_held();
 }
 
 TEST(threads_go_on_while_one_asks_the_driver_for_memory)

@@ -374,8 +374,9 @@ TEST(decode_sdpa_values)
         {0, 1, 1, 64, 1, 1, IGNIS_MASK_NONE},   {0, 4, 4, 64, 1, 7, IGNIS_MASK_NONE},    {0, 4, 2, 32, 1, 65, IGNIS_MASK_NONE},
         {2, 8, 2, 40, 1, 129, IGNIS_MASK_NONE}, {0, 6, 2, 64, 1, 1000, IGNIS_MASK_NONE}, {0, 20, 1, 24, 1, 300, IGNIS_MASK_NONE},
     };
-    static const attention_case larger[] = {
-        {2, 8, 2, 128, 1, 129, IGNIS_MASK_NONE}, {3, 2, 1, 256, 1, 70, IGNIS_MASK_NONE}, {0, 5, 1, 33, 1, 63, IGNIS_MASK_NONE}};
+    static const attention_case larger[] = {{2, 8, 2, 128, 1, 129, IGNIS_MASK_NONE}, {3, 2, 1, 256, 1, 70, IGNIS_MASK_NONE},
+                                            {0, 5, 1, 33, 1, 63, IGNIS_MASK_NONE},   {2, 8, 2, 512, 1, 131, IGNIS_MASK_NONE},
+                                            {0, 3, 3, 257, 1, 67, IGNIS_MASK_NONE},  {0, 2, 1, 384, 1, 1, IGNIS_MASK_NONE}};
     int i, d;
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(decoded); i++)
@@ -385,6 +386,9 @@ TEST(decode_sdpa_values)
     check_decode(&larger[1], IGNIS_F16);
     check_decode(&larger[1], IGNIS_F64);
     check_decode(&larger[2], IGNIS_F16);
+    for (i = 3; i < COUNT_OF(larger); i++)
+        for (d = 0; d < 4; d++)
+            check_decode(&larger[i], float_dtypes[d]);
 }
 
 /* failures of the driver ---------------------------------------------------------------------------------------- */
@@ -437,7 +441,7 @@ TEST(sdpa_unwinds_when_launches_fail) { fail_everywhere("cuLaunchKernel"); }
 
 TEST(sdpa_errors)
 {
-    ignis_tensor q, k, half, row, batch, wide;
+    ignis_tensor q, k, half, row, batch, wide, wider;
     ignis_sdpa_desc desc;
     memset(&desc, 0, sizeof desc);
     SETUP(NULL);
@@ -447,6 +451,7 @@ TEST(sdpa_errors)
     row = tensor_noise(IGNIS_SHAPE(12), IGNIS_F32, 1, false);
     batch = tensor_noise(IGNIS_SHAPE(2, 3, 12), IGNIS_F32, 1, false);
     wide = tensor_noise(IGNIS_SHAPE(1, 257), IGNIS_F32, 1, false);
+    wider = tensor_noise(IGNIS_SHAPE(1, 513), IGNIS_F32, 1, false);
 
     desc.num_heads = 6;
     desc.num_kv_heads = 4;
@@ -482,7 +487,8 @@ TEST(sdpa_errors)
 
     CHECK_FAILS(ignis_decode_sdpa(q, q, q, 2), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SDPA_SHAPE);
     CHECK_FAILS(ignis_decode_sdpa(wide, wide, wide, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_FAILS(ignis_decode_sdpa(wide, wide, wide, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_FAILS(ignis_decode_sdpa(wider, wider, wider, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("head_dim is 513; 512 is the most");
     CHECK_FAILS(ignis_decode_sdpa(wide, q, q, 257), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SDPA_HEADS);
     CHECK_FAILS(ignis_decode_sdpa(wide, half, half, 257), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
 
@@ -492,6 +498,7 @@ TEST(sdpa_errors)
     let_go(row);
     let_go(batch);
     let_go(wide);
+    let_go(wider);
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -935,7 +935,7 @@ static ignis_tensor everything(ignis_tensor x, ignis_tensor row)
     ignis_tensor parts[2], y = ignis_add_bias(ignis_gelu(ignis_mul(x, row)), row);
     if (ignis_split(y, 1, 2, NULL, parts) != IGNIS_OK)
         return parts[0];
-    y = ignis_silu_mul(parts[0], ignis_relu(parts[1]));
+    y = ignis_slice(ignis_silu_mul(parts[0], ignis_relu(parts[1])), 1, 1, 3);
     parts[0] = ignis_dropout(ignis_transpose(y, 0, 1), 0.5);
     parts[1] = ignis_sub(parts[0], ignis_scale(ignis_transpose(y, 0, 1), 0.5));
     return ignis_mean(ignis_cast(ignis_sum_dim(ignis_concat(parts, 2, 0), 1), IGNIS_F64));
@@ -985,5 +985,230 @@ TEST(each_device_allocation_fails_once) { sweep("cuMemAlloc"); }
 TEST(each_copy_fails_once) { sweep("cuMemcpy"); }
 TEST(each_set_fails_once) { sweep("cuMemset"); }
 TEST(each_host_allocation_fails_once) { sweep(NULL); }
+
+/* --- a second backward ------------------------------------------------------------------------------------------- */
+
+/*  Two tensors that come out of one operation on h [4, 8]: different parts where it has parts, else its result twice. */
+typedef void (*two_fn)(ignis_tensor h, ignis_tensor out[2]);
+
+static void twice(ignis_tensor y, ignis_tensor out[2])
+{
+    out[0] = ignis_scale(y, 1);
+    out[1] = ignis_scale(y, 3);
+}
+
+static ignis_tensor constant_of(ignis_shape shape) { return tensor_noise(shape, IGNIS_F32, 7, false); }
+static ignis_tensor wanted_of(ignis_shape shape) { return tensor_noise(shape, IGNIS_F32, 8, true); }
+
+static ignis_tensor ids_of(int64_t count, int32_t first)
+{
+    ignis_array ids = make_counting(IGNIS_SHAPE(count), first);
+    ignis_tensor tensor = ignis_tensor_from_array(ids, false);
+    drop(ids);
+    return tensor;
+}
+
+static ignis_tensor squared(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count, (void)user_data;
+    return ignis_mul(inputs[0], inputs[0]);
+}
+
+#define TWO(name, result) \
+    static void two_##name(ignis_tensor h, ignis_tensor out[2]) { twice(result, out); }
+TWO(reshape, ignis_reshape(h, IGNIS_SHAPE(8, 4)))
+TWO(matmul, ignis_matmul(h, wanted_of(IGNIS_SHAPE(8, 3))))
+TWO(matmul_t, ignis_matmul_t(h, wanted_of(IGNIS_SHAPE(3, 8))))
+TWO(linear, ignis_linear(h, wanted_of(IGNIS_SHAPE(3, 8)), wanted_of(IGNIS_SHAPE(3))))
+TWO(add, ignis_add(h, h))
+TWO(add_spread, ignis_add(constant_of(IGNIS_SHAPE(2, 4, 8)), h))
+TWO(sub, ignis_sub(h, wanted_of(IGNIS_SHAPE(8))))
+TWO(mul, ignis_mul(h, h))
+TWO(add_bias, ignis_add_bias(h, wanted_of(IGNIS_SHAPE(8))))
+TWO(scale, ignis_scale(h, 2))
+TWO(cast, ignis_cast(h, IGNIS_F64))
+TWO(dropout, ignis_dropout(h, 0.5))
+TWO(relu, ignis_relu(h))
+TWO(gelu, ignis_gelu(h))
+TWO(gelu_exact, ignis_gelu_exact(h))
+TWO(silu, ignis_silu(h))
+TWO(silu_mul, ignis_silu_mul(h, h))
+TWO(sum, ignis_sum(h))
+TWO(mean, ignis_mean(h))
+TWO(sum_dim, ignis_sum_dim(h, 0))
+TWO(mean_dim, ignis_mean_dim(h, 1))
+TWO(transpose, ignis_transpose(h, 0, 1))
+TWO(slice, ignis_slice(h, 1, 2, 5))
+TWO(softmax, ignis_softmax(h))
+TWO(layer_norm, ignis_layer_norm(h, wanted_of(IGNIS_SHAPE(8)), wanted_of(IGNIS_SHAPE(8)), 1e-5))
+TWO(rms_norm, ignis_rms_norm(h, wanted_of(IGNIS_SHAPE(8)), 1e-5))
+TWO(embedding, ignis_embedding(h, ids_of(3, 1)))
+TWO(cross_entropy, ignis_cross_entropy(h, ids_of(4, 2), NULL))
+TWO(checkpoint, ignis_checkpoint(squared, NULL, &h, 1))
+
+static void two_rope(ignis_tensor h, ignis_tensor out[2])
+{
+    ignis_rope_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.num_heads = 2;
+    twice(ignis_rope(h, &desc), out);
+}
+
+static void two_sdpa(ignis_tensor h, ignis_tensor out[2])
+{
+    ignis_sdpa_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.num_heads = 1;
+    twice(ignis_sdpa(h, h, h, &desc), out);
+}
+
+static void two_concat(ignis_tensor h, ignis_tensor out[2])
+{
+    ignis_tensor both[2];
+    both[0] = h, both[1] = h;
+    twice(ignis_concat(both, 2, 0), out);
+}
+
+static void two_split(ignis_tensor h, ignis_tensor out[2]) { CHECK_OK(ignis_split(h, 0, 2, NULL, out)); }
+static void two_split_columns(ignis_tensor h, ignis_tensor out[2]) { CHECK_OK(ignis_split(h, 1, 2, NULL, out)); }
+
+static const struct {
+    const char *name;
+    two_fn fn;
+} two_table[] = {{"reshape", two_reshape},
+                 {"matmul", two_matmul},
+                 {"matmul_t", two_matmul_t},
+                 {"linear", two_linear},
+                 {"add", two_add},
+                 {"add, spread", two_add_spread},
+                 {"sub", two_sub},
+                 {"mul", two_mul},
+                 {"add_bias", two_add_bias},
+                 {"scale", two_scale},
+                 {"cast", two_cast},
+                 {"dropout", two_dropout},
+                 {"relu", two_relu},
+                 {"gelu", two_gelu},
+                 {"gelu_exact", two_gelu_exact},
+                 {"silu", two_silu},
+                 {"silu_mul", two_silu_mul},
+                 {"sum", two_sum},
+                 {"mean", two_mean},
+                 {"sum_dim", two_sum_dim},
+                 {"mean_dim", two_mean_dim},
+                 {"transpose", two_transpose},
+                 {"slice", two_slice},
+                 {"concat", two_concat},
+                 {"split", two_split},
+                 {"split of columns", two_split_columns},
+                 {"softmax", two_softmax},
+                 {"layer_norm", two_layer_norm},
+                 {"rms_norm", two_rms_norm},
+                 {"rope", two_rope},
+                 {"embedding", two_embedding},
+                 {"cross_entropy", two_cross_entropy},
+                 {"sdpa", two_sdpa},
+                 {"checkpoint", two_checkpoint}};
+
+/*  Runs the operation on a fresh leaf, and walks back from the outputs that the mask has, one after the other: the leaf's gradient (of 32
+    numbers; zeros when there is none), and the status of the last walk. */
+static ignis_status walk_two(two_fn fn, int mask, double *grad)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x = tensor_noise(IGNIS_SHAPE(4, 8), IGNIS_F32, 3, true), out[2];
+    ignis_status status = IGNIS_OK;
+    double *values;
+    int k;
+    CHECK_OK(ignis_seed(1));
+    fn(ignis_scale(x, 2), out);
+    for (k = 0; k < 2; k++) {
+        ignis_tensor ones;
+        if (!(mask >> k & 1))
+            continue;
+        ones = tensor_counting(shape_of(out[k]), tensor_info(out[k]).dtype, 1, false);
+        status = ignis_backward(out[k], ignis_tensor_data(ones));
+    }
+    values = array_values(ignis_tensor_grad(x));
+    memset(grad, 0, 32 * sizeof *grad);
+    if (ignis_tensor_grad(x).id)
+        memcpy(grad, values, 32 * sizeof *grad);
+    free(values);
+    CHECK_OK(ignis_scope_end(scope));
+    return status;
+}
+
+/*  What an earlier backward has walked is gone: another one through it is an error, or right; never a gradient that is lost. */
+TEST(a_second_backward_through_any_operation)
+{
+    int i, k;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(two_table); i++) {
+        double first[32], second[32], both[32];
+        ignis_status_info info;
+        ignis_status status;
+        char text[256];
+        int wrong = 0;
+        CHECK_OK(walk_two(two_table[i].fn, 1, first));
+        CHECK_OK(walk_two(two_table[i].fn, 2, second));
+        status = walk_two(two_table[i].fn, 3, both);
+        ignis_status_query(&info);
+        ignis_status_clear();
+        for (k = 0; k < 32; k++)
+            wrong += !is_close(both[k], first[k] + (status == IGNIS_OK ? second[k] : 0), 1e-5);
+        if (!wrong && (status == IGNIS_OK || info.diagnostic == IGNIS_DIAG_BACKWARD_TWICE))
+            continue;
+        snprintf(text, sizeof text, "%s: status %s, %d numbers of the gradient are wrong", two_table[i].name, ignis_status_name(status),
+                 wrong);
+        test__fail(__FILE__, __LINE__, text);
+    }
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  Three walks through the same record add up to three times the gradient of one, to the last bit; a fourth is an error. */
+static void check_retained(const char *name, ignis_tensor x, ignis_tensor y, ignis_array g)
+{
+    double *one, *three;
+    char text[256];
+    int k, wrong = 0;
+    CHECK_OK(ignis_backward_retain(y, g));
+    one = array_values(ignis_tensor_grad(x));
+    CHECK_OK(ignis_backward_retain(y, g));
+    CHECK_OK(ignis_backward(y, g));
+    three = array_values(ignis_tensor_grad(x));
+    CHECK_STATUS(ignis_backward_retain(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE);
+    CHECK_MESSAGE_HAS("keep them with ignis_backward_retain");
+    for (k = 0; k < 32; k++)
+        wrong += three[k] != (double)(float)(3 * one[k]) || one[k] != one[k];
+    snprintf(text, sizeof text, "%s: %d numbers of the gradient are wrong after three walks", name, wrong);
+    if (wrong)
+        test__fail(__FILE__, __LINE__, text);
+    free(one), free(three);
+}
+
+TEST(a_retained_record_of_any_operation)
+{
+    ignis_tensor x, out[2], ones;
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(two_table); i++) {
+        ignis_scope scope = ignis_scope_begin();
+        x = tensor_noise(IGNIS_SHAPE(4, 8), IGNIS_F32, 3, true);
+        two_table[i].fn(ignis_scale(x, 2), out);
+        ones = tensor_counting(shape_of(out[1]), tensor_info(out[1]).dtype, 1, false);
+        check_retained(two_table[i].name, x, out[1], ignis_tensor_data(ones));
+        x = tensor_noise(IGNIS_SHAPE(4, 8), IGNIS_F32, 3, true);
+        two_table[i].fn(x, out);
+        check_retained(two_table[i].name, x, ignis_sum(out[0]), IGNIS_NO_ARRAY);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    {
+        ignis_scope scope = ignis_scope_begin(); /* from the loss itself, whose gradient is known to be 1 */
+        x = tensor_noise(IGNIS_SHAPE(4, 8), IGNIS_F32, 3, true);
+        check_retained("loss", x, ignis_cross_entropy(x, ids_of(4, 2), NULL), IGNIS_NO_ARRAY);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    CHECK_INT(ignis_tape_length(), 0);
+    CHECK_INT(memory().live_blocks, 0);
+}
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

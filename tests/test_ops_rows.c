@@ -327,7 +327,17 @@ static void rope_reference(const double *x, double *y, int64_t rows, int64_t seq
             }
 }
 
-static void check_rope(ignis_dtype dtype, int64_t batches, int64_t seq, int heads, int head_dim, int64_t offset, double base, bool own,
+/*  Frequencies: those of base, the caller's on the host, or on the device. */
+enum { OF_BASE, ON_HOST, ON_DEVICE };
+
+static ignis_array frequency_array(const float *frequencies, int count)
+{
+    ignis_array array = make(IGNIS_SHAPE(count), IGNIS_F32);
+    CHECK_OK(ignis_array_from_host(array, frequencies, IGNIS_F32, count));
+    return array;
+}
+
+static void check_rope(ignis_dtype dtype, int64_t batches, int64_t seq, int heads, int head_dim, int64_t offset, double base, int own,
                        int64_t skip)
 {
     ignis_rope_desc desc;
@@ -342,9 +352,13 @@ static void check_rope(ignis_dtype dtype, int64_t batches, int64_t seq, int head
     desc.pos_offset = offset;
     for (i = 0; i < head_dim / 2; i++)
         frequencies[i] = own ? (float)(1.0 / (i + 1.5)) : (float)pow(base == 0 ? 10000 : base, -2.0 * i / head_dim);
-    if (own)
+    if (own == ON_HOST)
         desc.inv_freq = frequencies, desc.inv_freq_count = head_dim / 2;
+    if (own == ON_DEVICE)
+        desc.inv_freq_array = frequency_array(frequencies, head_dim / 2);
     y = ignis_rope(x, &desc);
+    if (own == ON_DEVICE)
+        drop(desc.inv_freq_array); /* backward has it still */
     rope_reference(xs, expected, rows, seq, offset, heads, head_dim, frequencies, 1);
     got = tensor_values(y);
     /* frequencies of base may differ in their last bit, which large positions magnify */
@@ -365,12 +379,16 @@ TEST(rope_turns)
     SETUP(NULL);
     EACH_FLOAT(dtype)
     {
-        check_rope(dtype, 2, 5, 1, 2, 0, 0, false, 0);
-        check_rope(dtype, 2, 7, 3, 6, 3, 0, false, 0);
-        check_rope(dtype, 1, 9, 4, 64, 0, 500000, false, 0);
-        check_rope(dtype, 3, 2, 9, 32, 100, 0, true, 0);
-        check_rope(dtype, 1, 3, 2, 32, -5, 0, true, 1);
-        check_rope(dtype, 1, 2, 1, 512, 0, 1, false, 0);
+        check_rope(dtype, 2, 5, 1, 2, 0, 0, OF_BASE, 0);
+        check_rope(dtype, 2, 7, 3, 6, 3, 0, OF_BASE, 0);
+        check_rope(dtype, 1, 9, 4, 64, 0, 500000, OF_BASE, 0);
+        check_rope(dtype, 3, 2, 9, 32, 100, 0, ON_HOST, 0);
+        check_rope(dtype, 1, 3, 2, 32, -5, 0, ON_HOST, 1);
+        check_rope(dtype, 1, 2, 1, 512, 0, 1, OF_BASE, 0);
+        check_rope(dtype, 2, 3, 5, 2, 7, 0, ON_DEVICE, 0);
+        check_rope(dtype, 3, 2, 9, 32, 100, 0, ON_DEVICE, 0);
+        check_rope(dtype, 1, 3, 2, 26, -5, 0, ON_DEVICE, 1);
+        check_rope(dtype, 0, 3, 2, 26, 0, 0, ON_DEVICE, 0);
     }
 }
 
@@ -378,9 +396,36 @@ TEST(rope_turns)
 TEST(rope_far_away)
 {
     SETUP(NULL);
-    check_rope(IGNIS_F32, 1, 50, 2, 64, 1000000, 0, true, 0);
-    check_rope(IGNIS_F32, 1, 50, 2, 64, 131072, 0, true, 0);
-    check_rope(IGNIS_F64, 1, 5, 2, 64, 1000000, 0, true, 0);
+    check_rope(IGNIS_F32, 1, 50, 2, 64, 1000000, 0, ON_HOST, 0);
+    check_rope(IGNIS_F32, 1, 50, 2, 64, 131072, 0, ON_HOST, 0);
+    check_rope(IGNIS_F64, 1, 5, 2, 64, 1000000, 0, ON_HOST, 0);
+}
+
+/*  A graph reads frequencies on the device anew at each launch. */
+TEST(rope_with_frequencies_that_change_between_launches)
+{
+    static const float slow[2] = {0.25f, 0.5f}, fast[2] = {1, 2};
+    ignis_rope_desc desc;
+    ignis_tensor x, y;
+    ignis_graph graph;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.num_heads = 1;
+    desc.pos_offset = 3;
+    desc.inv_freq_array = frequency_array(slow, 2);
+    x = tensor_noise(IGNIS_SHAPE(1, 4), IGNIS_F64, 1, false);
+    let_go(ignis_rope(x, &desc));
+    CHECK_OK(ignis_graph_begin());
+    y = ignis_rope(x, &desc);
+    graph = ignis_graph_end();
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_CLOSE(value_at(y, 1), value_at(x, 1) * cos(1.5) - value_at(x, 3) * sin(1.5), 1e-12);
+    CHECK_OK(ignis_array_from_host(desc.inv_freq_array, fast, IGNIS_F32, 2));
+    CHECK_OK(ignis_graph_launch(graph));
+    CHECK_CLOSE(value_at(y, 1), value_at(x, 1) * cos(6) - value_at(x, 3) * sin(6), 1e-12);
+    CHECK_OK(ignis_graph_free(graph));
+    drop(desc.inv_freq_array);
+    let_go(x), let_go(y);
 }
 
 TEST(rope_of_one_row_and_of_none)
@@ -898,6 +943,29 @@ TEST(wrong_arguments_of_rope)
     desc.inv_freq = NULL;
     desc.inv_freq_count = 2;
     CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    desc.inv_freq_array = frequency_array(frequencies, 2);
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("both desc->inv_freq and desc->inv_freq_array are given");
+    desc.inv_freq_count = 0;
+    drop(desc.inv_freq_array);
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    desc.inv_freq_array = frequency_array(frequencies, 3);
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_MESSAGE_HAS("[3]; heads of 4 elements have 2 frequencies");
+    drop(desc.inv_freq_array);
+    desc.inv_freq_array = make(IGNIS_SHAPE(2), IGNIS_F64);
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    drop(desc.inv_freq_array);
+    desc.inv_freq_array = make(IGNIS_SHAPE(2), IGNIS_F32);
+    CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    drop(desc.inv_freq_array);
+    if (ignis_device_count() > 1) {
+        ignis_array_desc other = desc_of(IGNIS_SHAPE(2), IGNIS_F32);
+        other.device = 1;
+        desc.inv_freq_array = ignis_array_create(&other);
+        CHECK_REFUSED(0, ignis_rope(x, &desc).id, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+        drop(desc.inv_freq_array);
+    }
     let_go(x), let_go(wide), let_go(ints);
 }
 

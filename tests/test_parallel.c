@@ -411,6 +411,8 @@ static void *rank_refuses(void *context)
     CHECK(parallel.id);
     CHECK_OK(ignis_array_to_host(ignis_tensor_grad(r->model.table), r->run->table[r->rank], IGNIS_F32, VOCAB * WIDTH));
     CHECK(r->run->table[r->rank][0] == 3 && r->run->table[r->rank][VOCAB * WIDTH - 1] == 3);
+    CHECK_STATUS(ignis_tensor_set_grad(r->model.table, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_GRADIENT_SHARED);
+    CHECK_MESSAGE_HAS("use ignis_zero_grad");
     second = ignis_parallel_create(r->comm, r->model.all, 1, NULL);
     CHECK(!second.id);
     test__check_failure(__FILE__, __LINE__, "ignis_parallel_create(", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PARAMETER_KIND);
@@ -424,6 +426,8 @@ static void *rank_refuses(void *context)
     CHECK_OK(ignis_parallel_free(parallel));
     CHECK_STATUS(ignis_parallel_free(parallel), IGNIS_ERROR_FREED, IGNIS_DIAG_PARALLEL_FREED);
     CHECK(ignis_tensor_grad(r->model.table).id);
+    CHECK_OK(ignis_tensor_set_grad(r->model.table, IGNIS_NO_ARRAY)); /* now it is its own again */
+    CHECK(!ignis_tensor_grad(r->model.table).id);
     model_release(&r->model);
     return NULL;
 }

@@ -173,6 +173,7 @@ TEST(what_may_be_written_before_backward)
     CHECK_OK(ignis_array_fill(later, 3));
     CHECK_OK(ignis_backward(user_sum(y), IGNIS_NO_ARRAY));
     CHECK_GRAD(a, 3, 3, 3);
+    drop(later);
     CHECK_OK(ignis_kernel_free(kernel));
     CHECK_OK(ignis_scope_end(scope));
 }
@@ -298,8 +299,7 @@ TEST(a_rule_is_copied)
     memset(params, 0, sizeof params);
     memset(saved, 0, sizeof saved);
     memset(inputs, 0, sizeof inputs);
-    CHECK_STATUS(ignis_array_free(kept), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED); /* the tape needs it */
-    CHECK_MESSAGE_HAS("the gradient of 'params' needs it");
+    drop(kept); /* the tape keeps the memory */
     let_go(b);
     kept = array_of(1, 1, 1);
     CHECK_OK(ignis_backward(y, kept));
@@ -307,6 +307,99 @@ TEST(a_rule_is_copied)
     drop(kept);
     let_go(a);
     let_go(y);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/* --- saved arrays belong to who made them ------------------------------------------------------------------------ */
+
+/*  grad = grad_output * saved[0] */
+static ignis_status saved_mul_backward(const ignis_backward_args *args)
+{
+    ignis_array grad = array_like(args->grad_output);
+    CHECK(ignis_array_is_live(args->saved[0]));
+    return user_give(args, 0, grad, grad.id ? ignis_array_mul(grad, args->grad_output, args->saved[0]) : IGNIS_ERROR_MEMORY);
+}
+
+/*  a * mask, with the caller's own array for a mask */
+static ignis_tensor masked(ignis_tensor a, ignis_array mask)
+{
+    ignis_array made = array_like(ignis_tensor_data(a));
+    ignis_rule rule = rule_of("masked", saved_mul_backward);
+    rule.saved = &mask;
+    rule.saved_count = 1;
+    CHECK_OK(ignis_array_mul(made, ignis_tensor_data(a), mask));
+    return user_result(made, &a, 1, &rule);
+}
+
+TEST(a_saved_array_is_used_for_ever)
+{
+    ignis_tensor x;
+    ignis_array mask;
+    int i;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    mask = array_of(1, 0, 2);
+    for (i = 0; i < 3; i++) {
+        ignis_scope scope = ignis_scope_begin();
+        CHECK_OK(ignis_backward(user_sum(masked(masked(x, mask), mask)), IGNIS_NO_ARRAY)); /* twice in one step, too */
+        CHECK_OK(ignis_scope_end(scope));
+        CHECK_GRAD(x, i + 1, 0, 4 * (i + 1));
+        CHECK_ARRAY(mask, 1, 0, 2);
+        CHECK_INT(info_of(mask).ref_count, 0);
+    }
+    drop(mask);
+    let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+TEST(a_saved_array_is_freed_at_once)
+{
+    ignis_tensor x, y;
+    ignis_array mask, g;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    mask = array_of(1, 0, 2);
+    g = array_of(1, 1, 1);
+    y = masked(masked(x, mask), mask);
+    test_leaks_expected = true; /* the inner product's handle */
+    drop(mask);
+    CHECK(!ignis_array_is_live(mask));
+    CHECK_OK(ignis_backward(y, g));
+    CHECK_GRAD(x, 1, 0, 4);
+    let_go(y);
+    y = masked(x, mask = array_of(5, 5, 5));
+    drop(mask);
+    CHECK_OK(ignis_tape_clear()); /* nobody needs it any more */
+    let_go(y);
+    let_go(x);
+    drop(g);
+}
+
+static ignis_array freed_inside;
+static ignis_status free_inside_backward(const ignis_backward_args *args)
+{
+    drop(freed_inside);
+    CHECK_STATUS(ignis_array_free(args->saved[0]), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED); /* that one is the tape's */
+    return saved_mul_backward(args);
+}
+
+TEST(a_saved_array_is_freed_inside_its_backward)
+{
+    ignis_tensor x, y;
+    ignis_array g;
+    ignis_rule rule = rule_of("inside", free_inside_backward);
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    g = array_of(1, 1, 1);
+    freed_inside = array_of(4, 5, 6);
+    rule.saved = &freed_inside;
+    rule.saved_count = 1;
+    y = user_result(ignis_array_clone(g), &x, 1, &rule);
+    CHECK_OK(ignis_backward(y, g));
+    CHECK_GRAD(x, 4, 5, 6);
+    let_go(y);
+    let_go(x);
+    drop(g);
     CHECK_INT(memory().live_blocks, 0);
 }
 
@@ -1027,6 +1120,67 @@ TEST(backward_works_inside_no_grad)
     let_go(y);
 }
 
+TEST(a_gradient_is_set_and_dropped)
+{
+    ignis_tensor x, y, ids;
+    ignis_array g, grad, other;
+    int64_t before;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    ids = tensor_counting(IGNIS_SHAPE(3), IGNIS_I32, 1, false);
+    g = array_of(1, 1, 1);
+    before = memory().live_bytes;
+    CHECK_OK(ignis_tensor_set_grad(x, IGNIS_NO_ARRAY)); /* there is none */
+    CHECK_OK(ignis_tensor_set_grad(x, g));
+    CHECK_GRAD(x, 1, 1, 1);
+    grad = ignis_tensor_grad(x);
+    CHECK(grad.id != g.id);
+    CHECK_OK(ignis_array_fill(g, 5)); /* it was copied */
+    CHECK_GRAD(x, 1, 1, 1);
+    y = user_mul(x, x);
+    CHECK_OK(ignis_backward(y, g));
+    CHECK_GRAD(x, 11, 21, 31);
+    CHECK_OK(ignis_tensor_set_grad(x, g));
+    CHECK_GRAD(x, 5, 5, 5);
+    CHECK_INT(ignis_tensor_grad(x).id, grad.id); /* in the memory that it has */
+    CHECK_OK(ignis_tensor_set_grad(x, grad));
+    CHECK_GRAD(x, 5, 5, 5);
+    let_go(y);
+    CHECK_OK(ignis_tensor_set_grad(x, IGNIS_NO_ARRAY));
+    CHECK(!has_grad(x));
+    CHECK_INT(memory().live_bytes, before);
+    CHECK(!ignis_array_is_live(grad));
+    y = user_mul(x, x);
+    CHECK_OK(ignis_backward(y, g)); /* as if there had never been one */
+    CHECK_GRAD(x, 10, 20, 30);
+
+    CHECK_STATUS(ignis_tensor_set_grad(ids, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_GRAD_WANTED);
+    CHECK_MESSAGE_HAS("of i32");
+    CHECK_STATUS(ignis_tensor_set_grad(ids, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_GRAD_WANTED);
+    other = make(IGNIS_SHAPE(4), IGNIS_F32);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("grad is [4], the tensor is [3]");
+    drop(other);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
+    other = make(IGNIS_SHAPE(3), IGNIS_F64);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    drop(other);
+    other = make(IGNIS_SHAPE(3), IGNIS_F32);
+    CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_ARRAY_UNWRITTEN);
+    drop(other);
+    if (ignis_device_count() > 1) {
+        ignis_array_desc desc = desc_of(IGNIS_SHAPE(3), IGNIS_F32);
+        desc.device = 1;
+        other = ignis_array_create(&desc);
+        CHECK_STATUS(ignis_tensor_set_grad(x, other), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+        drop(other);
+    }
+    CHECK_GRAD(x, 10, 20, 30);
+    drop(g);
+    let_go(y), let_go(x), let_go(ids);
+    CHECK_STATUS(ignis_tensor_set_grad(x, IGNIS_NO_ARRAY), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+}
+
 TEST(zero_grad_keeps_the_buffer)
 {
     ignis_tensor x, y, constant;
@@ -1156,6 +1310,137 @@ TEST(each_entry_is_walked_once)
     let_go(x);
 }
 
+/* --- inside a backward function ---------------------------------------------------------------------------------- */
+
+static struct {
+    ignis_tensor weight, other; /* other is walked */
+    ignis_status status;        /* that the function is to answer; then that of the backward inside */
+} inside;
+
+/*  Walks back from inside.other, and fails if it is told so. */
+static ignis_status walk_inside_backward(const ignis_backward_args *args)
+{
+    ignis_status failing = inside.status;
+    inside.status = ignis_backward(inside.other, args->grad_output);
+    args->grad_inputs[0] = args->grad_output;
+    return failing;
+}
+
+TEST(a_backward_inside_writes_to_leaves_with_the_outermost)
+{
+    ignis_tensor x, y;
+    ignis_array g;
+    ignis_rule rule = rule_of("inside", walk_inside_backward);
+    int i;
+    SETUP(NULL);
+    g = array_of(1, 10, 100);
+    for (i = 0; i < 2; i++) {
+        x = vector3(1, 2, 3, true);
+        inside.weight = vector3(2, 2, 2, true);
+        inside.other = user_mul(inside.weight, inside.weight); /* older than the entry that walks it: it waits for the walk */
+        inside.status = i ? IGNIS_OK : IGNIS_ERROR_IO;
+        y = user_result(ignis_array_clone(g), &x, 1, &rule);
+        CHECK_INT(ignis_backward(y, g) == IGNIS_OK, i);
+        ignis_status_clear();
+        CHECK_OK(inside.status);
+        CHECK(has_grad(inside.weight) == (i == 1));
+        CHECK(has_grad(x) == (i == 1));
+        if (i)
+            CHECK_GRAD(inside.weight, 4, 40, 400);
+        CHECK_INT(ignis_tape_length(), 0);
+        let_go(inside.other);
+        let_go(inside.weight);
+        let_go(y);
+        let_go(x);
+    }
+    drop(g);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  A backward inside that fails fails all: what it gave to others is not whole. */
+TEST(a_failed_backward_inside_is_not_swallowed)
+{
+    ignis_tensor x, y;
+    ignis_array g;
+    ignis_rule rule = rule_of("inside", walk_inside_backward);
+    SETUP(NULL);
+    g = array_of(1, 10, 100);
+    x = vector3(1, 2, 3, true);
+    inside.weight = vector3(2, 2, 2, true);
+    y = user_result(ignis_array_clone(g), &x, 1, &rule);
+    inside.other = y; /* its own result */
+    inside.status = IGNIS_OK;
+    CHECK_STATUS(ignis_backward(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE);
+    CHECK_MESSAGE_HAS("'inside'");
+    CHECK_INT(inside.status, IGNIS_ERROR_ARGUMENT);
+    CHECK(!has_grad(x));
+    let_go(y);
+    let_go(x);
+    let_go(inside.weight);
+    drop(g);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+static ignis_status unbalanced_backward(const ignis_backward_args *args)
+{
+    switch ((int)(size_t)args->user_data) {
+    case 0: CHECK(ignis_scope_begin().id != 0); break;
+    case 1: CHECK_OK(ignis_no_grad_begin()); break;
+    case 2: CHECK_STATUS(ignis_no_grad_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SCOPE_ORDER); break;
+    default: CHECK_STATUS(ignis_scope_end(*(const ignis_scope *)args->params), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SCOPE_ORDER); break;
+    }
+    args->grad_inputs[0] = args->grad_output;
+    return IGNIS_OK;
+}
+
+TEST(a_backward_function_ends_what_it_begins)
+{
+    size_t i;
+    SETUP(NULL);
+    for (i = 0; i < 4; i++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = vector3(1, 2, 3, true), y;
+        ignis_array g = array_of(1, 1, 1);
+        ignis_rule rule = rule_of("unbalanced", unbalanced_backward);
+        rule.user_data = (void *)i;
+        rule.params = &scope;
+        rule.params_size = sizeof scope;
+        y = user_result(ignis_array_clone(g), &x, 1, &rule);
+        CHECK(ignis_backward(y, g) != IGNIS_OK);
+        ignis_status_clear();
+        CHECK(!has_grad(x));
+        CHECK_OK(ignis_backward(user_mul(x, x), g)); /* recording is on */
+        CHECK_OK(ignis_scope_end(scope));
+        drop(g);
+    }
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+static ignis_status clear_backward(const ignis_backward_args *args)
+{
+    CHECK_STATUS(ignis_tape_clear(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TAPE_WALKED);
+    CHECK_STATUS(ignis_shutdown(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TAPE_WALKED);
+    args->grad_inputs[0] = args->grad_output;
+    return IGNIS_OK;
+}
+
+TEST(a_tape_is_not_cleared_inside_a_backward)
+{
+    ignis_tensor x, y;
+    ignis_array g;
+    ignis_rule rule = rule_of("clear", clear_backward);
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    g = array_of(1, 10, 100);
+    y = user_result(ignis_array_clone(g), &x, 1, &rule);
+    CHECK_OK(ignis_backward(y, g));
+    CHECK_GRAD(x, 1, 10, 100);
+    let_go(y);
+    let_go(x);
+    drop(g);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 /* --- threads ----------------------------------------------------------------------------------------------------- */
 
 typedef struct thread_case {
@@ -1226,6 +1511,207 @@ TEST(threads_train_side_by_side)
     for (i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     CHECK_INT(memory().live_blocks, 0);
+}
+
+/* --- threads that share tensors ---------------------------------------------------------------------------------- */
+
+enum { SHARED = 130 /* more than one launch adds */, STEPS = 12, ADDERS = 8 };
+
+static ignis_tensor shared_weights[SHARED];
+static struct adder {
+    void *stream; /* of its own, or null */
+} adders[ADDERS];
+
+/*  Adds 1 to every element of every weight's gradient, STEPS times, each time through all of them. */
+static void *add_thread(void *arg)
+{
+    const struct adder *adder = (const struct adder *)arg;
+    int step, i;
+    CHECK_OK(ignis_stream_use(adder->stream));
+    for (step = 0; step < STEPS; step++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor sum = shared_weights[0];
+        for (i = 1; i < SHARED; i++)
+            sum = user_add(sum, shared_weights[i]);
+        CHECK_OK(ignis_backward(user_sum(sum), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_stream_use(NULL));
+    return NULL;
+}
+
+static void check_adders(bool own_streams)
+{
+    pthread_t threads[ADDERS];
+    int i, k, wrong = 0;
+    CHECK_OK(ignis_device_use(0));
+    for (i = 0; i < SHARED; i++)
+        shared_weights[i] = vector3(1, 2, 3, true);
+    for (i = 0; i < ADDERS; i++) {
+        adders[i].stream = NULL;
+        if (own_streams)
+            CHECK_INT(ignis__cuda.cuStreamCreate(&adders[i].stream, IGNIS__CU_STREAM_NON_BLOCKING), 0);
+        CHECK_INT(pthread_create(&threads[i], NULL, add_thread, &adders[i]), 0);
+    }
+    for (i = 0; i < ADDERS; i++)
+        pthread_join(threads[i], NULL);
+    for (i = 0; i < SHARED; i++) {
+        double *grad = array_values(ignis_tensor_grad(shared_weights[i]));
+        for (k = 0; k < 3; k++)
+            wrong += grad[k] != ADDERS * STEPS;
+        free(grad);
+        let_go(shared_weights[i]);
+    }
+    CHECK_INT(wrong, 0);
+    for (i = 0; i < ADDERS && own_streams; i++) {
+        CHECK_OK(ignis_stream_forget(adders[i].stream));
+        CHECK_INT(ignis__cuda.cuStreamDestroy_v2(adders[i].stream), 0);
+    }
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+TEST(threads_add_to_the_same_gradients)
+{
+    SETUP(NULL);
+    check_adders(false);
+}
+
+TEST(threads_with_streams_of_their_own_add_to_the_same_gradients)
+{
+    SETUP(NULL);
+    check_adders(true);
+}
+
+static struct {
+    pthread_barrier_t there, done;
+    ignis_tensor y, x;
+    ignis_array g;
+} walked;
+
+/*  Lets another thread do what it likes with the tensor that is being walked. */
+static ignis_status wait_backward(const ignis_backward_args *args)
+{
+    pthread_barrier_wait(&walked.there);
+    pthread_barrier_wait(&walked.done);
+    args->grad_inputs[0] = args->grad_output;
+    return IGNIS_OK;
+}
+
+static void *meddle_thread(void *arg)
+{
+    ignis_tensor detached;
+    char text[64];
+    (void)arg;
+    pthread_barrier_wait(&walked.there);
+    CHECK_FAILS(ignis_reshape(walked.y, IGNIS_SHAPE(3, 1)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TAPE_OF_OTHER);
+    CHECK_STATUS(ignis_backward(walked.y, walked.g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TAPE_OF_OTHER);
+    CHECK_REFUSED(-1, ignis_tape_dot(walked.y, text, sizeof text), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TAPE_OF_OTHER);
+    CHECK_TEXT(tensor_info(walked.y).operation, "waits");
+    CHECK_OK(ignis_tape_clear()); /* its own */
+    detached = ignis_detach(walked.y);
+    CHECK_ARRAY(ignis_tensor_data(detached), 1, 10, 100);
+    let_go(detached);
+    CHECK_OK(ignis_backward(walked.x, walked.g)); /* a leaf is everybody's */
+    let_go(walked.y);
+    pthread_barrier_wait(&walked.done);
+    return NULL;
+}
+
+TEST(a_tensor_that_another_thread_walks)
+{
+    pthread_t thread;
+    ignis_rule rule = rule_of("waits", wait_backward);
+    SETUP(NULL);
+    pthread_barrier_init(&walked.there, NULL, 2);
+    pthread_barrier_init(&walked.done, NULL, 2);
+    walked.x = vector3(1, 2, 3, true);
+    walked.g = array_of(1, 10, 100);
+    walked.y = user_result(ignis_array_clone(walked.g), &walked.x, 1, &rule);
+    REQUIRE(pthread_create(&thread, NULL, meddle_thread, NULL) == 0);
+    CHECK_OK(ignis_backward(walked.y, walked.g));
+    pthread_join(thread, NULL);
+    CHECK_GRAD(walked.x, 2, 20, 200);
+    CHECK_INT(ignis_tape_length(), 0);
+    let_go(walked.x);
+    drop(walked.g);
+    pthread_barrier_destroy(&walked.there);
+    pthread_barrier_destroy(&walked.done);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+enum { RELEASED = 400 };
+
+static struct {
+    pthread_barrier_t start;
+    ignis_tensor chain[RELEASED];
+} released;
+
+static void *release_thread(void *arg)
+{
+    int i;
+    (void)arg;
+    pthread_barrier_wait(&released.start);
+    for (i = 0; i < RELEASED; i++)
+        let_go(released.chain[i]);
+    return NULL;
+}
+
+/*  A chain, and beside it branches that only their handles keep: both end under the walk. */
+TEST(tensors_are_released_while_another_thread_walks)
+{
+    int round, i, rounds = test_env("IGNIS_SOAK") ? 300 : 15;
+    SETUP(NULL);
+    pthread_barrier_init(&released.start, NULL, 2);
+    for (round = 0; round < rounds; round++) {
+        ignis_tensor x = vector3(1, 2, 3, true), y = x;
+        ignis_array g = array_of(1, 1, 1);
+        pthread_t thread;
+        for (i = 0; i < RELEASED; i += 2) {
+            released.chain[i] = y = ignis_reshape(y, IGNIS_SHAPE(3));
+            released.chain[i + 1] = ignis_reshape(y, IGNIS_SHAPE(3));
+        }
+        y = ignis_reshape(y, IGNIS_SHAPE(3));
+        REQUIRE(pthread_create(&thread, NULL, release_thread, NULL) == 0);
+        pthread_barrier_wait(&released.start);
+        CHECK_OK(ignis_backward(y, g));
+        CHECK_GRAD(x, 1, 1, 1);
+        CHECK_OK(ignis_tape_clear()); /* branches that are there still */
+        pthread_join(thread, NULL);
+        let_go(y);
+        let_go(x);
+        drop(g);
+    }
+    pthread_barrier_destroy(&released.start);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+static pthread_barrier_t zeroes;
+
+static void *zero_thread(void *arg)
+{
+    pthread_barrier_wait(&zeroes);
+    CHECK_OK(ignis_zero_grad(*(ignis_tensor *)arg));
+    return NULL;
+}
+
+TEST(threads_zero_one_fresh_gradient)
+{
+    pthread_t threads[ADDERS];
+    int round, i;
+    SETUP(NULL);
+    pthread_barrier_init(&zeroes, NULL, ADDERS);
+    for (round = 0; round < 20; round++) {
+        ignis_tensor x = vector3(1, 2, 3, true);
+        for (i = 0; i < ADDERS; i++)
+            CHECK_INT(pthread_create(&threads[i], NULL, zero_thread, &x), 0);
+        for (i = 0; i < ADDERS; i++)
+            pthread_join(threads[i], NULL);
+        CHECK_GRAD(x, 0, 0, 0);
+        let_go(x);
+        CHECK_INT(memory().live_blocks, 0);
+    }
+    pthread_barrier_destroy(&zeroes);
 }
 
 /* --- backward functions that fail -------------------------------------------------------------------------------- */
@@ -1577,6 +2063,170 @@ TEST(a_checkpoint_keeps_less)
     CHECK_INT(memory().live_blocks, 0);
 }
 
+/*  Nothing to train inside: the block is a constant, or hands the gradient of its input on. */
+TEST(a_checkpoint_without_trainable_tensors)
+{
+    layer l;
+    ignis_tensor x, w, y;
+    ignis_scope scope;
+    SETUP(NULL);
+    memset(&l, 0, sizeof l);
+    x = vector3(1, 2, 3, false);
+    w = vector3(1, 1, 1, true);
+    l.weight = vector3(2, 2, 2, false);
+    scope = ignis_scope_begin();
+    y = ignis_checkpoint(layer_run, &l, &x, 1);
+    CHECK(!tensor_info(y).requires_grad);
+    CHECK_OK(ignis_backward(user_sum(user_mul(y, w)), IGNIS_NO_ARRAY));
+    CHECK_INT(l.calls, 1); /* there was nothing to run it again for */
+    CHECK_GRAD(w, 2, 8, 18);
+    y = ignis_checkpoint(layer_run, &l, &w, 1);
+    CHECK(tensor_info(y).requires_grad);
+    CHECK_OK(ignis_backward(user_sum(y), IGNIS_NO_ARRAY));
+    CHECK_GRAD(w, 6, 12, 22);
+    CHECK_OK(ignis_scope_end(scope));
+    let_go(l.weight);
+    let_go(w);
+    let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  The input is there, and wants a gradient; the function does not use it. */
+static ignis_tensor constant_run(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)inputs, (void)count;
+    return user_mul(*(ignis_tensor *)user_data, *(ignis_tensor *)user_data);
+}
+
+TEST(a_checkpoint_that_makes_a_constant)
+{
+    ignis_tensor x, c;
+    ignis_scope scope;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    c = vector3(2, 3, 4, false);
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(user_sum(user_mul(ignis_checkpoint(constant_run, &c, &x, 1), x)), IGNIS_NO_ARRAY));
+    CHECK_GRAD(x, 4, 9, 16);
+    CHECK_OK(ignis_scope_end(scope));
+    let_go(c);
+    let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+/*  Of eight products in a row the function keeps none: a checkpoint holds its input and its result. */
+static ignis_tensor deep_run(const ignis_tensor *inputs, int count, void *user_data)
+{
+    ignis_tensor y = inputs[0];
+    int i;
+    (void)count;
+    for (i = 0; i < 8; i++)
+        y = user_mul(y, *(ignis_tensor *)user_data);
+    return y;
+}
+
+TEST(a_checkpoint_releases_what_its_function_makes)
+{
+    enum { LAYERS = 8, SIZE = 1 << 14, BYTES = 4 * SIZE };
+    ignis_tensor x, w;
+    int outside, k;
+    SETUP(NULL);
+    w = tensor_counting(IGNIS_SHAPE(SIZE), IGNIS_F32, 1e-4, true);
+    x = tensor_counting(IGNIS_SHAPE(SIZE), IGNIS_F32, 1e-4, true);
+    for (outside = 0; outside < 2; outside++) { /* all in one scope of the caller's, then without any */
+        ignis_scope scope = {0};
+        ignis_tensor y[LAYERS + 1], loss;
+        int64_t before = memory().live_bytes;
+        if (!outside)
+            scope = ignis_scope_begin();
+        y[0] = x;
+        for (k = 0; k < LAYERS; k++)
+            y[k + 1] = ignis_checkpoint(deep_run, &w, &y[k], 1);
+        CHECK_INT(memory().live_bytes - before, LAYERS * BYTES);
+        loss = user_sum(y[LAYERS]);
+        CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+        if (outside) {
+            let_go(loss);
+            for (k = 1; k <= LAYERS; k++)
+                let_go(y[k]);
+        } else {
+            CHECK_OK(ignis_scope_end(scope));
+        }
+        CHECK_INT(memory().live_bytes - before, outside ? 0 : 2 * BYTES); /* the two gradients are new in the first round */
+    }
+    CHECK_OK(ignis_no_grad_begin());
+    let_go(ignis_checkpoint(deep_run, &w, &x, 1));
+    CHECK_OK(ignis_no_grad_end());
+    let_go(x);
+    let_go(w);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+static ignis_status refuse_backward(const ignis_backward_args *args)
+{
+    (void)args;
+    return IGNIS_ERROR_IO;
+}
+
+/*  The checkpoint has walked when the entry before it fails. */
+TEST(a_failed_backward_leaves_the_weights_of_checkpoints)
+{
+    layer l;
+    ignis_tensor x, y;
+    ignis_rule rule = rule_of("refuse", refuse_backward);
+    ignis_scope scope;
+    SETUP(NULL);
+    memset(&l, 0, sizeof l);
+    x = vector3(1, 2, 3, true);
+    l.weight = vector3(1, 1, 1, true);
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(user_sum(ignis_checkpoint(layer_run, &l, &x, 1)), IGNIS_NO_ARRAY));
+    CHECK_GRAD(l.weight, 1, 4, 9);
+    y = user_result(ignis_array_clone(ignis_tensor_data(x)), &x, 1, &rule);
+    CHECK(ignis_backward(user_sum(ignis_checkpoint(layer_run, &l, &y, 1)), IGNIS_NO_ARRAY) != IGNIS_OK);
+    ignis_status_clear();
+    CHECK_INT(l.calls, 4);
+    CHECK_GRAD(l.weight, 1, 4, 9);
+    CHECK_GRAD(x, 2, 4, 6);
+    CHECK_OK(ignis_scope_end(scope));
+    let_go(l.weight);
+    let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
+static ignis_tensor unbalanced_run(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count;
+    switch (*(int *)user_data) {
+    case 0: CHECK_STATUS(ignis_no_grad_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SCOPE_ORDER); break;
+    case 1: CHECK_OK(ignis_no_grad_begin()); break;
+    case 2: CHECK(ignis_scope_begin().id != 0); break;
+    default: break;
+    }
+    return user_mul(inputs[0], inputs[0]);
+}
+
+TEST(a_checkpoint_ends_what_its_function_has_begun)
+{
+    ignis_tensor x, y;
+    int i;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    for (i = 0; i < 4; i++) {
+        y = ignis_checkpoint(unbalanced_run, &i, &x, 1);
+        CHECK_INT(y.id != 0, i == 3);
+        ignis_status_clear();
+        if (y.id)
+            let_go(y);
+        y = user_mul(x, x); /* recording is as it was */
+        CHECK(tensor_info(y).requires_grad);
+        let_go(y);
+        CHECK_STATUS(ignis_no_grad_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SCOPE_ORDER);
+    }
+    let_go(x);
+    CHECK_INT(memory().live_blocks, 0);
+}
+
 static ignis_tensor same_run(const ignis_tensor *inputs, int count, void *user_data)
 {
     (void)count, (void)user_data;
@@ -1698,6 +2348,82 @@ TEST(tape_dot_draws_the_graph)
     CHECK_OK(ignis_scope_end(scope));
     let_go(x);
     let_go(c);
+}
+
+/* --- a backward that retains ------------------------------------------------------------------------------------------ */
+
+/*  Two results share a trunk: each has a walk of its own. */
+TEST(a_retained_trunk_serves_two_results)
+{
+    ignis_tensor x, trunk, first, second;
+    ignis_array g;
+    int64_t before;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    CHECK_OK(ignis_zero_grad(x));
+    g = array_of(1, 1, 1);
+    before = memory().live_bytes;
+    trunk = user_mul(x, x);
+    first = user_scale(trunk, 2);
+    second = user_scale(trunk, 5);
+    CHECK_OK(ignis_backward_retain(first, g));
+    CHECK_GRAD(x, 4, 8, 12);
+    CHECK_OK(ignis_backward(second, g));
+    CHECK_GRAD(x, 14, 28, 42);
+    CHECK_STATUS(ignis_backward(first, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE); /* the trunk is gone */
+    let_go(first), let_go(second), let_go(trunk);
+    CHECK_INT(memory().live_bytes, before);
+    CHECK_GRAD(x, 14, 28, 42);
+    drop(g);
+    let_go(x);
+}
+
+/*  What was retained goes with the tensors that lead to it, or with the tape. */
+TEST(a_retained_record_ends)
+{
+    ignis_tensor x, y, trunk;
+    ignis_array g;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true);
+    g = array_of(1, 1, 1);
+    trunk = user_scale(x, 2);
+    y = user_mul(trunk, x);
+    CHECK_OK(ignis_backward_retain(y, g));
+    CHECK_INT(ignis_tape_length(), 2);
+    CHECK_OK(ignis_tape_clear());
+    CHECK_STATUS(ignis_backward_retain(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_TWICE);
+    CHECK_GRAD(x, 4, 8, 12);
+    let_go(y), let_go(trunk);
+    trunk = user_scale(x, 2);
+    y = user_mul(trunk, x);
+    CHECK_OK(ignis_backward_retain(y, g));
+    let_go(trunk);
+    CHECK_INT(ignis_tape_length(), 2);
+    let_go(y);
+    CHECK_INT(ignis_tape_length(), 0);
+    drop(g);
+    let_go(x);
+}
+
+/*  A walk that fails changes no leaf, and keeps what it was to retain. */
+TEST(a_retaining_backward_that_fails)
+{
+    ignis_rule rule = rule_of("failing", failing_backward);
+    ignis_tensor x, w, a, y;
+    ignis_array g;
+    SETUP(NULL);
+    x = vector3(1, 2, 3, true), w = vector3(1, 2, 3, true), a = vector3(1, 1, 1, false);
+    CHECK_OK(ignis_tape_record(a, &x, 1, &rule));
+    y = user_mul(a, w);
+    g = array_of(1, 1, 1);
+    failure = QUIET;
+    CHECK_STATUS(ignis_backward_retain(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED);
+    CHECK(!has_grad(x) && !has_grad(w));
+    CHECK_INT(ignis_tape_length(), 2);
+    CHECK_STATUS(ignis_backward(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED);
+    CHECK_INT(ignis_tape_length(), 0);
+    drop(g);
+    let_go(y), let_go(a), let_go(w), let_go(x);
 }
 
 /* --- gradcheck --------------------------------------------------------------------------------------------------- */

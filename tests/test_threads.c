@@ -1,5 +1,5 @@
-/*  test_threads.c - 16 threads on shared arrays and kernels */
-#include "test.h"
+/*  test_threads.c - 16 threads on shared arrays, kernels and tensors */
+#include "tensor.h"
 #include <unistd.h>
 
 enum { THREADS = 16 };
@@ -546,6 +546,236 @@ TEST(each_thread_reads_its_own_message)
 {
     SETUP(NULL);
     run_threads(fail_with_own_text);
+}
+
+/* --- random use of shared tensors ------------------------------------------------------------------------------ */
+
+enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 30, TENSOR_N = 16 };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_barrier_t start;
+    ignis_tensor slots[TENSOR_SLOTS];
+    ignis_tensor *all; /* everything that was ever put into a slot, to be released at the end */
+    int count, capacity, rounds;
+    void *streams[TENSOR_THREADS];
+    ignis_optimizer optimizer;
+} tensors = {PTHREAD_MUTEX_INITIALIZER, {{0}}, {{0}}, NULL, 0, 0, 0, {NULL}, {0}};
+
+static ignis_tensor tensor_get(unsigned *random)
+{
+    ignis_tensor tensor;
+    int slot = (int)(next_random(random) % TENSOR_SLOTS);
+    pthread_mutex_lock(&tensors.lock);
+    tensor = tensors.slots[slot];
+    pthread_mutex_unlock(&tensors.lock);
+    return tensor;
+}
+
+static void tensor_put(unsigned *random, ignis_tensor tensor)
+{
+    int slot = (int)(next_random(random) % TENSOR_SLOTS);
+    if (!tensor.id)
+        return;
+    pthread_mutex_lock(&tensors.lock);
+    if (tensors.count == tensors.capacity) {
+        tensors.capacity = tensors.capacity ? 2 * tensors.capacity : 1024;
+        tensors.all = (ignis_tensor *)realloc(tensors.all, sizeof *tensors.all * (size_t)tensors.capacity);
+    }
+    tensors.all[tensors.count++] = tensor;
+    tensors.slots[slot] = tensor;
+    pthread_mutex_unlock(&tensors.lock);
+}
+
+/*  A shared tensor may be released, walked or recorded by another thread at any moment: these failures are the documented ones. */
+static void expect_documented_of_tensors(int call)
+{
+    ignis_status_info info;
+    char text[1024];
+    ignis_status_query(&info);
+    switch (info.diagnostic) {
+    case IGNIS_DIAG_NONE:
+    case IGNIS_DIAG_TENSOR_FREED:
+    case IGNIS_DIAG_ARRAY_FREED:
+    case IGNIS_DIAG_TAPE_OF_OTHER:
+    case IGNIS_DIAG_TAPE_WALKED:
+    case IGNIS_DIAG_RECORDED_TWICE:
+    case IGNIS_DIAG_BACKWARD_TWICE:
+    case IGNIS_DIAG_BACKWARD_FAILED:
+    case IGNIS_DIAG_NO_GRAD_WANTED:
+    case IGNIS_DIAG_PARAMETER_KIND:
+    case IGNIS_DIAG_FREE_REFERENCED: break;
+    default:
+        snprintf(text, sizeof text, "call %d: %s: %.800s", call, ignis_diagnostic_name(info.diagnostic), info.message);
+        test__fail(__FILE__, __LINE__, text);
+    }
+    ignis_status_clear();
+}
+
+/*  x * x + another shared tensor, that a checkpoint runs twice */
+static ignis_tensor stress_block(const ignis_tensor *inputs, int count, void *user_data)
+{
+    (void)count;
+    return ignis_add(ignis_mul(inputs[0], inputs[0]), *(const ignis_tensor *)user_data);
+}
+
+/*  A user's backward function: it uses shared tensors itself, clears the tape in vain, and walks back inside. */
+static ignis_status stress_backward(const ignis_backward_args *args)
+{
+    unsigned random = *(const unsigned *)args->params;
+    ignis_tensor t = tensor_get(&random);
+    switch (next_random(&random) % 5) {
+    case 0: ignis_tensor_release(t); break;
+    case 1: (void)ignis_backward(t, args->grad_output); break;
+    case 2: ignis_tape_clear(); break;
+    case 3: ignis_zero_grad(t); break;
+    default: break;
+    }
+    args->grad_inputs[0] = next_random(&random) % 2 ? args->grad_output : args->saved[0];
+    return IGNIS_OK;
+}
+
+/*  Records t as the result of an operation of the caller's on a, with an array that is freed at once or used twice. */
+static void stress_record(ignis_tensor t, ignis_tensor a, unsigned random)
+{
+    ignis_array saved[2];
+    ignis_rule rule;
+    saved[0] = saved[1] = test_array(1, TENSOR_N);
+    memset(&rule, 0, sizeof rule);
+    rule.name = "stress";
+    rule.backward_fn = stress_backward;
+    rule.saved = saved;
+    rule.saved_count = 2;
+    rule.params = &random;
+    rule.params_size = sizeof random;
+    ignis_tape_record(t, &a, 1, &rule);
+    ignis_array_free(saved[0]);
+}
+
+static void use_shared_tensors(int index, unsigned *random, ignis_array gradient)
+{
+    static const double numbers[TENSOR_N] = {1, 2, 3};
+    ignis_tensor a = tensor_get(random), b = tensor_get(random), parts[2];
+    double values[TENSOR_N];
+    char text[512];
+    ignis_tensor_info info;
+    int call = (int)(next_random(random) % TENSOR_CALLS);
+    switch (call) {
+    case 0:
+    case 1:
+    case 2: tensor_put(random, tensor_of(numbers, IGNIS_SHAPE(1, TENSOR_N), IGNIS_F32, next_random(random) % 3 > 0)); break;
+    case 3: tensor_put(random, ignis_mul(a, b)); break;
+    case 4:
+    case 5: tensor_put(random, ignis_add(a, b)); break;
+    case 6: tensor_put(random, ignis_reshape(a, IGNIS_SHAPE(1, TENSOR_N))); break;
+    case 7: tensor_put(random, ignis_relu(a)); break;
+    case 8: tensor_put(random, ignis_scale(a, 0.5)); break;
+    case 9: tensor_put(random, ignis_detach(a)); break;
+    case 10: stress_record(tensor_get(random), a, *random); break;
+    case 11: tensor_put(random, ignis_checkpoint(stress_block, &b, &a, 1)); break;
+    case 12:
+    case 13:
+    case 14:
+    case 15: ignis_backward(a, gradient); break;
+    case 16: {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_backward(ignis_sum(ignis_mul(ignis_add(a, b), a)), IGNIS_NO_ARRAY);
+        tensor_put(random, ignis_scale(a, 2)); /* ends with the scope, while others use it */
+        CHECK_OK(ignis_scope_end(scope));
+        break;
+    }
+    case 17: ignis_zero_grad(a); break;
+    case 18: ignis_tape_clear(); break;
+    case 19: CHECK(ignis_tape_length() >= 0); break;
+    case 20: ignis_tape_dot(a, text, sizeof text); break;
+    case 21:
+        if (ignis_tensor_query(a, &info) == IGNIS_OK)
+            CHECK(shape_numel(info.shape) == TENSOR_N);
+        break;
+    case 22: ignis_tensor_to_host(a, values, IGNIS_F64, TENSOR_N); break;
+    case 23: {
+        ignis_array grad = ignis_tensor_grad(a);
+        if (grad.id)
+            ignis_array_to_host(grad, values, IGNIS_F64, TENSOR_N);
+        break;
+    }
+    case 24: {
+        ignis_scope scope = ignis_scope_begin();
+        tensor_put(random, ignis_scope_return(scope, ignis_mul(a, ignis_add(a, b))));
+        break;
+    }
+    case 25:
+        CHECK_OK(ignis_no_grad_begin());
+        tensor_put(random, ignis_mul(a, b));
+        CHECK_OK(ignis_no_grad_end());
+        break;
+    case 26:
+        if (ignis_split(a, 1, 2, NULL, parts) == IGNIS_OK) {
+            tensor_put(random, ignis_concat(parts, 2, 1));
+            ignis_tensor_release(parts[0]);
+            ignis_tensor_release(parts[1]);
+        }
+        break;
+    case 27:
+        ignis_optimizer_add(tensors.optimizer, a, false);
+        ignis_optimizer_step(tensors.optimizer);
+        break;
+    case 28: CHECK_OK(ignis_stream_use(next_random(random) % 2 ? tensors.streams[index] : NULL)); break;
+    default: ignis_tensor_release(a); break;
+    }
+    expect_documented_of_tensors(call);
+}
+
+static void *tensor_thread(void *arg)
+{
+    int index = *(int *)arg, round;
+    unsigned random = (unsigned)index * 101 + 7;
+    ignis_array gradient = test_array(1, TENSOR_N);
+    pthread_barrier_wait(&tensors.start);
+    for (round = 0; round < tensors.rounds; round++)
+        use_shared_tensors(index, &random, gradient);
+    CHECK_OK(ignis_synchronize());
+    CHECK_OK(ignis_stream_use(NULL));
+    CHECK_OK(ignis_array_free(gradient));
+    return NULL;
+}
+
+TEST(random_use_of_shared_tensors)
+{
+    pthread_t threads[TENSOR_THREADS];
+    int index[TENSOR_THREADS], i;
+    unsigned random = 1;
+    ignis_sgd_desc sgd;
+    SETUP(NULL);
+    memset(&sgd, 0, sizeof sgd);
+    memset(tensors.slots, 0, sizeof tensors.slots);
+    tensors.rounds = test_env("IGNIS_SOAK") ? 40000 : ROUNDS * 2;
+    tensors.optimizer = ignis_sgd(&sgd);
+    CHECK_OK(ignis_device_use(0));
+    CHECK(tensors.optimizer.id != 0);
+    for (i = 0; i < TENSOR_SLOTS; i++)
+        tensor_put(&random, tensor_counting(IGNIS_SHAPE(1, TENSOR_N), IGNIS_F32, 1, true));
+    pthread_barrier_init(&tensors.start, NULL, TENSOR_THREADS);
+    for (i = 0; i < TENSOR_THREADS; i++) {
+        index[i] = i;
+        CHECK_INT(ignis__cuda.cuStreamCreate(&tensors.streams[i], IGNIS__CU_STREAM_NON_BLOCKING), 0);
+        REQUIRE(pthread_create(&threads[i], NULL, tensor_thread, &index[i]) == 0);
+    }
+    for (i = 0; i < TENSOR_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&tensors.start);
+    CHECK_OK(ignis_optimizer_free(tensors.optimizer));
+    for (i = 0; i < tensors.count; i++)
+        ignis_tensor_release(tensors.all[i]);
+    ignis_status_clear();
+    free(tensors.all);
+    tensors.all = NULL;
+    tensors.count = tensors.capacity = 0;
+    for (i = 0; i < TENSOR_THREADS; i++) {
+        CHECK_OK(ignis_stream_forget(tensors.streams[i]));
+        CHECK_INT(ignis__cuda.cuStreamDestroy_v2(tensors.streams[i]), 0);
+    }
+    CHECK_INT(memory().live_blocks, 0);
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Checks what the documentation says:
+#   - the headers and the first heading of CHANGELOG.md have the version of ignis.h;
 #   - every public function of the headers has a comment with Returns:, Errors:, Ownership: and Threads:, which names it
 #     (adjacent declarations share one; _suffix is enough of a name there);
 #   - the README's program is examples/hello.c, compiles by the README's command lines and as C++ without a warning, and prints the README's
@@ -18,6 +19,16 @@ failed=0
 fail() { echo "FAIL: $*" && failed=1; }
 
 headers='ignis.h ignis_collective.h'
+
+# ---- the version
+version=$(awk '/^#define IGNIS_VERSION_(MAJOR|MINOR|PATCH) / { printf "%s%s", dot, $3; dot = "." }' ignis.h)
+number=$(echo "$version" | awk -F. '{ print 10000 * $1 + 100 * $2 + $3 }')
+for header in $headers ignis_kernels.h; do
+    head -n 1 $header | grep -qF -- "- v$version -" || fail "$header: the first line is not of version $version"
+done
+grep -q "^#define IGNIS_COLLECTIVE_VERSION $number " ignis_collective.h || fail "ignis_collective.h: IGNIS_COLLECTIVE_VERSION is not $number"
+grep -q "^#define IGNIS_KERNELS_VERSION $number " ignis_kernels.h || fail "ignis_kernels.h: IGNIS_KERNELS_VERSION is not $number"
+[ "$(awk '/^## / { print $2; exit }' CHANGELOG.md)" = "$version" ] || fail "CHANGELOG.md does not begin with version $version"
 
 # ---- the comments above declarations
 awk '

@@ -4,7 +4,7 @@
         build/embed             writes ignis_kernels.h
         build/embed --check     exits with 1 when ignis_kernels.h is not what would be written
 
-    Run from the root of the repository. Equal sources give an equal file on every machine.
+    Run from the root of the repository. Equal sources give an equal file on every machine. The version is that of ignis.h.
 
     One literal per source line: a literal that holds a whole file would be beyond what compilers must accept (4095
     characters in C99, 64 KB in MSVC), and changes would not show line by line.
@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VERSION_FROM "ignis.h"
 #define SOURCE_DIR "kernels"
 #define OUTPUT "ignis_kernels.h"
 #define COMMON "ignis.cuh" /* comes first, the others follow in alphabetical order */
@@ -203,13 +204,34 @@ static void append_upper(text *out, const char *symbol)
     }
 }
 
+/* The number behind #define NAME in a text. */
+static int read_number(const text *t, const char *name)
+{
+    const char *line = t->data;
+    size_t length = strlen(name);
+    for (; (line = strstr(line, "\n#define ")) != NULL; line++)
+        if (strncmp(line + 9, name, length) == 0 && line[9 + length] == ' ')
+            return atoi(line + 9 + length);
+    die("%s does not define %s", VERSION_FROM, name);
+    return 0;
+}
+
 static void generate(text *out, const source *sources, int count)
 {
-    print(out, "/*  ignis_kernels.h - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file\n\n");
+    text header = {0};
+    int major, minor, patch;
+    if (!read_file(VERSION_FROM, &header))
+        die("cannot open %s", VERSION_FROM);
+    major = read_number(&header, "IGNIS_VERSION_MAJOR");
+    minor = read_number(&header, "IGNIS_VERSION_MINOR");
+    patch = read_number(&header, "IGNIS_VERSION_PATCH");
+    print(out, "/*  ignis_kernels.h - v%d.%d.%d - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file\n\n",
+          major, minor, patch);
     print(out, "    Generated from the folder %s by tools/embed.c. Change the sources, then: make %s\n\n", SOURCE_DIR, OUTPUT);
     for (int i = 0; i < count; i++)
         print(out, "        %-24s %5d lines %7lu bytes\n", sources[i].name, sources[i].lines, (unsigned long)sources[i].content.size);
     print(out, "*/\n#include <stdint.h>\n\n");
+    print(out, "#define IGNIS_KERNELS_VERSION %d /* as IGNIS_VERSION */\n\n", 10000 * major + 100 * minor + patch);
     print(out, "#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_KERNELS_IMPLEMENTED)\n#define IGNIS_KERNELS_IMPLEMENTED\n\n");
     print(out, "typedef struct ignis__source {\n"
                "    const char *name;         /* of the file, for compile errors */\n"

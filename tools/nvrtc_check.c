@@ -63,8 +63,14 @@ static const char *const attention[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
 static const char *const attention_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=32",
                                             "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192",
                                             SIZES_UP("-DIGNIS_T=2"),           NULL};
-static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), SIZES_UP("-DIGNIS_T=3"),
-                                               SIZES_UP("-DIGNIS_T=4"), NULL};
+static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64",
+                                               SIZES_UP("-DIGNIS_T=2"),
+                                               SIZES_UP("-DIGNIS_T=3"),
+                                               SIZES_UP("-DIGNIS_T=4"),
+                                               "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=512",
+                                               "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=512",
+                                               "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=512",
+                                               NULL};
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */

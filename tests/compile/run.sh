@@ -81,14 +81,12 @@ for cc in gcc clang; do
     job "$cc -fvisibility=hidden '-DIGNIS_API=__attribute__((visibility(\"default\")))' $strict -I. -c $src/collective.c -o %o.o $implement"
     linked user.c $cc $strict -I.
     # Two shared libraries have an Ignis each when it is hidden, and one together when it is not.
-    for hide in -DIGNIS_HIDDEN -fvisibility=hidden; do
+    for hide in -DIGNIS_HIDDEN -fvisibility=hidden -fvisibility=default; do
         lib="$cc $strict -I. -shared -fPIC $src/shared.c $hide"
-        job "$lib -o %o.1.so -DLIBRARY=one && $lib -o %o.2.so -DLIBRARY=two && $cc $src/shared.c -o %o ./%o.1.so ./%o.2.so $libs && %o"
+        ends=$([ $hide = -fvisibility=default ] && echo 1 || echo 0)
+        job "$lib -o %o.1.so -DLIBRARY=one && $lib -o %o.2.so -DLIBRARY=two && $cc $src/shared.c -o %o ./%o.1.so ./%o.2.so $libs && { %o; [ \$? = $ends ]; }"
     done
 done
-
-lib="gcc -I. -shared -fPIC $src/shared.c"
-job "$lib -o %o.1.so -DLIBRARY=one && $lib -o %o.2.so -DLIBRARY=two && gcc $src/shared.c -o %o ./%o.1.so ./%o.2.so $libs && ! %o"
 
 for cxx in g++ clang++; do
     has $cxx || continue
@@ -104,6 +102,23 @@ done
 
 # Names that other headers make macros of. In C++ some of them are in the way of the system's own headers.
 job "gcc -I. -include $src/macros.h -fsyntax-only $src/collective.c $implement"
+
+# Headers of different versions do not go together, and the error names both.
+mixed=$out/mixed
+mkdir $mixed $mixed/kernels $mixed/unversioned $mixed/collective $mixed/older
+sed 's/VERSION 4/VERSION 9/' ignis_kernels.h >$mixed/kernels/ignis_kernels.h
+sed '/IGNIS_KERNELS_VERSION/d' ignis_kernels.h >$mixed/unversioned/ignis_kernels.h
+sed 's/COLLECTIVE_VERSION 4/COLLECTIVE_VERSION 9/' ignis_collective.h >$mixed/collective/ignis_collective.h
+sed '/define IGNIS_VERSION /d; s/\(IGNIS_VERSION_MINOR\) .*/\1 3/' ignis.h >$mixed/older/ignis.h
+for case in kernels unversioned; do
+    cp ignis.h $mixed/$case
+    job "gcc -I$mixed/$case -fsyntax-only $src/ignis.c $implement 2>&1 | grep '#error.*ignis.h and ignis_kernels.h'"
+done
+cp ignis.h $mixed/collective
+cp ignis_collective.h $mixed/older
+job "gcc -I$mixed/collective -fsyntax-only $src/collective.c 2>&1 | grep '#error.*ignis.h and ignis_collective.h'"
+job "gcc -I$mixed/older -fsyntax-only $src/collective.c 2>&1 | grep '#error.*ignis.h and ignis_collective.h'"
+job "gcc -I. -include $mixed/older/ignis.h -fsyntax-only $src/ignis.c 2>&1 | grep '#error.*two versions of ignis.h'"
 
 # Other systems. musl's macros for control messages trip -Wconversion.
 if has aarch64-linux-gnu-gcc; then main_modes aarch64-linux-gnu-gcc -std=c99 $strict -I.; fi

@@ -10,10 +10,10 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 EXPORTED int NAME(LIBRARY, _fail)(void);
-int NAME(LIBRARY, _fail)(void) { return ignis_array_free(IGNIS_NO_ARRAY); }
+int NAME(LIBRARY, _fail)(void) { return (int)ignis_array_free(IGNIS_NO_ARRAY); }
 
 EXPORTED int NAME(LIBRARY, _last)(void);
-int NAME(LIBRARY, _last)(void) { return ignis_status_last(); }
+int NAME(LIBRARY, _last)(void) { return (int)ignis_status_last(); }
 #else
 int one_fail(void);
 int one_last(void);

@@ -14,6 +14,15 @@ static bool failures_are_seen()
     if (array.id != 0 || ignis_status_last() != IGNIS_ERROR_NOT_SETUP)
         return false;
     ignis_status_clear();
+#ifndef IGNIS_NO_TENSORS
+    ignis_tensor_desc tensor_desc = {};
+    tensor_desc.host_count = 1;
+    float number = 1;
+    if (ignis_tensor_from_host(&number, IGNIS_SHAPE(1), tensor_desc).id != 0 || ignis_tensor_zeros(IGNIS_SHAPE(1), NULL).id != 0 ||
+        ignis_tensor_randn(IGNIS_SHAPE(1), tensor_desc).id != 0 || ignis_status_last() != IGNIS_ERROR_NOT_SETUP)
+        return 1;
+    ignis_status_clear();
+#endif
 #ifdef WITH_COLLECTIVE
     ignis_comm_desc comm = {};
     if (ignis_comm_init(comm).id != 0 || ignis_status_last() != IGNIS_ERROR_NOT_SETUP)

@@ -1,0 +1,176 @@
+/*  test_peer.c - what channels and jobs have in common: the hash, the proof, streams that take a message in parts, and a fork */
+#include "array.h"
+
+#include "../ignis_collective.h"
+
+#include "processes.h"
+
+static void digits(const unsigned char *bytes, int count, char *text)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        sprintf(text + 2 * i, "%02x", bytes[i]);
+}
+
+/*  FIPS 180-4 and RFC 4231. */
+TEST(hashes_are_those_of_the_standard)
+{
+    static const struct {
+        const char *text, *hash;
+    } sha[] = {
+        {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+        {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu",
+         "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"}};
+    unsigned char out[32], secret[IGNIS__SECRET];
+    char text[65];
+    int i;
+    for (i = 0; i < COUNT_OF(sha); i++) {
+        ignis__sha hash;
+        ignis__sha_begin(&hash);
+        ignis__sha_add(&hash, sha[i].text, strlen(sha[i].text));
+        ignis__sha_end(&hash, out);
+        digits(out, 32, text);
+        CHECK_TEXT(text, sha[i].hash);
+    }
+    memset(secret, 0, sizeof secret);
+    memset(secret, 0x0b, 20);
+    ignis__hmac(secret, "Hi ", 3, "There", 5, out);
+    digits(out, 32, text);
+    CHECK_TEXT(text, "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    memset(secret, 0, sizeof secret);
+    memcpy(secret, "Jefe", 4);
+    ignis__hmac(secret, "what do ya want ", 16, "for nothing?", 12, out);
+    digits(out, 32, text);
+    CHECK_TEXT(text, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+/*  A wire over one end of a stream. */
+static ignis__wire *stream_of(int fd)
+{
+    ignis__trouble trouble;
+    ignis__wire *wire = ignis__wire_make(&trouble, &ignis__wire_tcp, "stream");
+    wire->in = wire->out = ignis__fd_keep(fd);
+    CHECK(ignis__wire_room(&trouble, wire, 50000));
+    return wire;
+}
+
+/*  Deadlines pass in the middle of messages again and again, and every message that was sent arrives whole and in order. */
+TEST(deadlines_leave_streams_in_step)
+{
+    enum { MESSAGES = 200 };
+    static unsigned char data[50000];
+    ignis__trouble trouble;
+    ignis__wire *a, *b;
+    int ends[2], sent = 0, got = 0, waits = 0, parts = 0, size = 5000;
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    REQUIRE(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof size) == 0);
+    a = stream_of(ends[0]), b = stream_of(ends[1]);
+    while (got < MESSAGES) {
+        const ignis__until until = ignis__until_in(sent % 3 * 100000);
+        if (sent < MESSAGES) {
+            memset(data, sent, sizeof data);
+            if (ignis__wire_send(&trouble, a, IGNIS__HEAD_DATA, data, (size_t)(sent * 7919 % 50000), NULL, 0, &until))
+                sent++;
+            else
+                waits++, CHECK_INT(trouble.diagnostic, IGNIS_DIAG_CHANNEL_TIMEOUT);
+            parts += ignis__atomic_load(&a->unsent) != 0;
+        } else {
+            (void)ignis__wire_flush(&trouble, a, &ignis__until_now);
+        }
+        if (ignis__wire_fetch(&trouble, b, &ignis__until_now)) {
+            const int bytes = (int)ignis__head_of(b).size;
+            CHECK_INT(bytes, got * 7919 % 50000);
+            CHECK(bytes == 0 || (b->inbox[sizeof(ignis__head)] == (unsigned char)got &&
+                                 b->inbox[sizeof(ignis__head) + (size_t)bytes - 1] == (unsigned char)got));
+            ignis__inbox_next(b);
+            got++;
+        } else {
+            REQUIRE(trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT);
+        }
+    }
+    CHECK(waits > 0 && parts > 0);
+    ignis__wire_free(a);
+    CHECK(!ignis__wire_fetch(&trouble, b, &ignis__until_now));
+    CHECK_INT(trouble.diagnostic, IGNIS_DIAG_CHANNEL_LOST);
+    ignis__wire_free(b);
+}
+
+/*  Descriptors that are kept are closed in a child, others are not. */
+TEST(a_child_keeps_no_descriptor)
+{
+    int ends[2], status = 0, open_before = process_descriptors();
+    pid_t child;
+    REQUIRE(pipe(ends) == 0);
+    ignis__fd_keep(ends[0]);
+    fflush(stdout);
+    child = fork();
+    if (child == 0)
+        _exit(fcntl(ends[0], F_GETFD) < 0 && fcntl(ends[1], F_GETFD) >= 0 ? 0 : 1);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(fcntl(ends[0], F_GETFD) >= 0);
+    ignis__fd_drop(&ends[0]);
+    CHECK_INT(ends[0], -1);
+    close(ends[1]);
+    CHECK_INT(process_descriptors(), open_before);
+}
+
+typedef struct meeting_end {
+    ignis__door *door;
+    const unsigned char *secret;
+    char path[200];
+    ignis__trouble trouble;
+    ignis__wire *wire;
+} meeting_end;
+
+static void *come(void *data)
+{
+    meeting_end *end = (meeting_end *)data;
+    const ignis__until until = ignis__until_in(5000000000);
+    end->wire = ignis__wire_connect(&end->trouble, end->door->kind, end->path, NULL, end->secret, "claim", 5, 100, &until);
+    return NULL;
+}
+
+/*  The server proves itself first: who does not know the secret learns nothing that proves anything, and its client does not stay. */
+TEST(both_sides_prove_that_they_know_the_secret)
+{
+    static const unsigned char secret[IGNIS__SECRET] = "sesame", other[IGNIS__SECRET] = "open";
+    char folder[] = "/tmp/ignis_test_peer_XXXXXX", text[8] = "";
+    const ignis__until until = ignis__until_in(5000000000), soon = ignis__until_in(300000000);
+    ignis__trouble trouble;
+    ignis__door *door = (ignis__door *)calloc(1, sizeof *door);
+    ignis__wire *wire;
+    meeting_end end;
+    pthread_t thread;
+    REQUIRE(mkdtemp(folder) != NULL);
+    memset(&end, 0, sizeof end);
+    end.door = door;
+    snprintf(end.path, sizeof end.path, "%s/door", folder);
+    ignis__door_init(door, &ignis__wire_socket, end.path);
+    CHECK(ignis__door_open(&trouble, door, NULL, secret));
+    end.secret = other;
+    pthread_create(&thread, NULL, come, &end);
+    CHECK(!ignis__door_next("test", &trouble, door, &soon));
+    pthread_join(thread, NULL);
+    CHECK(!end.wire);
+    CHECK_HAS(end.trouble.why, "another token");
+    CHECK_INT(door->refused, 1);
+    end.secret = secret;
+    pthread_create(&thread, NULL, come, &end);
+    wire = ignis__door_next("test", &trouble, door, &until);
+    REQUIRE(wire != NULL);
+    CHECK(!ignis__claim_read(&trouble, wire, text, 4));
+    CHECK(ignis__claim_read(&trouble, wire, text, 5) && ignis__wire_welcome(&trouble, wire, 100));
+    CHECK_TEXT(text, "claim");
+    pthread_join(thread, NULL);
+    REQUIRE(end.wire != NULL);
+    CHECK(memcmp(wire->nonces, end.wire->nonces, sizeof wire->nonces) == 0);
+    ignis__wire_free(wire);
+    ignis__wire_free(end.wire);
+    ignis__door_close(door);
+    free(door);
+    CHECK_INT(rmdir(folder), 0);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
