@@ -7385,16 +7385,28 @@ typedef struct ignis__nccl_config {
     int split_share;
 } ignis__nccl_config;
 
-typedef enum ignis__nccl_kind {
-    IGNIS__NCCL_ALL_REDUCE,
-    IGNIS__NCCL_REDUCE,
-    IGNIS__NCCL_BROADCAST,
-    IGNIS__NCCL_ALL_GATHER,     /* count: what each rank gives */
-    IGNIS__NCCL_REDUCE_SCATTER, /* count: what each rank gets */
-    IGNIS__NCCL_ALL_TO_ALL,     /* count: what each rank gives each other */
-    IGNIS__NCCL_SEND,
-    IGNIS__NCCL_RECV
-} ignis__nccl_kind;
+typedef enum ignis__comm_kind {
+    IGNIS__COMM_ALL_REDUCE = 1,
+    IGNIS__COMM_REDUCE,
+    IGNIS__COMM_BROADCAST,
+    IGNIS__COMM_ALL_GATHER,
+    IGNIS__COMM_REDUCE_SCATTER,
+    IGNIS__COMM_ALL_TO_ALL,
+    IGNIS__COMM_SEND,
+    IGNIS__COMM_RECV,
+    IGNIS__COMM_BARRIER,
+    IGNIS__COMM_KIND_COUNT
+} ignis__comm_kind;
+
+/*  One operation, once it is checked. A part is what a rank gives to or gets from each other one. */
+typedef struct ignis__comm_task {
+    ignis__comm_kind kind;
+    ignis__address in, out;
+    int64_t count; /* elements of a part */
+    ignis_dtype dtype;
+    ignis_op op;
+    int root; /* of a message the other rank */
+} ignis__comm_task;
 
 #define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is waited for no longer */
 
@@ -7551,7 +7563,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
     ignis__nccl_drop(nccl);
 }
 
-/*  What one rank makes and all give to ignis__nccl_join. */
+/*  What one rank makes and all give to ignis__nccl_begin. */
 static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
 {
     int error;
@@ -7607,18 +7619,6 @@ static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
 }
 
-/*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
-IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
-                                                              int size, int64_t deadline_ns)
-{
-    ignis__nccl_comm *nccl = ignis__nccl_begin(call, device, id, rank, size, deadline_ns - ignis__monotonic_ns());
-    if (nccl && !ignis__nccl_joined(call, nccl)) {
-        ignis__nccl_leave(call, nccl);
-        nccl = NULL;
-    }
-    return nccl;
-}
-
 /*  Keeps the first failure; without one, whether something is still under way. */
 static void ignis__nccl_note(int *first, int error)
 {
@@ -7626,30 +7626,21 @@ static void ignis__nccl_note(int *first, int error)
         *first = error;
 }
 
-typedef struct ignis__nccl_task {
-    ignis__nccl_kind kind;
-    ignis__address in, out;
-    int64_t count;
-    ignis_dtype dtype;
-    ignis_op op;
-    int root; /* of reduce and broadcast; of a message the other rank */
-} ignis__nccl_task;
-
 /*  Hands one operation to NCCL. Returns the first failure. */
-static int ignis__nccl_queue(void *comm, const ignis__nccl_task *task, int size, void *stream)
+static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size, void *stream)
 {
     const char *from = (const char *)(uintptr_t)task->in;
     char *to = (char *)(uintptr_t)task->out;
     size_t number = (size_t)task->count, bytes = number * (size_t)ignis__dtypes[task->dtype].size;
     int type = ignis__nccl_dtypes[task->dtype], reduction = ignis__nccl_ops[task->op], root = task->root, error = IGNIS__NCCL_SUCCESS, peer;
     switch (task->kind) {
-    case IGNIS__NCCL_ALL_REDUCE: return IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream));
-    case IGNIS__NCCL_REDUCE: return IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root, comm, stream));
-    case IGNIS__NCCL_BROADCAST: return IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root, comm, stream));
-    case IGNIS__NCCL_ALL_GATHER: return IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream));
-    case IGNIS__NCCL_REDUCE_SCATTER: return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
-    case IGNIS__NCCL_SEND: return IGNIS__NCCL(ncclSend, (from, number, type, root, comm, stream));
-    case IGNIS__NCCL_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
+    case IGNIS__COMM_ALL_REDUCE: return IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__COMM_REDUCE: return IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root, comm, stream));
+    case IGNIS__COMM_BROADCAST: return IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root, comm, stream));
+    case IGNIS__COMM_ALL_GATHER: return IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream));
+    case IGNIS__COMM_REDUCE_SCATTER: return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__COMM_SEND: return IGNIS__NCCL(ncclSend, (from, number, type, root, comm, stream));
+    case IGNIS__COMM_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
     default:
         for (peer = 0; peer < size; peer++) {
             ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
@@ -7661,11 +7652,12 @@ static int ignis__nccl_queue(void *comm, const ignis__nccl_task *task, int size,
 
 /*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where one alone could wait for the other for
     ever. The device is entered. Failure breaks the communicator. */
-static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__nccl_task *tasks, int count, int size, void *stream)
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count, int size, void *stream)
 {
-    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter",
-                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv"};
-    const bool grouped = count > 1 || tasks[0].kind == IGNIS__NCCL_ALL_TO_ALL;
+    static const char *const names[IGNIS__COMM_BARRIER] = {
+        "",         "ncclAllReduce", "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter", "ncclSend and ncclRecv",
+        "ncclSend", "ncclRecv"};
+    const bool grouped = count > 1 || tasks[0].kind == IGNIS__COMM_ALL_TO_ALL;
     int error = IGNIS__NCCL_SUCCESS, i;
     void *comm;
     ignis__mutex_lock(&nccl->lock); /* over the whole group: nobody aborts what it has begun with */
@@ -7684,8 +7676,7 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS ||
-           ignis__nccl_give_up(call, nccl, names[count > 1 ? IGNIS__NCCL_ALL_TO_ALL : tasks[0].kind], error);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
 }
 
 /*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's number, 0: nothing. */
@@ -10668,19 +10659,6 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__j
 
 /* --- operations ------------------------------------------------------------------------------------------------------- */
 
-typedef enum ignis__comm_kind {
-    IGNIS__COMM_ALL_REDUCE = 1,
-    IGNIS__COMM_REDUCE,
-    IGNIS__COMM_BROADCAST,
-    IGNIS__COMM_ALL_GATHER,
-    IGNIS__COMM_REDUCE_SCATTER,
-    IGNIS__COMM_ALL_TO_ALL,
-    IGNIS__COMM_SEND,
-    IGNIS__COMM_RECV,
-    IGNIS__COMM_BARRIER,
-    IGNIS__COMM_KIND_COUNT
-} ignis__comm_kind;
-
 static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {"nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
                                                                       "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
 static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
@@ -10754,16 +10732,6 @@ static const struct {
     {IGNIS__COMM_ALL_TO_ALL, 2, 128 << 20},
     {IGNIS__COMM_ALL_TO_ALL, 8, 64 << 20},
 };
-
-/*  What is asked for, once it is checked. */
-typedef struct ignis__comm_task {
-    ignis__comm_kind kind;
-    ignis__address in, out;
-    int64_t count; /* elements of a part */
-    ignis_dtype dtype;
-    ignis_op op;
-    int root;
-} ignis__comm_task;
 
 /*  The largest one-phase operation by packets, in bytes of a part. */
 static int64_t ignis__comm_packets_limit(int ranks) { return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2); }
@@ -11010,36 +10978,22 @@ static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool be
     return program && ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  One or two operations through NCCL; a barrier is a sum of one byte. */
-static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *const *tasks, int count)
+/*  One or two operations through NCCL. */
+static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
-    ignis__nccl_task to[2];
-    bool ok;
-    int i;
-    for (i = 0; i < count; i++) {
-        const ignis__comm_task *task = tasks[i];
-        bool barrier = task->kind == IGNIS__COMM_BARRIER;
-        ignis__address byte = comm->memory->state->address + offsetof(ignis__comm_state, byte);
-        to[i].kind = barrier ? IGNIS__NCCL_ALL_REDUCE : (ignis__nccl_kind)((int)task->kind - (int)IGNIS__COMM_ALL_REDUCE);
-        to[i].in = barrier ? byte : task->in;
-        to[i].out = barrier ? byte : task->out;
-        to[i].count = barrier ? 1 : task->count;
-        to[i].dtype = barrier ? IGNIS_U8 : task->dtype;
-        to[i].op = barrier ? IGNIS_OP_SUM : task->op;
-        to[i].root = task->root;
-    }
     if (!ignis__comm_mark(work, comm, true))
         return false;
-    ok = ignis__nccl_run(work->call, comm->memory->nccl, to, count, comm->size, work->stream);
-    if (!ok) /* NCCL breaks for good with an operation that it refuses, and the others wait for that */
-        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
-    return ok && ignis__comm_mark(work, comm, false);
+    if (ignis__nccl_run(work->call, comm->memory->nccl, tasks, count, comm->size, work->stream))
+        return ignis__comm_mark(work, comm, false);
+    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank); /* NCCL breaks for good with what it refuses, and the others wait for that */
+    return false;
 }
 
 /*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with something
     else. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
+    ignis__comm_task sum = *task;
     if (ignis__comm_has_region(comm)) {
         ignis__comm_program *program = ignis__comm_program_for(work->call, comm, -1, -1);
         ignis__comm_plan plan = {IGNIS__COMM_KERNEL_PACKETS, 1, 64};
@@ -11049,7 +11003,12 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
         if (!program || !ignis__comm_launch(work, comm, program, &plan, &to))
             return false;
     }
-    return ignis__comm_call_nccl(work, comm, &task, 1);
+    if (task->kind == IGNIS__COMM_BARRIER) { /* a sum of one byte */
+        sum.kind = IGNIS__COMM_ALL_REDUCE;
+        sum.in = sum.out = comm->memory->state->address + offsetof(ignis__comm_state, byte);
+        sum.count = 1;
+    }
+    return ignis__comm_call_nccl(work, comm, &sum, 1);
 }
 
 /*  What each rank pushes and takes, by operation. */
@@ -11114,51 +11073,46 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  Send, receive, or both. A peer of -1: that direction is not asked for. */
-static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *send, const ignis__comm_task *receive)
+/*  A send, a receive or both, the send first. */
+static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
-    const ignis__comm_task *task[2];
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
-    int64_t bytes[2] = {0, 0}, most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
-    int i, lanes[2] = {0, 0};
-    uint64_t prints[2] = {0, 0};
-    task[0] = send;
-    task[1] = receive;
+    int64_t most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
+    int i;
     if (!ignis__comm_has_region(comm))
-        return ignis__comm_call_nccl(work, comm, send ? task : task + 1, send && receive ? 2 : 1);
+        return ignis__comm_call_nccl(work, comm, tasks, count);
     program = ignis__comm_program_for(work->call, comm, -1, -1);
     if (!program)
         return false;
     memset(&to, 0, sizeof to);
-    memset(&plan, 0, sizeof plan);
-    for (i = 0; i < 2; i++) {
-        ignis__comm_task same;
-        if (!task[i])
-            continue;
-        same = *task[i]; /* of both sides */
-        same.kind = IGNIS__COMM_SEND;
-        same.root = 0;
-        bytes[i] = task[i]->count * ignis__dtypes[task[i]->dtype].size;
-        lanes[i] = (int)ignis__clamp(ignis__ceil_div(bytes[i], IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
-        prints[i] = ignis__comm_fingerprint(&same, false);
-    }
     plan.kernel = IGNIS__COMM_KERNEL_PAIR;
-    plan.blocks = (unsigned)(lanes[0] + lanes[1]);
+    plan.blocks = 0;
     plan.threads = IGNIS__COMM_FLAG_THREADS;
     if (comm->tune.threads >= 0)
         plan.threads = (unsigned)ignis__clamp(comm->tune.threads / 32 * 32, 32, IGNIS__COMM_FLAG_THREADS);
-    to.push = send ? 1u << send->root : 0;
-    to.take = receive ? 1u << receive->root : 0;
-    to.in = send ? send->in : 0;
-    to.out = receive ? receive->out : 0;
-    to.in_stride = bytes[0];
-    to.out_stride = bytes[1];
-    to.chunk = lanes[0];
-    to.steps = lanes[1];
-    to.fingerprint = prints[0];
-    to.fingerprint_in = prints[1];
+    for (i = 0; i < count; i++) {
+        ignis__comm_task same = tasks[i]; /* of both sides */
+        int64_t bytes = same.count * ignis__dtypes[same.dtype].size;
+        int lanes = (int)ignis__clamp(ignis__ceil_div(bytes, IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
+        same.kind = IGNIS__COMM_SEND;
+        same.root = 0;
+        plan.blocks += (unsigned)lanes;
+        if (tasks[i].kind == IGNIS__COMM_SEND) {
+            to.push = 1u << tasks[i].root;
+            to.in = tasks[i].in;
+            to.in_stride = bytes;
+            to.chunk = lanes;
+            to.fingerprint = ignis__comm_fingerprint(&same, false);
+        } else {
+            to.take = 1u << tasks[i].root;
+            to.out = tasks[i].out;
+            to.out_stride = bytes;
+            to.steps = lanes;
+            to.fingerprint_in = ignis__comm_fingerprint(&same, false);
+        }
+    }
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
@@ -11266,34 +11220,59 @@ static bool ignis__comm_alone(const ignis__work *work, const ignis__comm_task *t
     return ignis__copy_on_device(work, task->out, task->in, task->in && task->out ? task->count * ignis__dtypes[task->dtype].size : 0);
 }
 
-/*  One collective operation, from the handles on. in or out may be null where the operation has none on this rank. */
-static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
-                                           const ignis_array *out, ignis_op op, int root)
+/*  Whether the arrays fit an operation, whose counts and types become known by that. */
+static bool ignis__comm_fits(const char *call, const ignis__comm *comm, const ignis__array *in, const ignis__array *out,
+                             ignis__comm_task *task, ignis__comm_task *receive)
 {
+    if (task->kind != IGNIS__COMM_SEND)
+        return (!in && !out) || (ignis__comm_shapes(call, comm, in, out, task) && ignis__comm_op_check(call, task->op, task->dtype));
+    return (!in || ignis__comm_shapes(call, comm, in, task->root == comm->rank ? out : NULL, task)) &&
+           (!out || ignis__comm_shapes(call, comm, NULL, out, receive));
+}
+
+/*  One operation, from the handles on. in or out may be null where the operation has none on this rank, or where a message is not asked for. The root of a
+    message is whom it goes to. */
+static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
+                                        const ignis_array *out, ignis_op op, int root, int source)
+{
+    const bool message = kind == IGNIS__COMM_SEND;
     ignis__comm *comm = ignis__comm_hold(call, handle);
     ignis__array *from = NULL, *to = NULL;
-    ignis__comm_task task = IGNIS__ZERO;
+    ignis__comm_task task[2]; /* the operation, or what is sent; what is received */
     ignis__work work;
-    bool ok;
+    bool ok, self;
     if (!comm)
         return ignis__failed();
-    task.kind = kind;
-    task.op = op;
-    task.root = root;
-    task.dtype = IGNIS_U8;
+    self = message && in && out && root == comm->rank && source == comm->rank;
+    memset(task, 0, sizeof task);
+    task[0].kind = kind;
+    task[0].op = op;
+    task[0].root = root;
+    task[1].kind = IGNIS__COMM_RECV;
+    task[1].root = source;
+    task[0].dtype = task[1].dtype = IGNIS_U8;
     ignis__mutex_lock(&comm->slot.lock);
-    ok = ignis__comm_works(call, comm) && ignis__comm_rank_check(call, comm, "root", root, false);
-    if (kind == IGNIS__COMM_REDUCE && comm->rank != root)
+    ok = ignis__comm_works(call, comm) &&
+         ((message && !in) || ignis__comm_rank_check(call, comm, message ? "dest" : "root", root, message && !self)) &&
+         (!message || !out || ignis__comm_rank_check(call, comm, "source", source, !self));
+    if ((kind == IGNIS__COMM_REDUCE && comm->rank != root) || (kind == IGNIS__COMM_BROADCAST && comm->rank == root))
         out = NULL;
+    else if (kind == IGNIS__COMM_BROADCAST)
+        in = NULL;
     ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
-         ((!in && !out) || (ignis__comm_shapes(call, comm, from, to, &task) && ignis__comm_op_check(call, op, task.dtype)));
+         ignis__comm_fits(call, comm, from, to, &task[0], &task[1]);
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from, &task.in)) && (!out || ignis__work_write(&work, to, &task.out)) &&
-             (!in || !out || ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from), task.out, ignis__array_bytes(to)));
+        ok = (!in || ignis__work_read(&work, from, &task[0].in)) && (!out || ignis__work_write(&work, to, &task[0].out)) &&
+             (!in || !out ||
+              ignis__comm_apart(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out, ignis__array_bytes(to))) &&
+             ignis__comm_order(&work, comm);
+        task[1].out = task[0].out;
         if (kind == IGNIS__COMM_BROADCAST)
-            task.out = task.in;
-        ok = ok && ignis__comm_order(&work, comm) &&
-             (comm->size == 1 ? ignis__comm_alone(&work, &task) : ignis__comm_run(&work, comm, &task));
+            task[0].in = task[0].out = in ? task[0].in : task[0].out;
+        if (ok && (comm->size == 1 || self))
+            ok = ignis__comm_alone(&work, &task[0]);
+        else if (ok)
+            ok = message ? ignis__comm_run_pair(&work, comm, in ? task : task + 1, in && out ? 2 : 1) : ignis__comm_run(&work, comm, task);
         ignis__work_end(&work);
     } else {
         ok = false;
@@ -11307,104 +11286,52 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
 
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op)
 {
-    return ignis__comm_collective("ignis_comm_all_reduce", comm, IGNIS__COMM_ALL_REDUCE, &in, &out, op, 0);
+    return ignis__comm_operate("ignis_comm_all_reduce", comm, IGNIS__COMM_ALL_REDUCE, &in, &out, op, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root)
 {
-    return ignis__comm_collective("ignis_comm_reduce", comm, IGNIS__COMM_REDUCE, &in, &out, op, root);
+    return ignis__comm_operate("ignis_comm_reduce", comm, IGNIS__COMM_REDUCE, &in, &out, op, root, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root)
 {
-    static const char call[] = "ignis_comm_broadcast";
-    ignis__array *held = ignis__array_hold(call, array);
-    ignis__work work;
-    ignis__address address;
-    ignis_status status;
-    if (!held)
-        return ignis__failed();
-    if (ignis__work_begin(call, held->storage->device, &work)) { /* all but the root may have an array that nobody has written */
-        (void)ignis__work_write(&work, held, &address);
-        ignis__work_end(&work);
-    }
-    status = ignis__comm_collective(call, comm, IGNIS__COMM_BROADCAST, &array, NULL, IGNIS_OP_SUM, root);
-    ignis__array_drop(call, held);
-    return status;
+    return ignis__comm_operate("ignis_comm_broadcast", comm, IGNIS__COMM_BROADCAST, &array, &array, IGNIS_OP_SUM, root, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out)
 {
-    return ignis__comm_collective("ignis_comm_all_gather", comm, IGNIS__COMM_ALL_GATHER, &in, &out, IGNIS_OP_SUM, 0);
+    return ignis__comm_operate("ignis_comm_all_gather", comm, IGNIS__COMM_ALL_GATHER, &in, &out, IGNIS_OP_SUM, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op)
 {
-    return ignis__comm_collective("ignis_comm_reduce_scatter", comm, IGNIS__COMM_REDUCE_SCATTER, &in, &out, op, 0);
+    return ignis__comm_operate("ignis_comm_reduce_scatter", comm, IGNIS__COMM_REDUCE_SCATTER, &in, &out, op, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out)
 {
-    return ignis__comm_collective("ignis_comm_all_to_all", comm, IGNIS__COMM_ALL_TO_ALL, &in, &out, IGNIS_OP_SUM, 0);
+    return ignis__comm_operate("ignis_comm_all_to_all", comm, IGNIS__COMM_ALL_TO_ALL, &in, &out, IGNIS_OP_SUM, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm)
 {
-    return ignis__comm_collective("ignis_comm_barrier", comm, IGNIS__COMM_BARRIER, NULL, NULL, IGNIS_OP_SUM, 0);
-}
-
-/*  A send, a receive or both; in or out is null for what is not asked for. */
-static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const ignis_array *in, int dest, const ignis_array *out,
-                                     int source)
-{
-    ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis__array *from = NULL, *to = NULL;
-    ignis__comm_task send = IGNIS__ZERO, receive = IGNIS__ZERO;
-    ignis__work work;
-    bool ok, self;
-    if (!comm)
-        return ignis__failed();
-    self = in && out && dest == comm->rank && source == comm->rank;
-    send.kind = receive.kind = IGNIS__COMM_SEND;
-    send.root = dest;
-    receive.root = source;
-    ignis__mutex_lock(&comm->slot.lock);
-    ok = ignis__comm_works(call, comm) && (!in || ignis__comm_rank_check(call, comm, "dest", dest, !self)) &&
-         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) &&
-         (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
-         (!in || ignis__comm_shapes(call, comm, from, NULL, &send)) && (!out || ignis__comm_shapes(call, comm, NULL, to, &receive)) &&
-         (!self || ignis__comm_shapes(call, comm, from, to, &send));
-    if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from, &send.in)) && (!out || ignis__work_write(&work, to, &receive.out)) &&
-             (!in || !out ||
-              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from), receive.out, ignis__array_bytes(to))) &&
-             ignis__comm_order(&work, comm);
-        send.out = receive.out;
-        ok = ok && (self ? ignis__comm_alone(&work, &send) : ignis__comm_run_pair(&work, comm, in ? &send : NULL, out ? &receive : NULL));
-        ignis__work_end(&work);
-    } else {
-        ok = false;
-    }
-    ignis__mutex_unlock(&comm->slot.lock);
-    ignis__comm_return(call, &work, to);
-    ignis__comm_return(call, &work, from);
-    ignis__comm_drop(call, comm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__comm_operate("ignis_comm_barrier", comm, IGNIS__COMM_BARRIER, NULL, NULL, IGNIS_OP_SUM, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest)
 {
-    return ignis__comm_pair("ignis_comm_send", comm, &array, dest, NULL, 0);
+    return ignis__comm_operate("ignis_comm_send", comm, IGNIS__COMM_SEND, &array, NULL, IGNIS_OP_SUM, dest, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source)
 {
-    return ignis__comm_pair("ignis_comm_recv", comm, NULL, 0, &array, source);
+    return ignis__comm_operate("ignis_comm_recv", comm, IGNIS__COMM_SEND, NULL, &array, IGNIS_OP_SUM, 0, source);
 }
 
 IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source)
 {
-    return ignis__comm_pair("ignis_comm_send_recv", comm, &in, dest, &out, source);
+    return ignis__comm_operate("ignis_comm_send_recv", comm, IGNIS__COMM_SEND, &in, &out, IGNIS_OP_SUM, dest, source);
 }
 
 IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
