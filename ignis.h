@@ -6,7 +6,8 @@
 
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
         >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS
-        >>device        devices, streams, waiting                       ON STREAMS AND CUDART
+        >>device        devices, facts about them
+        >>stream        streams of the caller, waiting for a device     ON STREAMS AND CUDART
         >>memory        what Ignis holds of a device's memory           ON MEMORY
         >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
@@ -19,7 +20,7 @@
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>storage       safetensors files                               ON FILES
 
-        In the implementation alone: >>platform >>loader >>pool.
+        In the implementation alone: >>platform >>loader >>pool >>capture.
 
     HOW TO USE
 
@@ -192,7 +193,7 @@
         a kernel, a result, and a rule for its gradient (examples/custom_op.c), and ignis_gradcheck tells whether the rule is right.
         ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing. What an operation saved has to stay as it is until the
         backward: one that finds a saved array written to since (its version has changed) fails, and no gradient changes. Operations of a capture
-        are exempt, as each launch writes anew what they save.
+        are exempt, as each launch writes anew what they save; so are results of a graph that operations outside of it save.
 
     ON GRAPHS (>>graph)
 
@@ -3719,37 +3720,37 @@ static void ignis__former_write(ignis__former *former, const ignis__slot *slot, 
     former->name[length] = 0;
 }
 
-/*  "array #7 'weights', freed" for a stale handle, or what can be said where that is forgotten. */
+/*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
 static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & 0xFFFFFFFu;
     ignis__former former = IGNIS__ZERO;
-    ignis__label out;
+    ignis__label out = IGNIS__ZERO;
     ignis__text text;
     ignis__slot *slot;
-    if (handle && pool->former && (handle >> 28 & 15) == (uint64_t)pool->kind && index < ignis__atomic_load(&pool->count)) {
-        slot = ignis__pool_slot(pool, index);
-        ignis__mutex_lock(&slot->lock);
-        memcpy(&former, (const char *)slot + pool->former, sizeof former);
-        ignis__mutex_unlock(&slot->lock);
-    }
+    if (!handle || !pool->former || (handle >> 28 & 15) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
+        return out;
+    slot = ignis__pool_slot(pool, index);
+    ignis__mutex_lock(&slot->lock);
+    memcpy(&former, (const char *)slot + pool->former, sizeof former);
+    ignis__mutex_unlock(&slot->lock);
     ignis__text_begin(&text, out.text, sizeof out.text);
-    if (handle && former.handle == handle)
+    if (former.handle == handle)
         ignis__text_add(&text, "%s, freed", ignis__label_write(pool->what, former.id, former.name).text);
-    else
-        ignis__text_add(&text, "%s handle 0x%llx (freed)", pool->what, (unsigned long long)handle);
     return out;
 }
 
 static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
 {
     uint64_t kind = handle >> 28 & 15;
+    ignis__label label = ignis__label_stale(pool, handle);
     if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
         ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
                     (unsigned long long)handle);
+    else if (*label.text)
+        ignis__fail(pool->freed, call, "%s (handle 0x%llx)", label.text, (unsigned long long)handle);
     else if (handle)
-        ignis__fail(pool->freed, call, "%s: handle 0x%llx is stale, or never existed", ignis__label_stale(pool, handle).text,
-                    (unsigned long long)handle);
+        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
     /* 0 is what a failed call returned: the first error says why */
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);
@@ -5568,7 +5569,7 @@ typedef struct ignis__storage {
 /*  Work that writes to the memory is about to be queued. */
 static void ignis__storage_written(ignis__storage *storage)
 {
-    ignis__capture *capture = ignis__capturing();
+    ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__atomic_add(&storage->version, 1);
     if (capture)
         ignis__capture_writes(capture, storage);
@@ -5578,7 +5579,7 @@ static void ignis__storage_written(ignis__storage *storage)
 static bool ignis__storage_readable(const ignis__storage *storage)
 {
     return storage->wrapped || ignis__atomic_load(&storage->version) || ignis__atomic_load(&storage->lent) ||
-           (ignis__capturing() && ignis__atomic_load(&storage->address));
+           (ignis__capture_on(storage->device) && ignis__atomic_load(&storage->address));
 }
 
 /*  All of them, whoever uses them: arrays, graphs, communicators. Its lock is taken before a storage's. */
@@ -5786,7 +5787,7 @@ static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 #define IGNIS__UNWRITTEN UINT64_MAX
 IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
 {
-    bool written = !ignis__capturing() && ignis__storage_readable(array->storage);
+    bool written = !ignis__capture_on(array->storage->device) && ignis__storage_readable(array->storage);
     return written ? ignis__atomic_load(&array->storage->version) : IGNIS__UNWRITTEN;
 }
 
@@ -6094,14 +6095,13 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
 /*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
 static void (*ignis__export_holders)(ignis__text *text, const ignis__array *array);
 
-/*  Looks which of those are gone by now, before an array is refused; set there, too. */
+/*  Looks which of those are gone by now, before an array is refused; set there, too. Both are set before an array counts an export, so they
+    are read after its lock. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array);
 
 static void ignis__array_reap_exports(const char *call, ignis__array *array)
 {
     bool exported;
-    if (!ignis__exports_reap)
-        return;
     ignis__mutex_lock(&array->slot.lock);
     exported = array->exports > 0;
     ignis__mutex_unlock(&array->slot.lock);
@@ -6161,7 +6161,7 @@ static ignis_status ignis__fail_referenced(const char *call, const ignis__array 
     ignis__text_begin(&text, holders, sizeof holders);
     others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
     if (others > 0)
-        ignis__text_add(&text, ", %d taken by ignis_array_increment_ref", others);
+        ignis__text_add(&text, ", %d held otherwise, as by ignis_array_increment_ref", others);
     return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
                        ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
                        text.length ? holders + 1 : "");
@@ -6286,6 +6286,7 @@ IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capaci
 {
     static const char call[] = "ignis_array_to_string";
     ignis__array *array;
+    ignis__label label;
     ignis__text text;
     char none[1];
     if (!ignis__enter(call))
@@ -6302,7 +6303,11 @@ IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, size_t capaci
         ignis__array_unlock(array);
         ignis__array_drop(call, array);
     } else {
-        ignis__text_add(&text, "%s", ignis__label_stale(&ignis__arrays, handle.id).text);
+        label = ignis__label_stale(&ignis__arrays, handle.id);
+        if (*label.text)
+            ignis__text_add(&text, "%s", label.text);
+        else
+            ignis__text_add(&text, "array handle 0x%llx (freed)", (unsigned long long)handle.id);
     }
     return (int)text.length;
 }
@@ -6526,7 +6531,7 @@ static ignis_status ignis__array_from_host(const char *call, ignis__array *array
     ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = !ignis__capture_refuses(call) && ignis__work_write(&work, array, &address) &&
+        ok = (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &address) &&
              (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
                                     : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
         ignis__work_end(&work);
@@ -10828,13 +10833,16 @@ static bool ignis__walk_unchanged(const ignis__walk *walk, const ignis__node *no
     for (i = 0; i < node->saved_count; i++) {
         const ignis__array *saved = node->saved[i];
         uint64_t version = ignis__atomic_load(&saved->storage->version);
+        char view_of[40] = "";
         if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
             continue;
+        if (saved->view) /* which the tape may have made itself, to keep an array of the caller */
+            snprintf(view_of, sizeof view_of, ", a view of #%llu,", (unsigned long long)saved->parent);
         ignis__fail(
             IGNIS_DIAG_SAVED_CHANGED, walk->call,
-            "the gradient of '%s' needs %s %s as it was when the operation was recorded, but it was written to since (version %llu, "
+            "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it was written to since (version %llu, "
             "recorded at %llu); write after the backward, or to a copy",
-            node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, (unsigned long long)version,
+            node->name, ignis__array_label(saved).text, ignis__shape_write(&saved->shape).text, view_of, (unsigned long long)version,
             (unsigned long long)node->versions[i]);
         return false;
     }
@@ -11233,6 +11241,17 @@ IGNIS_API int64_t ignis_tape_length(void)
     return length;
 }
 
+/*  Calls a function of the caller's for a call. No handle: it has failed, or did not end what it began. */
+static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs, int count,
+                                          void *user_data)
+{
+    ignis__frame frame;
+    ignis_tensor output;
+    ignis__frame_begin(&frame, call, NULL, no_grad);
+    output = fn(inputs, count, user_data);
+    return ignis__frame_end(&frame) ? output : ignis__no_tensor();
+}
+
 /* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__checkpoint {
@@ -11252,11 +11271,9 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     ignis_tensor_info info;
     ignis_scope scope = ignis_scope_begin();
     ignis_status status = IGNIS_OK;
-    ignis__frame frame;
     int i;
     if (!scope.id)
         return ignis__failed();
-    ignis__frame_begin(&frame, call, NULL, 0);
     thread->seed = checkpoint->seed;
     thread->random_used = checkpoint->random_used;
     thread->random_again = true;
@@ -11273,8 +11290,8 @@ static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
     }
     output.id = 0;
     if (i == args->input_count)
-        output = checkpoint->fn(inputs, args->input_count, checkpoint->user_data);
-    if (!ignis__frame_end(&frame) || !output.id || ignis_tensor_query(output, &info) != IGNIS_OK)
+        output = ignis__tensor_fn_call(call, 0, checkpoint->fn, inputs, args->input_count, checkpoint->user_data);
+    if (!output.id || ignis_tensor_query(output, &info) != IGNIS_OK)
         status = ignis__failed();
     else if (info.requires_grad)
         status = ignis_backward(output, args->grad_output);
@@ -11304,13 +11321,11 @@ static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpo
     ignis_tensor output, result = IGNIS__ZERO;
     ignis__tensor *tensor = NULL;
     ignis__array *array = NULL;
-    ignis__frame frame;
     ignis_scope scope = ignis_scope_begin();
     if (!scope.id)
         return result;
-    ignis__frame_begin(&frame, call, NULL, ignis__tensor_thread_now()->no_grad + 1);
-    output = checkpoint->fn(inputs, count, checkpoint->user_data);
-    if (ignis__frame_end(&frame) && output.id && (tensor = ignis__tensor_hold(call, output)) != NULL) {
+    output = ignis__tensor_fn_call(call, ignis__tensor_thread_now()->no_grad + 1, checkpoint->fn, inputs, count, checkpoint->user_data);
+    if (output.id && (tensor = ignis__tensor_hold(call, output)) != NULL) {
         array = ignis__tensor_array(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
@@ -11413,15 +11428,9 @@ static double ignis__gradcheck_weight(int64_t i)
 static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    ignis_tensor output;
-    ignis__frame frame;
     thread->seed = check->seed;
     thread->random_used = check->random_used;
-    ignis__frame_begin(&frame, check->call, NULL, thread->no_grad);
-    output = check->fn(check->inputs, check->count, check->user_data);
-    if (!ignis__frame_end(&frame))
-        output.id = 0;
-    return output;
+    return ignis__tensor_fn_call(check->call, thread->no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
 /*  The weighted sum of the function's output. False on failure. */
@@ -13242,12 +13251,13 @@ typedef struct ignis__part_params {
     ignis_shape whole;
 } ignis__part_params;
 
-static ignis_status ignis__part_backward(const ignis_backward_args *args)
+/*  Puts the gradient of a part into that of the whole, which is made, and given, where `sum` is null. */
+static ignis_status ignis__part_give(const char *call, const ignis_backward_args *args, ignis__array *sum)
 {
     const ignis__part_params *p = (const ignis__part_params *)args->params;
-    ignis__array *sum = ignis__walk_sum(0), *made = NULL;
+    ignis__array *made = NULL;
     ignis__op op;
-    if (!ignis__op_begin_backward(&op, "ignis_split", args))
+    if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
     if (!sum) {
         sum = made = ignis__op_new(&op, &p->whole, op.in[0]->dtype);
@@ -13257,6 +13267,11 @@ static ignis_status ignis__part_backward(const ignis_backward_args *args)
     if (sum)
         ignis__op_copy_rows(&op, sum, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
     return ignis__op_give(&op, args, 1, &made);
+}
+
+static ignis_status ignis__part_backward(const ignis_backward_args *args)
+{
+    return ignis__part_give("ignis_split", args, ignis__walk_sum(0));
 }
 
 /*  The part of an input of `size` from `start` on along dim: a view where it is in one piece, else a copy. */
@@ -13348,20 +13363,7 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     return ignis__failed();
 }
 
-static ignis_status ignis__slice_backward(const ignis_backward_args *args)
-{
-    const ignis__part_params *p = (const ignis__part_params *)args->params;
-    ignis__op op;
-    ignis__array *gradient;
-    if (!ignis__op_begin_backward(&op, "ignis_slice", args))
-        return ignis__failed();
-    gradient = ignis__op_new(&op, &p->whole, op.in[0]->dtype);
-    if (gradient) {
-        ignis__op_zero(&op, gradient);
-        ignis__op_copy_rows(&op, gradient, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
-    }
-    return ignis__op_give(&op, args, 1, &gradient);
-}
+static ignis_status ignis__slice_backward(const ignis_backward_args *args) { return ignis__part_give("ignis_slice", args, NULL); }
 
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {

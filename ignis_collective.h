@@ -87,18 +87,39 @@
 
             IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so arrays of ignis_vmm_array
             IGNIS_CHANNEL_PIPE      two FIFOs, or a named pipe on Windows
-            IGNIS_CHANNEL_SHM       two rings in a shared file: where sockets are not allowed
+            IGNIS_CHANNEL_SHM       two rings in shared memory, which is sealed: where sockets are not allowed, and /proc is
 
-        Every call has the deadline of the desc (30 s). IGNIS_ERROR_TIMEOUT leaves the channel usable; IGNIS_ERROR_PEER says that the other
-        side closed it, died (at once, also by kill -9), or broke the protocol: then close it. What the dead said before is received first.
+        Every call has the deadline of the desc (30 s), or the one that its form with _within is given. IGNIS_ERROR_TIMEOUT leaves the
+        channel usable; IGNIS_ERROR_PEER says that the other side closed it, died (at once, also by kill -9), or broke the protocol: then
+        close it. What the dead said before is received first. A channel that the other side has closed is no error in the log, and a
+        death is.
+
+        An event loop waits for ignis_channel_info.fd with poll, and then calls with a deadline of 0:
+
+    ---- begin example channel_loop
+    ignis_channel_desc meet = {.name = "loop"};
+    ignis_channel server = ignis_channel_serve(&meet), client = {0};
+    ignis_channel_info info;
+    char text[64];
+    for (int turn = 0; turn < 10 && !client.id; turn++) {
+        ignis_channel_query(server, &info); // info.fd is readable: somebody has come, or has gone on
+        struct pollfd wanted = {.fd = info.fd, .events = POLLIN};
+        if (poll(&wanted, 1, 100) > 0)
+            client = ignis_channel_accept_within(server, 0);
+    }
+    if (client.id && ignis_channel_receive_within(client, text, sizeof text, NULL, NULL, 0, NULL, 0) == IGNIS_ERROR_TIMEOUT)
+        puts("it has said nothing yet");
+    ignis_channel_close(server);
+    ---- end example
 
         Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
         temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
-        The system says which user a socket's other side is, and whoever connects has to know a random token of 128 bits, which the server
-        leaves in that folder, or the one in desc.token. Strangers are turned away, and counted. Messages are checked before anything is
-        done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system trusts them: they
-        could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are closed on exec, and
-        the channels of a forked child are closed at once.
+        The system says which user a socket's other side is, and both sides prove, by HMAC-SHA-256 of random numbers that are used once,
+        that they know a token: a random one, which the server leaves in that folder, or the one in desc.token. The token itself is never
+        sent. Strangers are turned away, and counted; when many come at once, the ones that say nothing make room. Messages are checked
+        before anything is done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system
+        trusts them: they could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are
+        closed on exec, and the channels of a forked child are closed at once.
 
     ON SHARING (>>share)
 
@@ -143,14 +164,22 @@
             MASTER_ADDR             otherwise: the host of rank 0, and
             MASTER_PORT             its port; one higher where torchrun's own store has it (TORCHELASTIC_USE_AGENT_STORE=True)
             IGNIS_COMM_PORT         a port instead of that
-            IGNIS_COMM_TOKEN        with a port: a secret of up to 63 bytes without which nobody takes part. Set it where others reach the
-                                    port; it is not encrypted
+            IGNIS_COMM_TOKEN        with several hosts: a secret that nobody can guess, the same for all ranks, such as the output of
+                                    openssl rand -hex 16. All prove that they know it, and it is never sent
             IGNIS_COMM_TRANSPORT    peer, staged or nccl: this one, or failure
             IGNIS_COMM_HOST         a name for the host, where the boot id and the namespaces of a process do not tell hosts apart
 
-        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, and
-        those who say nothing, are turned away without harm to the others. Who does not come before the deadline (ignis_comm_desc.timeout_s,
-        30 s) is named on every rank that did. A rank that fails before the meeting says so to those it meets.
+        Ranks know each other by a secret. With IGNIS_COMM_TOKEN they meet at host and port. Without it nobody listens at a port: they
+        are on one host, and meet in the private folder of their user (see ON CHANNELS), under a name made of host, port and what the
+        launcher calls the job (TORCHELASTIC_RUN_ID, PMIX_NAMESPACE, SLURM_JOB_ID and _STEP_ID). The latter is enough: mpirun and srun on
+        one host need no variable set. A program that has MPI already, or another way to reach all ranks, sets none either, on any number
+        of hosts: rank 0 calls ignis_comm_unique_id, the program hands the id to all, and each puts it into ignis_comm_desc.id. What ranks
+        tell each other is not encrypted: on networks where others can change what passes, tunnel it.
+
+        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, those
+        who say nothing, and those who repeat what they have heard, are turned away without harm to the others. Who does not come before
+        the deadline (ignis_comm_desc.timeout_s, 30 s) is named on every rank that did. A rank that fails before the meeting says so to
+        those it meets.
 
         How data travels is tried, not believed: each rank maps the others' memory, writes into it and reads what all have written. If
         that fails between any two, all go through pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
@@ -182,8 +211,9 @@
 
         and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
         communicator on all ranks on purpose. A rank that is only slow, or stopped, is no dead one: the others get TIMEOUT from their
-        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death
-        is that of all the other hosts.
+        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death is that of all the other hosts.
+        A host that vanishes without a word, with its power or its network, is noticed within 15 s, as its system no longer answers;
+        one whose processes only stand still does answer.
         ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
         WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank that is a process of its own calls
@@ -642,7 +672,7 @@ typedef struct ignis_transport_desc {
     ignis_transport_handle_fds says which. With another exchange method than a socket, handles of all kinds but IGNIS_TRANSPORT_VMM have no
     descriptors: what they need lies under a name in the private folder (that of the channel, else the default one of channels), and whoever
     imports the handle first takes it from there. */
-#define IGNIS_TRANSPORT_RECORD_BYTES 272
+#define IGNIS_TRANSPORT_RECORD_BYTES 296
 
 typedef struct ignis_transport_handle {
     unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, and what; sealed with the token */
@@ -906,7 +936,7 @@ typedef struct ignis_comm_desc {
     int rank;                       /* with size: this rank, 0 to size - 1 (0) */
     int size;                       /* how many ranks there are (0: rank, size and device come from the environment) */
     const char *rendezvous;         /* where they meet: "dir:/path" of a private folder, or "host:port" (IGNIS_COMM_DIR, MASTER_ADDR) */
-    const char *token;              /* with "host:port": a secret that all ranks know, up to 63 bytes (IGNIS_COMM_TOKEN) */
+    const char *token;              /* with "host:port": a secret that all ranks know (IGNIS_COMM_TOKEN; without one, only this host) */
     int device;                     /* the LOCAL_RANK-th device, or the only one; IGNIS_DEVICE_0 for device 0 */
     double timeout_s;               /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
     ignis_comm_transport transport; /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
@@ -3807,7 +3837,7 @@ static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const 
         memcpy(wire->nonces[1], body, IGNIS__NONCE);
         ignis__wire_proof(wire, secret ? secret : card.secret, true, NULL, 0, proof);
         if (!ignis__bytes_equal(proof, body + IGNIS__NONCE, sizeof proof)) {
-            *again = !secret;
+            *again = !secret || strchr(wire->path, ',') != NULL; /* it may be replaced meanwhile, or another one of several hosts */
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s has another token than ours", wire->path);
         }
         ignis__inbox_next(wire);
@@ -3896,7 +3926,7 @@ static int64_t ignis__socket_write(ignis__trouble *trouble, ignis__wire *wire)
     return -1;
 }
 
-/*  One packet, with up to IGNIS_CHANNEL_MAX_FDS descriptors; on failure none is left open. */
+/*  One packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or what a stream has; on failure no descriptor is left open. */
 static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t capacity)
 {
     struct iovec part;
@@ -4998,13 +5028,14 @@ static uint64_t ignis__host_hash(void)
 }
 static uint32_t ignis__pid_namespace(void) { return 0; }
 static bool ignis__lease_make(const char *path, int ends[2]) { return (void)path, ends[0] = ends[1] = -1, true; }
-static bool ignis__lease_ended(int end, bool *taken) { return (void)end, *taken = true, false; }
+static bool ignis__lease_ended(int end) { return (void)end, false; }
 static int ignis__fd_copy(int fd) { return fd; }
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
 /*  File mappings would do; NVIDIA's own samples share host memory so. They are not made yet by anything that could be tested. */
 static int ignis__name_make(const char *path, int64_t size) { return (void)path, (void)size, errno = ENOSYS, -1; }
 static int ignis__name_take(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
+static bool ignis__name_there(const char *path) { return (void)path, false; }
 static int ignis__shared_make(size_t size) { return (void)size, errno = ENOSYS, -1; }
 static void *ignis__shared_map(int fd, size_t size) { return (void)fd, (void)size, errno = ENOSYS, (void *)NULL; }
 static void ignis__shared_unmap(void *data, size_t size) { (void)data, (void)size; }
@@ -5057,17 +5088,14 @@ static bool ignis__lease_make(const char *path, int ends[2])
     return true;
 }
 
-/*  Nobody has the other end open any more. A FIFO hangs up only after somebody had; *taken: he has said so. */
-static bool ignis__lease_ended(int end, bool *taken)
+/*  Nobody has the other end open any more. A FIFO says so only after somebody had. */
+static bool ignis__lease_ended(int end)
 {
     struct pollfd wanted;
     wanted.fd = end;
-    wanted.events = POLLIN;
+    wanted.events = 0;
     wanted.revents = 0;
-    if (poll(&wanted, 1, 0) != 1)
-        wanted.revents = 0;
-    *taken = (wanted.revents & POLLIN) != 0;
-    return (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -5083,17 +5111,22 @@ static int ignis__name_make(const char *path, int64_t size)
     return fd;
 }
 
-/*  Opens what lies under a name, if it is ours alone and of the right kind, and removes the name; -1: there is nothing. */
+/*  Opens what lies under a name, if it is ours alone and of the right kind; -1: there is nothing. Who removes the name has it, be that one
+    who takes it or the exporter. */
 static int ignis__name_take(const char *path, bool lease)
 {
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) || !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) ||
-                    (lease && write(fd, "", 1) != 1)))
+                    unlink(path) != 0))
         ignis__fd_drop(&fd);
-    if (fd >= 0)
-        (void)unlink(path);
     return fd;
+}
+
+static bool ignis__name_there(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
 }
 
 /*  Gives a file its name, unless another one has it already. */
@@ -5174,7 +5207,7 @@ typedef struct ignis__record_of_array {
     ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
     char tag[32];               /* of the array */
     uint64_t name;              /* from here on each handle of an export has its own; 0: descriptors came beside it */
-    uint64_t seal;
+    unsigned char seal[32];
 } ignis__record_of_array;
 
 typedef char ignis__record_has_its_size[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
@@ -5185,74 +5218,25 @@ static bool ignis__record_same(const ignis__record_of_array *a, const ignis__rec
     return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
 }
 
-/*  SipHash-2-4 (Aumasson and Bernstein, 2012) of a multiple of 8 bytes; keys and words are little-endian, as the hosts of CUDA are. */
-static uint64_t ignis__rotate(uint64_t value, int by) { return value << by | value >> (64 - by); }
-
-static void ignis__sip_rounds(uint64_t v[4], int rounds)
-{
-    while (rounds-- > 0) {
-        v[0] += v[1];
-        v[1] = ignis__rotate(v[1], 13) ^ v[0];
-        v[0] = ignis__rotate(v[0], 32);
-        v[2] += v[3];
-        v[3] = ignis__rotate(v[3], 16) ^ v[2];
-        v[0] += v[3];
-        v[3] = ignis__rotate(v[3], 21) ^ v[0];
-        v[2] += v[1];
-        v[1] = ignis__rotate(v[1], 17) ^ v[2];
-        v[2] = ignis__rotate(v[2], 32);
-    }
-}
-
-static uint64_t ignis__sip_hash(const unsigned char key[16], const void *data, size_t size)
-{
-    uint64_t k[2], v[4], word;
-    size_t at;
-    memcpy(k, key, sizeof k);
-    v[0] = k[0] ^ 0x736f6d6570736575u;
-    v[1] = k[1] ^ 0x646f72616e646f6du;
-    v[2] = k[0] ^ 0x6c7967656e657261u;
-    v[3] = k[1] ^ 0x7465646279746573u;
-    for (at = 0; at + 8 <= size; at += 8) {
-        memcpy(&word, (const char *)data + at, sizeof word);
-        v[3] ^= word;
-        ignis__sip_rounds(v, 2);
-        v[0] ^= word;
-    }
-    word = (uint64_t)size << 56;
-    v[3] ^= word;
-    ignis__sip_rounds(v, 2);
-    v[0] ^= word;
-    v[2] ^= 0xFF;
-    ignis__sip_rounds(v, 4);
-    return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
-
 /*  The secret of this user, made by whoever needs it first. */
 static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
 {
     char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
-    unsigned char *stored = NULL;
-    size_t size = 0;
     int round;
     if (!ignis__private_folder(call, folder, sizeof folder))
         return false;
     snprintf(path, sizeof path, "%s/transport.token", folder);
     for (round = 0; round < 2; round++) {
-        FILE *file;
         char *part;
-        stored = (unsigned char *)ignis__file_read(path, &size);
-        if (stored && size == IGNIS_TRANSPORT_TOKEN_BYTES) {
-            memcpy(token, stored, IGNIS_TRANSPORT_TOKEN_BYTES);
-            ignis__free(stored);
+        FILE *file;
+        bool ok;
+        if (ignis__name_file_read(path, token, IGNIS_TRANSPORT_TOKEN_BYTES))
             return true;
-        }
-        ignis__free(stored);
         part = round == 0 ? ignis__file_part_path(path) : NULL;
         file = part ? ignis__file_create(part) : NULL;
         if (file) {
-            bool ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
-                      fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
+            ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
+                 fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
             if (fclose(file) == 0 && ok)
                 (void)ignis__file_publish(part, path); /* if another process was faster, its token is read in the next round */
             else
@@ -5268,25 +5252,6 @@ static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_
 static ignis__record_of_array ignis__self;
 static ignis__mutex ignis__self_lock = IGNIS__MUTEX_INIT;
 
-static bool ignis__self_learn(const char *call)
-{
-    ignis__record_of_array *self = &ignis__self;
-    bool known;
-    ignis__mutex_lock(&ignis__self_lock);
-    known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
-    if (known && !self->version) {
-        memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
-        self->pid = (uint32_t)ignis__process_id();
-        self->pid_namespace = ignis__pid_namespace();
-        self->host = ignis__host_hash();
-        self->version = IGNIS__RECORD_VERSION;
-    }
-    ignis__mutex_unlock(&ignis__self_lock);
-    if (!known)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
-    return known;
-}
-
 /* --- exports: an array that others may have, until the last lease of it ends ----------------------------------------------- */
 
 typedef struct ignis__transport {
@@ -5297,7 +5262,7 @@ typedef struct ignis__transport {
     ignis_channel channel;
     int64_t peer_pid;  /* at the channel's other side; 0: unknown */
     bool peer_certain; /* that is the kernel's word */
-    unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES];
+    unsigned char token[IGNIS__SECRET];
     int64_t timeout_ns;
     uint64_t ready;
     uint64_t serial; /* of this transport, in this process: its slot is used again */
@@ -5332,7 +5297,8 @@ typedef struct ignis__import {
     ignis__device *device;
     int arrays;
     ignis__mutex lock;      /* taken while it is mapped, by who comes first */
-    ignis__address address; /* of the memory that is shared; 0: it could not be mapped */
+    bool made;              /* it is mapped */
+    ignis__address address; /* of the memory that is shared */
     ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
     ignis__array *own;      /* of this process, held: not mapped again */
     int lease;
@@ -5383,12 +5349,10 @@ static bool ignis__channel_gone(ignis_channel handle)
 /*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
 static bool ignis__lent_ends(const ignis__export *entry, const ignis__lent_handle *lent, bool unused)
 {
-    bool taken = false, ended;
-    int64_t size, time;
+    bool taken = lent->path && !ignis__name_there(lent->path);
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    ended = lent->watch >= 0 ? ignis__lease_ended(lent->watch, &taken) : lent->path && !ignis__file_info(lent->path, &size, &time);
-    return ended || (lent->path && !taken && ignis__channel_gone(entry->channel));
+    return (lent->watch >= 0 ? ignis__lease_ended(lent->watch) : taken) || (lent->path && !taken && ignis__channel_gone(entry->channel));
 }
 
 static void ignis__lent_free(ignis__lent_handle *lent)
@@ -5400,7 +5364,8 @@ static void ignis__lent_free(ignis__lent_handle *lent)
     ignis__free(lent);
 }
 
-/*  Ends handles of one array: of this one, and by one transport; 0: of any. How many there were; the array stays held for them. */
+/*  Ends handles of one array: of this one, and by one transport; 0: of any. Copies that were taken end as well. How many there were; the
+    array stays held for them. */
 static int ignis__export_end_one(const ignis__array *of, uint64_t transport, bool unused, ignis__array **array)
 {
     ignis__export **at, *entry;
@@ -5408,7 +5373,8 @@ static int ignis__export_end_one(const ignis__array *of, uint64_t transport, boo
     int count = 0;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
-        bool concerned = (!of || entry->array == of) && (!transport || entry->transport == transport);
+        bool concerned = entry->array ? (!of || entry->array == of) && (!transport || entry->transport == transport)
+                                      : unused || (!of && entry->transport == transport);
         *array = entry->array;
         for (handle = &entry->handles; concerned && (lent = *handle) != NULL;) {
             if (!ignis__lent_ends(entry, lent, unused)) {
@@ -6106,7 +6072,7 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
     const ignis__transport_ops *ops = &ignis__transport_kinds[mapped->record.kind];
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
-    else if (mapped->address && ops->give_back)
+    else if (mapped->made && ops->give_back)
         ops->give_back(call, mapped);
     ignis__fd_drop(&mapped->lease);
     ignis__free(mapped);
@@ -6171,24 +6137,48 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
 
 static void ignis__transports_close(const char *call)
 {
+    ignis__lent_handle *lent;
     ignis__transport *transport;
+    ignis__export *entry;
     uint64_t index = 0;
     while ((transport = (ignis__transport *)ignis__pool_next(&ignis__transports, &index)) != NULL) {
         ignis__transport_end(call, transport);
         ignis__transport_drop(transport);
     }
+    ignis__exports_end(call, NULL, 0, true);
+    while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
+        while ((lent = entry->handles) != NULL) {
+            entry->handles = lent->next;
+            ignis__free(lent->path);
+            ignis__free(lent);
+        }
+        ignis__shares.exports = entry->next;
+        ignis__free(entry);
+    }
     ignis__staging_close(call);
 }
 
-/*  Before the first handle. */
+/*  Before the first handle. What arrays ask is set once, before any of them counts an export. */
 static bool ignis__transports_use(const char *call)
 {
-    if (!ignis__self_learn(call))
-        return false;
-    ignis__export_holders = ignis__exports_describe;
-    ignis__exports_reap = ignis__exports_reap_array;
+    ignis__record_of_array *self = &ignis__self;
+    bool known;
+    ignis__mutex_lock(&ignis__self_lock);
+    known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
+    if (known && !self->version) {
+        memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
+        self->pid = (uint32_t)ignis__process_id();
+        self->pid_namespace = ignis__pid_namespace();
+        self->host = ignis__host_hash();
+        self->version = IGNIS__RECORD_VERSION;
+        ignis__export_holders = ignis__exports_describe;
+        ignis__exports_reap = ignis__exports_reap_array;
+    }
+    ignis__mutex_unlock(&ignis__self_lock);
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
-    return true;
+    if (!known)
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
+    return known;
 }
 
 /*  Fills what a channel says about a transport that uses it. */
@@ -6250,7 +6240,7 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     }
     out->kind = choice.kind;
     if (desc->token)
-        memcpy(out->token, desc->token, sizeof out->token);
+        memcpy(out->token, desc->token, IGNIS_TRANSPORT_TOKEN_BYTES);
     return desc->token || ignis__transport_secret(call, out->token);
 }
 
@@ -6388,9 +6378,9 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
-static uint64_t ignis__record_seal(const ignis__transport *transport, const ignis__record_of_array *record)
+static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record, unsigned char seal[32])
 {
-    return ignis__sip_hash(transport->token, record, offsetof(ignis__record_of_array, seal));
+    ignis__hmac(token, "handle", 6, record, offsetof(ignis__record_of_array, seal), seal);
 }
 
 /*  Where what has a name lies; it is random for each process. */
@@ -6410,13 +6400,12 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     return false;
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy.
-    The path becomes the note's. */
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy. */
 static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
                                int watch, const char *path)
 {
     ignis__lent_handle *lent = (ignis__lent_handle *)ignis__alloc(sizeof *lent);
-    ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry;
+    ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry, **at;
     char *kept = path ? ignis__copy_string(path) : NULL;
     ignis__text text;
     if (!lent || !fresh || (path && !kept)) {
@@ -6429,9 +6418,12 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     lent->watch = watch;
     lent->path = kept;
     ignis__mutex_lock(&ignis__shares.lock);
-    for (entry = ignis__shares.exports; entry && (entry->array != array || entry->transport != transport->serial); entry = entry->next)
-        ;
-    if (!entry) {
+    for (at = &ignis__shares.exports; (entry = *at) != NULL; at = &entry->next)
+        if (entry->array == array && entry->transport == transport->serial)
+            break;
+    if (entry) {
+        *at = entry->next;
+    } else {
         entry = fresh;
         fresh = NULL;
         entry->transport = transport->serial;
@@ -6443,9 +6435,9 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
             ignis__text_add(&text, " to process %lld", (long long)transport->peer_pid);
         record->serial = ++ignis__shares.serials;
         entry->record = *record;
-        entry->next = ignis__shares.exports;
-        ignis__shares.exports = entry;
     }
+    entry->next = ignis__shares.exports; /* the last one is the first */
+    ignis__shares.exports = entry;
     record->serial = entry->record.serial;
     lent->next = entry->handles;
     entry->handles = lent;
@@ -6513,7 +6505,7 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
         ignis__handle_close(handle);
         return false;
     }
-    record.seal = ignis__record_seal(transport, &record);
+    ignis__record_seal(transport->token, &record, record.seal);
     memcpy(handle->record, &record, sizeof record);
     return true;
 }
@@ -6679,17 +6671,17 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
 {
     const ignis__record_of_array *self = &ignis__self;
     int64_t bytes;
-    uint64_t seal;
+    unsigned char seal[32];
     bool memory;
     memcpy(record, handle->record, sizeof *record);
-    seal = ignis__record_seal(transport, record);
+    ignis__record_seal(transport->token, record, seal);
     (void)ignis__record_fds(record, &memory);
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
     else if (record->version != IGNIS__RECORD_VERSION)
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d", record->version,
                     IGNIS__RECORD_VERSION);
-    else if (!ignis__bytes_equal((const unsigned char *)&seal, (const unsigned char *)&record->seal, sizeof seal))
+    else if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
         ignis__fail(IGNIS_DIAG_TRANSPORT_RECORD, call,
                     "the handle's seal is broken: it was changed on its way, or made with another token");
     else if (!ignis__record_sound(record, &bytes))
@@ -6796,13 +6788,12 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     else
         ok = (home = ignis__record_device(call, record)) != NULL;
     if (ok && ignis__device_enter(call, mapped->device, &binding)) {
-        if (!mapped->own)
-            (void)ops->take(call, mapped, home, &handle->memory);
-        else if (ops->let_in(call, mapped->own, mapped->device))
+        mapped->made = mapped->own ? ops->let_in(call, mapped->own, mapped->device) : ops->take(call, mapped, home, &handle->memory);
+        if (mapped->own)
             mapped->address = ignis__atomic_load(&mapped->own->storage->address) + (uint64_t)mapped->own->offset - (uint64_t)record->offset;
         ignis__device_leave(&binding);
     }
-    if (mapped->address)
+    if (mapped->made)
         return true;
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
@@ -6849,7 +6840,7 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
         return NULL;
     }
     ignis__mutex_lock(&mapped->lock); /* the first to come maps; if that fails, the next one tries */
-    ok = mapped->address || ignis__import_map(call, transport, mapped, handle);
+    ok = mapped->made || ignis__import_map(call, transport, mapped, handle);
     ignis__mutex_unlock(&mapped->lock);
     if (ok)
         return mapped;
@@ -8035,8 +8026,7 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
     IGNIS__JOB_LOST,       /* from rank 0: a rank of another host has died; its number is the data */
     IGNIS__JOB_ANSWER,     /* of a meeting, as what follows */
-    IGNIS__JOB_TABLE,
-    IGNIS__JOB_VERDICT
+    IGNIS__JOB_TABLE
 } ignis__job_kind;
 
 enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
@@ -8163,33 +8153,10 @@ static bool ignis__tcp_dial(ignis__trouble *trouble, ignis__wire *wire, int atte
     return wire->in >= 0;
 }
 
-static int64_t ignis__tcp_write(ignis__trouble *trouble, ignis__wire *wire)
-{
-    ssize_t sent = send(wire->out, wire->outbox + wire->outbox_done, wire->outbox_size - wire->outbox_done, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0)
-        return sent;
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
-        return 0;
-    ignis__trouble_errno(trouble, "send");
-    return -1;
-}
-
-static int64_t ignis__tcp_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
-{
-    ssize_t got = recv(wire->in, data, size, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        return 0;
-    if (got < 0)
-        ignis__trouble_errno(trouble, "recv");
-    else if (got == 0)
-        ignis__trouble_lost(trouble);
-    return got > 0 ? got : -1;
-}
-
 /* clang-format off */
 static const ignis__wire_kind ignis__wire_tcp = {
-    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_arrive, NULL, ignis__tcp_dial, ignis__tcp_write, ignis__tcp_read,
-    ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
+    IGNIS_CHANNEL_DEFAULT, "tcp", false, ignis__tcp_listen, ignis__tcp_arrive, NULL, ignis__tcp_dial, ignis__socket_write,
+    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_hang_up, NULL};
 /* clang-format on */
 
 /*  Which system this is, and which namespaces: processes where they are the same can share memory. IGNIS_COMM_HOST says it instead. */
@@ -8869,12 +8836,6 @@ typedef struct ignis__greeting {
     int32_t from, to;
 } ignis__greeting;
 
-/*  How far a rank has come, to rank 0 and back. */
-typedef struct ignis__verdict {
-    int32_t ok;
-    char why[252];
-} ignis__verdict;
-
 /*  A meeting, as one rank sees it. */
 typedef struct ignis__meeting {
     const char *call;
@@ -9110,17 +9071,16 @@ static bool ignis__meeting_follow(ignis__meeting *meeting)
 }
 
 /*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
-static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict)
+static bool ignis__meeting_mesh(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
     const ignis__job_rank *ranks = job->ranks;
     ignis__until until = {0, NULL};
-    ignis__greeting greeting = {0, 0};
+    ignis__greeting greeting;
     ignis__trouble trouble;
+    ignis__wire *wire;
     int i, expected = 0;
-    memset(verdict, 0, sizeof *verdict);
     until.deadline_ns = meeting->deadline;
-    greeting.from = job->rank;
     memcpy(meeting->local->secret, job->secret, sizeof job->secret);
     for (i = 0; i < job->size; i++) {
         if (i == job->rank || ranks[i].host != ranks[job->rank].host)
@@ -9129,18 +9089,17 @@ static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict
             expected++;
             continue;
         }
+        greeting.from = job->rank;
         greeting.to = i;
         job->links[i].wire = ignis__wire_connect(&trouble, &ignis__wire_socket, ranks[i].path, NULL, job->secret, &greeting,
                                                  sizeof greeting, IGNIS__WIRE_GREETING, &until);
         if (!job->links[i].wire) {
-            snprintf(verdict->why, sizeof verdict->why, "rank %d does not reach rank %d of its host: %.180s", job->rank, i, trouble.why);
-            return;
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d does not reach rank %d of its host: %s", job->rank, i,
+                        trouble.why);
+            return false;
         }
     }
-    while (expected > 0) {
-        ignis__wire *wire = ignis__door_next(meeting->call, &trouble, meeting->local, &until);
-        if (!wire)
-            break;
+    while (expected > 0 && (wire = ignis__door_next(meeting->call, &trouble, meeting->local, &until)) != NULL) {
         if (ignis__claim_read(&trouble, wire, &greeting, sizeof greeting) && greeting.to == job->rank && greeting.from > job->rank &&
             greeting.from < job->size && ranks[greeting.from].host == ranks[job->rank].host && !job->links[greeting.from].wire &&
             ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_GREETING)) {
@@ -9150,46 +9109,10 @@ static void ignis__meeting_mesh(ignis__meeting *meeting, ignis__verdict *verdict
             ignis__door_refuse(meeting->call, meeting->local, wire, true, "it is no rank that is expected");
         }
     }
-    verdict->ok = expected == 0;
-    for (i = job->rank + 1; !verdict->ok && i < job->size; i++)
-        if (ranks[i].host == ranks[job->rank].host && !job->links[i].wire)
-            snprintf(verdict->why, sizeof verdict->why, "rank %d did not come to rank %d of its host: %.180s", i, job->rank, trouble.why);
-}
-
-/*  All ranks tell rank 0 how they fared, and it tells all. */
-static bool ignis__meeting_agree(ignis__meeting *meeting, ignis__verdict *verdict)
-{
-    ignis__job *job = meeting->job;
-    int64_t deadline = meeting->deadline + 1000 * IGNIS__MILLISECOND;
-    ignis__trouble trouble;
-    ignis__verdict other;
-    int i;
-    if (job->rank == 0) {
-        for (i = 1; i < job->size; i++) {
-            if (!ignis__meeting_hear(&trouble, meeting->wires[i], IGNIS__JOB_VERDICT, &other, sizeof other, deadline)) {
-                memset(&other, 0, sizeof other);
-                snprintf(other.why, sizeof other.why, "rank %d went away while the ranks met: %.180s", i, trouble.why);
-            }
-            if (!other.ok && verdict->ok)
-                *verdict = other;
-        }
-        for (i = 1; i < job->size; i++)
-            (void)ignis__meeting_say(&trouble, meeting->wires[i], IGNIS__JOB_VERDICT, verdict, sizeof *verdict, deadline);
-    } else {
-        other = *verdict;
-        if (!ignis__meeting_say(&trouble, meeting->wires[0], IGNIS__JOB_VERDICT, &other, sizeof other, deadline) ||
-            !ignis__meeting_hear(&trouble, meeting->wires[0], IGNIS__JOB_VERDICT, verdict, sizeof *verdict,
-                                 deadline + 1000 * IGNIS__MILLISECOND)) {
-            *verdict = other;
-            if (verdict->ok)
-                snprintf(verdict->why, sizeof verdict->why, "rank 0 went away while the ranks met: %.180s", trouble.why);
-            verdict->ok = 0;
-        }
-    }
-    verdict->why[sizeof verdict->why - 1] = 0;
-    if (!verdict->ok)
-        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%s", verdict->why);
-    return verdict->ok != 0;
+    if (expected > 0)
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "%d ranks did not come to rank %d of their host: %s", expected, job->rank,
+                    trouble.why);
+    return expected == 0;
 }
 
 /*  The lists of a job of several ranks, and its watcher's pipe. */
@@ -9273,26 +9196,20 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
 static bool ignis__job_connect(ignis__meeting *meeting)
 {
     ignis__job *job = meeting->job;
-    ignis__verdict verdict;
-    bool ok;
     int i;
     if (!ignis__meeting_doors(meeting) || !(job->rank == 0 ? ignis__meeting_lead(meeting) : ignis__meeting_follow(meeting)))
         return false;
     ignis__job_count_hosts(job);
-    ignis__meeting_mesh(meeting, &verdict);
-    pthread_mutex_lock(&job->lock); /* the watcher waits for all connections: who has heard the verdict may send to any rank at once */
-    if (verdict.ok && !ignis__job_watcher_start(job)) {
-        verdict.ok = 0;
-        snprintf(verdict.why, sizeof verdict.why, "rank %d could not start a thread", job->rank);
-    }
-    ok = ignis__meeting_agree(meeting, &verdict);
-    for (i = 0; ok && i < job->size; i++) /* with other hosts, those with rank 0 stay */
+    if (!ignis__meeting_mesh(meeting))
+        return false;
+    for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
         if (!job->links[i].wire && meeting->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
             job->links[i].wire = meeting->wires[i];
             meeting->wires[i] = NULL;
         }
-    pthread_mutex_unlock(&job->lock);
-    return ok;
+    if (!ignis__job_watcher_start(job)) /* what others have said since waits for it */
+        ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank %d could not start a thread", job->rank);
+    return job->watched;
 }
 
 /*  Meets the other ranks; self is what this one says of itself. The caller holds the job. */

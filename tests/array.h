@@ -76,4 +76,20 @@ static inline void check_shape(int line, ignis_array array, ignis_shape expected
 /*  free an array that IGNIS_OWNER_IGNIS owns */
 static inline void drop(ignis_array array) { CHECK_OK(ignis_array_free(array)); }
 
+/*  A draw below a limit, of a thread that has its own state. */
+static inline unsigned test_draw(unsigned *state, unsigned limit)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (*state >> 8) % limit;
+}
+
+/*  Puts a handle where several threads take it from, and gives back the one that was there. */
+static inline uint64_t test_swap(uint64_t *place, uint64_t value)
+{
+    uint64_t before = ignis__atomic_load(place);
+    while (!ignis__atomic_swap_if(place, &before, value))
+        ;
+    return before;
+}
+
 #endif /* ARRAY_H */

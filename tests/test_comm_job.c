@@ -28,12 +28,14 @@
     T18  numbers of operations, delays, protocol    comm_ops: numbers_come_back, blocks_that_are_late_.., all_ranks_and_algorithms_..; comm_model
     T19  threads                                    threads; transport: threads_share_..; comm_ops: a_thread_..; the lane test-tsan
     T20  ranks that meet                            here, up to two_ranks_on_one_gpu_..; nccl: a library that is missing, old, or none */
+#define IGNIS__JOB_SILENCE_S 3
 #include "fault.h"
 
 #include "ranks.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/un.h>
 
 /* --- what puppets do for these tests ----------------------------------------------------------------------------------- */
@@ -383,6 +385,7 @@ TEST(without_a_secret_no_port_is_open)
     char text[256];
     int port = free_port(), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in address;
+    outcome result;
     NEEDS(1);
     snprintf(text, sizeof text, "IGNIS_RANK=0 IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d", port);
     rank = puppet_take(text);
@@ -396,7 +399,8 @@ TEST(without_a_secret_no_port_is_open)
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) != 0);
     close(fd);
-    CHECK_WENT(hear(&rank), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    result = hear(&rank);
+    CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
     finish(&rank, 1);
     folder_end();
 }
@@ -409,6 +413,7 @@ TEST(the_name_of_a_job_is_place_enough)
         "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=%d",
         "TORCHELASTIC_RUN_ID=5f3 RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d"};
     process ranks[2];
+    outcome result;
     char text[256];
     int i, k;
     NEEDS(2);
@@ -428,33 +433,41 @@ TEST(the_name_of_a_job_is_place_enough)
     all_well(ranks, 2);
     patience = 1;
     tell_all(ranks, 2, INIT, 0, 0, 0, 0);
-    for (i = 0; i < 2; i++)
-        CHECK_WENT(hear(&ranks[i]), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    for (i = 0; i < 2; i++) {
+        result = hear(&ranks[i]);
+        CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
+    }
     finish(ranks, 2);
     folder_end();
 }
 
 /*  --- many ranks: processes without a device, which only meet --- */
 
-/*  One of them; true when it has met the others, and has heard from each. */
-static bool light_rank(int rank, int size, const char *where)
+/*  Meets the others in a folder, or, each on a host of its own, at an address. */
+static ignis__job *light_meet(int rank, int size, const char *where, const char *address)
 {
     ignis__job_rank self;
     ignis__place place;
-    ignis__joint joint;
-    ignis__job *job;
-    int32_t *all = (int32_t *)malloc(sizeof *all * (size_t)size), mine = rank;
-    int *member = (int *)malloc(sizeof *member * (size_t)size), i;
-    bool ok;
     memset(&self, 0, sizeof self);
     memset(&place, 0, sizeof place);
-    self.host = 1;
+    self.host = *address ? (uint64_t)rank : 1;
     self.rank = place.rank = rank;
     self.size = place.size = size;
     memcpy(self.uuid, &rank, sizeof rank);
     snprintf(place.folder, sizeof place.folder, "%s", where);
     snprintf(place.name, sizeof place.name, "meet");
-    job = ignis__job_meet("light", &place, &self, (int64_t)60000000000);
+    snprintf(place.address, sizeof place.address, "%s", address);
+    return ignis__job_meet("light", &place, &self, (int64_t)60000000000);
+}
+
+/*  One of them; true when it has met the others, and has heard from each. */
+static bool light_rank(int rank, int size, const char *where)
+{
+    ignis__joint joint;
+    ignis__job *job = light_meet(rank, size, where, "");
+    int32_t *every = (int32_t *)malloc(sizeof *every * (size_t)size), mine = rank;
+    int *member = (int *)malloc(sizeof *member * (size_t)size), i;
+    bool ok;
     if (!job)
         return false;
     for (i = 0; i < size; i++)
@@ -466,11 +479,11 @@ static bool light_rank(int rank, int size, const char *where)
     joint.me = rank;
     joint.key = job->key;
     joint.deadline = ignis__monotonic_ns() + 60000000000;
-    ok = ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL);
+    ok = ignis__joint_step(&joint, &mine, sizeof mine, every, -1, NULL);
     for (i = 0; ok && i < size; i++)
-        ok = all[i] == i;
+        ok = every[i] == i;
     ignis__job_drop(job);
-    free(all);
+    free(every);
     free(member);
     return ok;
 }
@@ -497,6 +510,75 @@ TEST(two_hundred_ranks_meet)
         CHECK_INT(well, MANY);
     }
     folder_end();
+}
+
+extern int unshare(int); /* which strict standards hide */
+
+/*  Takes the only network that this process and its children have up or down. */
+static bool network(bool up)
+{
+    struct {
+        char name[16];
+        short flags;
+        char unused[22];
+    } request;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool ok;
+    memset(&request, 0, sizeof request);
+    memcpy(request.name, "lo", 3);
+    ok = ioctl(fd, 0x8913, &request) == 0; /* SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP */
+    request.flags = (short)(up ? request.flags | 1 : request.flags & ~1);
+    ok = ok && ioctl(fd, 0x8914, &request) == 0;
+    close(fd);
+    return ok;
+}
+
+/*  Two ranks, each alone on its host, whose network fails: exit code 0 when each noticed in time that the other is gone. */
+static int network_fails(void)
+{
+    pid_t ranks[2];
+    int i, met[2], status = 0, well = 0;
+    char byte;
+    if ((unshare(0x40000000) != 0 && unshare(0x50000000) != 0) || !network(true) || pipe(met) != 0) /* CLONE_NEWNET, and CLONE_NEWUSER */
+        return 77;
+    for (i = 0; i < 2; i++) {
+        ranks[i] = fork();
+        if (ranks[i] == 0) {
+            ignis__job *job = light_meet(i, 2, folder, "127.0.0.1:29511");
+            double begin;
+            if (!job || write(met[1], "", 1) != 1)
+                _exit(1);
+            for (begin = test_seconds(); !ignis__job_absent(job, NULL, 1 - i) && test_seconds() < begin + 30;)
+                ignis__sleep_us(10000);
+            _exit(test_seconds() - begin < IGNIS__JOB_SILENCE_S + 3 ? 0 : 2);
+        }
+    }
+    for (i = 0; i < 2; i++)
+        if (read(met[0], &byte, 1) != 1)
+            return 3;
+    if (!network(false))
+        return 4;
+    for (i = 0; i < 2; i++)
+        well += waitpid(ranks[i], &status, 0) == ranks[i] && status == 0;
+    return well == 2 ? 0 : 5;
+}
+
+/*  Without a word, as when a host loses its power: its ranks are lost within IGNIS__JOB_SILENCE_S. */
+TEST(a_host_that_vanishes_is_noticed)
+{
+    pid_t child;
+    int status = 0;
+    REQUIRE(folder_make());
+    environment_clear();
+    fflush(stdout);
+    child = fork();
+    if (child == 0)
+        _exit(network_fails());
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    folder_end();
+    if (WEXITSTATUS(status) == 77)
+        SKIP("this system gives no network of one's own");
+    CHECK_INT(WEXITSTATUS(status), 0);
 }
 
 /* --- T20: what goes wrong when ranks meet ------------------------------------------------------------------------------ */

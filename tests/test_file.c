@@ -716,6 +716,7 @@ TEST(arrays_belong_to_the_storage_layer_meanwhile)
     static const char *const names[] = {"a", "b"};
     const char *path = path_of("owner.safetensors");
     ignis_tensor tensors[2];
+    uint64_t version;
     SETUP(NULL);
     tensors[0] = make_tensor(IGNIS_SHAPE(2), IGNIS_F32, 0);
     tensors[1] = make_tensor(IGNIS_SHAPE(3), IGNIS_U8, 1);
@@ -726,7 +727,10 @@ TEST(arrays_belong_to_the_storage_layer_meanwhile)
     watch_call = watch_owner;
     CHECK_OK(ignis_save(path, names, tensors, 2));
     CHECK_INT(copies_seen, 2);
+    version = version_of(watched[0]); /* saving only reads */
+    CHECK_INT(version, 1);
     CHECK_OK(ignis_load(path, names, tensors, 2));
+    CHECK_INT(version_of(watched[0]), version + 1);
     CHECK_INT(copies_seen, 4);
     watch_call = NULL;
     CHECK_INT(owners_wrong, 0);

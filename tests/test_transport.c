@@ -530,26 +530,12 @@ typedef struct mixer {
     unsigned random;
 } mixer;
 
-static unsigned mixer_draw(mixer *m, unsigned limit)
-{
-    m->random = m->random * 1664525u + 1013904223u;
-    return (m->random >> 8) % limit;
-}
-
-static uint64_t mix_swap(uint64_t *place, uint64_t value)
-{
-    uint64_t before = ignis__atomic_load(place);
-    while (!ignis__atomic_swap_if(place, &before, value))
-        ;
-    return before;
-}
-
 static void *mix_calls(void *context)
 {
     mixer *m = (mixer *)context;
     int round;
     for (round = 0; round < m->all->rounds; round++) {
-        uint64_t *place = &m->all->transports[mixer_draw(m, MIX_ITEMS)], *other = &m->all->arrays[mixer_draw(m, MIX_ITEMS)];
+        uint64_t *place = &m->all->transports[test_draw(&m->random, MIX_ITEMS)], *other = &m->all->arrays[test_draw(&m->random, MIX_ITEMS)];
         ignis_transport transport;
         ignis_transport_handle handle;
         ignis_transport_info info;
@@ -557,15 +543,15 @@ static void *mix_calls(void *context)
         char text[64];
         transport.id = ignis__atomic_load(place);
         array.id = ignis__atomic_load(other);
-        switch (mixer_draw(m, 12)) {
+        switch (test_draw(&m->random, 12)) {
         case 0:
-            transport.id = mix_swap(place, make_transport(m->all->kind, 0, 0).id);
+            transport.id = test_swap(place, make_transport(m->all->kind, 0, 0).id);
             (void)ignis_transport_destroy(transport);
             break;
         case 1:
-            array.id = mix_swap(other, make_shared(m->all->kind, 0, 64, round).id);
+            array.id = test_swap(other, make_shared(m->all->kind, 0, 64, round).id);
             while (ignis_array_is_live(array) && ignis_array_free(array) != IGNIS_OK) { /* others have handles of it */
-                transport.id = ignis__atomic_load(&m->all->transports[mixer_draw(m, MIX_ITEMS)]);
+                transport.id = ignis__atomic_load(&m->all->transports[test_draw(&m->random, MIX_ITEMS)]);
                 (void)ignis_transport_release_handle(transport, array);
             }
             break;
@@ -641,19 +627,9 @@ TEST(threads_mix_every_call)
 
 static void reseal(const unsigned char *with, ignis__record_of_array *record)
 {
-    record->seal = ignis__sip_hash(with, record, offsetof(ignis__record_of_array, seal));
-}
-
-TEST(the_seal_is_siphash)
-{
-    unsigned char key[16], data[8];
-    int i;
-    for (i = 0; i < 16; i++)
-        key[i] = (unsigned char)i;
-    for (i = 0; i < 8; i++)
-        data[i] = (unsigned char)i;
-    CHECK(ignis__sip_hash(key, data, 8) == 0x93f5f5799a932462u); /* the reference's vectors of 0 and 8 bytes */
-    CHECK(ignis__sip_hash(key, data, 0) == 0x726fdb47dd0e0e31u);
+    unsigned char secret[IGNIS__SECRET] = {0};
+    memcpy(secret, with, IGNIS_TRANSPORT_TOKEN_BYTES);
+    ignis__record_seal(secret, record, record->seal);
 }
 
 TEST(every_flipped_bit_of_a_record_is_seen)
@@ -859,21 +835,13 @@ TEST(memory_lies_where_its_handle_says)
     CHECK_OK(ignis_transport_destroy(transport));
 }
 
-static uint64_t random_state = 88172645463325252u;
-static unsigned random_below(unsigned limit)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (unsigned)(random_state >> 33) % limit;
-}
-
 /*  Sealed records of anything: an import fails, or all of the array can be read. */
 TEST(random_records_do_no_harm)
 {
     static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     static const int64_t numbers[] = {0, 1, -1, 4, 1 << 21, 1 << 22, INT64_MAX, INT64_MIN, (int64_t)1 << 40, (int64_t)1 << 32};
     int k, round, rounds = test_env("IGNIS_SOAK") ? 20000 : 300, fds, accepted = 0;
+    unsigned dice = 1;
     SETUP(NULL);
     for (k = 0; k < COUNT_OF(kinds); k++) {
         ignis_transport transport;
@@ -889,19 +857,19 @@ TEST(random_records_do_no_harm)
             unsigned char bytes[sizeof(ignis__record_of_array)];
             ignis__record_of_array record;
             ignis_array seen;
-            int change, changes = (int)random_below(4);
+            int change, changes = (int)test_draw(&dice, 4);
             memcpy(bytes, handle.record, sizeof bytes);
             for (change = 0; change < changes; change++) {
-                unsigned at = random_below((unsigned)sizeof bytes);
-                if (random_below(2)) {
-                    bytes[at] = (unsigned char)random_below(256);
+                unsigned at = test_draw(&dice, (unsigned)sizeof bytes);
+                if (test_draw(&dice, 2)) {
+                    bytes[at] = (unsigned char)test_draw(&dice, 256);
                 } else {
                     at = at / 8 * 8;
-                    memcpy(bytes + at, &numbers[random_below(COUNT_OF(numbers))], 8);
+                    memcpy(bytes + at, &numbers[test_draw(&dice, COUNT_OF(numbers))], 8);
                 }
             }
             memcpy(&record, bytes, sizeof record);
-            if (random_below(2))
+            if (test_draw(&dice, 2))
                 record.process[0] ^= 1;
             seen = ignis_transport_import_handle(transport, told(&handle, &record));
             if (seen.id) {
@@ -1744,6 +1712,11 @@ TEST(the_handle_that_was_exported)
     CHECK(memcmp(again.record, second.record, sizeof again.record) == 0);
     CHECK_INT(info_of(b).ref_count, 2);
     CHECK_OK(ignis_transport_handle_close(&again));
+    CHECK_OK(ignis_transport_export_handle(transport, a, &again));
+    CHECK_OK(ignis_transport_handle_close(&again));
+    CHECK_OK(ignis_transport_exported_handle(transport, &again));
+    CHECK(memcmp(again.record, first.record, sizeof again.record) == 0); /* a has come last */
+    CHECK_OK(ignis_transport_handle_close(&again));
     CHECK_OK(ignis_transport_handle_close(&second));
     CHECK_OK(ignis_transport_exported_handle(transport, &again)); /* b's is not out any more */
     CHECK(memcmp(again.record, first.record, sizeof again.record) == 0);
@@ -1752,6 +1725,30 @@ TEST(the_handle_that_was_exported)
     drop(a);
     drop(b);
     CHECK_OK(ignis_transport_destroy(transport));
+}
+
+TEST(empty_arrays_travel)
+{
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    int k;
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(kinds); k++) {
+        ignis_transport transport;
+        ignis_transport_handle handle;
+        ignis_array array, seen;
+        if (!available(kinds[k], 0, 0))
+            continue;
+        transport = make_transport(kinds[k], 0, 0);
+        array = make_shared(kinds[k], 0, 0, 0);
+        CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+        seen = ignis_transport_import_handle(transport, &handle);
+        CHECK(seen.id);
+        CHECK_INT(ignis_array_numel(seen), 0);
+        drop(seen);
+        CHECK_OK(ignis_transport_handle_close(&handle));
+        drop(array);
+        CHECK_OK(ignis_transport_destroy(transport));
+    }
 }
 
 TEST(device_0_is_the_current_one)

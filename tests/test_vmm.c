@@ -738,6 +738,118 @@ TEST(descriptors_that_are_no_memory)
     CHECK_BALANCED();
 }
 
+/* threads ------------------------------------------------------------------------------------------------------------- */
+
+/*  What all threads use, replace and free under each other's hands. */
+enum { MIX_THREADS = 4, MIX_ITEMS = 3 };
+
+typedef struct mixer {
+    uint64_t (*items)[MIX_ITEMS]; /* memory, ranges, arrays: handles, swapped atomically */
+    unsigned random;
+    int rounds;
+} mixer;
+
+static void *mix_calls(void *context)
+{
+    mixer *m = (mixer *)context;
+    ignis_vmm_array_desc desc = array_desc(IGNIS_SHAPE(64));
+    ignis_array_desc part = desc_of(IGNIS_SHAPE(64), IGNIS_F32);
+    int round;
+    for (round = 0; round < m->rounds; round++) {
+        unsigned at = test_draw(&m->random, MIX_ITEMS);
+        int64_t offset = granule * (int64_t)test_draw(&m->random, 3);
+        ignis_vmm_handle handle;
+        ignis_vmm_access access;
+        ignis_vmm_info info;
+        ignis_vmm_range_info range_info;
+        ignis_vmm_range range;
+        ignis_array array;
+        ignis_vmm vmm, other;
+        vmm.id = ignis__atomic_load(&m->items[0][at]);
+        range.id = ignis__atomic_load(&m->items[1][test_draw(&m->random, MIX_ITEMS)]);
+        array.id = ignis__atomic_load(&m->items[2][at]);
+        switch (test_draw(&m->random, 9)) {
+        case 0:
+            vmm.id = test_swap(&m->items[0][at], make_vmm(granule).id);
+            (void)ignis_vmm_free(vmm);
+            break;
+        case 1:
+            array.id = test_swap(&m->items[2][at], ignis_vmm_array(&desc).id);
+            (void)ignis_array_free(array);
+            break;
+        case 2:
+            (void)ignis_vmm_map(range, offset, vmm);
+            (void)ignis_vmm_set_access(range, offset, granule, 0, IGNIS_VMM_ACCESS_READ_WRITE);
+            break;
+        case 3:
+            (void)ignis_vmm_unmap(range, offset);
+            (void)ignis_vmm_unreserve(range); /* while nothing is mapped in it */
+            if (ignis_vmm_range_query(range, &range_info) == IGNIS_ERROR_FREED)
+                for (at = 0; at < MIX_ITEMS; at++)
+                    if (ignis__atomic_load(&m->items[1][at]) == range.id)
+                        (void)test_swap(&m->items[1][at], 0);
+            break;
+        case 4:
+            range.id = test_swap(&m->items[1][at], ignis_vmm_reserve(4 * granule, 0).id);
+            for (offset = 0; offset < 4 * granule; offset += granule)
+                while (ignis_vmm_range_query(range, &range_info) == IGNIS_OK && ignis_vmm_unmap(range, offset) != IGNIS_OK &&
+                       range_info.arrays > 0)
+                    ignis__sleep_us(50); /* another thread's array goes */
+            (void)ignis_vmm_unreserve(range);
+            break;
+        case 5:
+            array = ignis_vmm_array_map(range, offset, &part);
+            if (array.id) {
+                CHECK_OK(ignis_array_fill(array, 2.0));
+                CHECK_OK(ignis_array_free(array));
+            }
+            break;
+        case 6:
+            if (ignis_vmm_export(vmm, &handle) != IGNIS_OK)
+                break;
+            other = ignis_vmm_import(&handle, granule, 0);
+            (void)ignis_vmm_handle_close(&handle);
+            CHECK(other.id);
+            CHECK_OK(ignis_vmm_free(other));
+            break;
+        case 7:
+            other = ignis_vmm_of_array(array, &offset);
+            if (other.id)
+                CHECK_OK(ignis_vmm_free(other));
+            break;
+        default: (void)ignis_vmm_query(vmm, &info); (void)ignis_vmm_get_access(range, offset, 0, &access);
+        }
+        ignis_status_clear();
+    }
+    return NULL;
+}
+
+TEST(threads_mix_every_call)
+{
+    uint64_t items[3][MIX_ITEMS];
+    pthread_t threads[MIX_THREADS];
+    mixer mixers[MIX_THREADS];
+    int i;
+    VMM_SETUP();
+    test_leaks_expected = true; /* ranges that another thread mapped into while they were given back */
+    for (i = 0; i < MIX_ITEMS; i++) {
+        ignis_vmm_array_desc desc = array_desc(IGNIS_SHAPE(64));
+        items[0][i] = make_vmm(granule).id;
+        items[1][i] = ignis_vmm_reserve(4 * granule, 0).id;
+        items[2][i] = ignis_vmm_array(&desc).id;
+    }
+    for (i = 0; i < MIX_THREADS; i++) {
+        mixers[i].items = items;
+        mixers[i].random = (unsigned)i;
+        mixers[i].rounds = test_env("IGNIS_SOAK") ? 20000 : 200;
+        CHECK_INT(pthread_create(&threads[i], NULL, mix_calls, &mixers[i]), 0);
+    }
+    for (i = 0; i < MIX_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_OK(ignis_shutdown());
+    CHECK_BALANCED();
+}
+
 /*  Imports what it is sent, checks it, writes it, and waits to be let go. */
 static int importer(void)
 {
