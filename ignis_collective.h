@@ -1073,14 +1073,15 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
     are undefined, and the communicator is broken: it refuses all later operations.
 
     in == out is allowed, as is a part of one array that lies where the operation would put it (all_gather: in is part `rank` of out;
-    reduce_scatter: out is part `rank` of in). While a call queues its work IGNIS_OWNER_NVCCL owns the arrays; they must be owned by IGNIS_OWNER_IGNIS.
+    reduce_scatter: out is part `rank` of in). While a call queues its work IGNIS_OWNER_NVCCL owns the arrays; they must be owned by
+    IGNIS_OWNER_IGNIS.
     All of them can be captured in graphs. A graph is launched on every rank, in the same order as other operations on the communicator, and
     not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the earlier ones.
 
     Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm of Ignis combines in the order of the ranks, so
     all ranks get the same bits, on every run and in every transport. What NCCL combines (see ON SPEED in the manual) has NCCL's order: the same bits
-    on all ranks, and on every run with the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times
-    1/size, for floating types.
+    on all ranks, and on every run with the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where
+    any rank has NaN. IGNIS_OP_AVG is the sum times 1/size, for floating types.
 
     For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
 
@@ -8773,8 +8774,9 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
     return missing;
 }
 
-/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. No rank
-    ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept. Nothing is reported. */
+/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member
+    i. No rank ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept.
+    Nothing is reported. */
 static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
 {
     ignis__job *job = joint->job;
@@ -9549,8 +9551,8 @@ typedef struct ignis__comm_program {
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
-/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another one: it
-    holds no lock, and only who wants the same program waits for it. */
+/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another
+    one: it holds no lock, and only who wants the same program waits for it. */
 static struct {
     ignis__mutex lock;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
@@ -9862,7 +9864,8 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     return false;
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on failure. */
+/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions `shared`, or its own if that is null.
+    Null on failure. */
 static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, const ignis__comm_options *options,
                                     ignis__comm_regions *shared)
 {
@@ -10160,28 +10163,29 @@ static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, in
     return !IGNIS__CUDA_FAILED(call, regions->device, cuMemHostGetDevicePointer_v2, (&regions->address[i], regions->host[i], 0));
 }
 
-/*  This rank's region, and a descriptor of it for the others. */
-static bool ignis__region_make(const char *call, ignis__comm *comm, bool staged, int *fd)
+/*  This rank's region, and a descriptor of it for the others in fds[0]. */
+static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
 {
+    ignis__comm *comm = making->comm;
     ignis__comm_regions *regions = comm->memory->regions;
     ignis__vmm_block *mine = &regions->block[comm->rank];
     ignis_vmm_handle handle;
-    regions->bytes = ignis__comm_region_bytes(comm->size);
+    making->mine.bytes = regions->bytes = ignis__comm_region_bytes(comm->size);
     if (staged) {
-        if (!ignis__host_share(call, regions->bytes, &handle))
+        if (!ignis__host_share(making->call, regions->bytes, &handle))
             return false;
-        *fd = handle.fd;
-        return ignis__staged_map(call, regions, comm->rank, *fd);
+        fds[0] = handle.fd;
+        return ignis__staged_map(making->call, regions, comm->rank, handle.fd);
     }
-    if (!ignis__vmm_make(call, comm->device, regions->bytes, NULL, 0, true, mine))
+    if (!ignis__vmm_make(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
-    regions->bytes = mine->size;
+    making->mine.bytes = regions->bytes = mine->size;
     regions->address[comm->rank] = mine->address;
-    return ignis__vmm_fd(call, mine, fd);
+    return ignis__vmm_fd(making->call, mine, fds);
 }
 
 /*  The regions of the others. */
-static bool ignis__regions_adopt(ignis__making *making, bool staged, const int *fds)
+static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     ignis__comm_regions *regions = comm->memory->regions;
@@ -10237,12 +10241,9 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
 {
     ignis__comm *comm = making->comm;
     const ignis__address *address = comm->memory->regions->address;
-    ignis__binding binding;
     void *stream = NULL;
     bool ok;
     int i;
-    if (!ignis__device_enter(making->call, comm->device, &binding))
-        return false;
     ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
     for (i = 0; ok && i < comm->size; i++)
         ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
@@ -10255,28 +10256,29 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
     if (stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
-    ignis__device_leave(&binding);
     return ok;
 }
 
 /*  Writes into every region. */
-static bool ignis__probe_write(ignis__making *making)
+static bool ignis__probe_write(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
     int i;
+    (void)staged, (void)fds;
     for (i = 0; i < comm->size; i++)
         ignis__probe_fill(comm, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
     return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
 }
 
 /*  Reads what all have written into every region. */
-static bool ignis__probe_read(ignis__making *making)
+static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
     size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
     int from, to;
+    (void)staged, (void)fds;
     memset(data, 0, sizeof data);
     if (!ignis__probe_copy(making, data, piece, 0, false))
         return false;
@@ -10295,34 +10297,25 @@ static bool ignis__probe_read(ignis__making *making)
 /*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between each two. */
 static bool ignis__regions_make(ignis__making *making, bool staged)
 {
+    static bool (*const steps[])(ignis__making * making, bool staged, int *fds) = {ignis__region_make, ignis__regions_adopt,
+                                                                                   ignis__probe_write, ignis__probe_read};
     ignis__comm *comm = making->comm;
-    int fd = -1, fds[IGNIS_COMM_MAX_RANKS], i;
+    int fds[IGNIS_COMM_MAX_RANKS], mine, i, step;
     ignis__binding binding;
-    bool ok;
-    ignis__step_begin(making);
-    if (ignis__device_enter(making->call, comm->device, &binding)) {
-        (void)ignis__region_make(making->call, comm, staged, &fd);
-        ignis__device_leave(&binding);
-    }
-    making->mine.bytes = comm->memory->regions->bytes;
-    ok = ignis__step_end(making, fd, fds);
-    ignis__fd_drop(&fd);
-    if (ok) {
+    bool ok = true;
+    for (i = 0; i < comm->size; i++)
+        fds[i] = -1;
+    for (step = 0; ok && step < IGNIS__COUNT(steps); step++) {
         ignis__step_begin(making);
-        (void)ignis__regions_adopt(making, staged, fds);
-        for (i = 0; i < comm->size; i++)
+        if (ignis__device_enter(making->call, comm->device, &binding)) {
+            (void)steps[step](making, staged, fds);
+            ignis__device_leave(&binding);
+        }
+        mine = step == 0 ? fds[0] : -1; /* goes to the others, whose come instead */
+        for (i = 0; step > 0 && i < comm->size; i++)
             ignis__fd_drop(&fds[i]);
-        ok = ignis__step_end(making, -1, NULL);
-    }
-    if (ok) {
-        ignis__step_begin(making);
-        (void)ignis__probe_write(making);
-        ok = ignis__step_end(making, -1, NULL);
-    }
-    if (ok) {
-        ignis__step_begin(making);
-        (void)ignis__probe_read(making);
-        ok = ignis__step_end(making, -1, NULL);
+        ok = ignis__step_end(making, mine, step == 0 ? fds : NULL);
+        ignis__fd_drop(&mine);
     }
     if (!ok)
         ignis__comm_regions_clear(making->call, comm->memory->regions);
@@ -10358,14 +10351,16 @@ static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
         ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
 }
 
-/*  A communicator of members (ranks of the job) with nothing in it yet. */
+/*  A communicator of members (ranks of the job; null: all of it) with nothing in it yet. */
 static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
                                         uint64_t key, const ignis__comm_options *options)
 {
     ignis__comm *comm = ignis__comm_new(call, device, me, count, options, NULL);
+    int i;
     if (!comm)
         return NULL;
-    memcpy(comm->member, member, sizeof *member * (size_t)count);
+    for (i = 0; i < count; i++)
+        comm->member[i] = member ? member[i] : i;
     comm->watch.key = key;
     comm->watch.member = comm->member;
     comm->watch.count = count;
@@ -10906,8 +10901,8 @@ static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, co
     return false;
 }
 
-/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with something
-    else. */
+/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with
+    something else. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     ignis__comm_task sum = *task;
@@ -11147,8 +11142,8 @@ static bool ignis__comm_fits(const char *call, const ignis__comm *comm, const ig
            (!out || ignis__comm_shapes(call, comm, NULL, out, receive));
 }
 
-/*  One operation, from the handles on. in or out may be null where the operation has none on this rank, or where a message is not asked for. The root of a
-    message is whom it goes to. */
+/*  One operation, from the handles on. in or out may be null where the operation has none on this rank, or where a message is not asked for.
+    The root of a message is whom it goes to. */
 static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
                                         const ignis_array *out, ignis_op op, int root, int source)
 {
@@ -11549,7 +11544,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     ignis__comm *comm;
     ignis__place place;
     ignis__job *job;
-    int ordinal, *member, i;
+    int ordinal;
     bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
@@ -11580,17 +11575,11 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         ignis__job_drop(job);
         return handle;
     }
-    member = job ? (int *)ignis__alloc(sizeof *member * (size_t)job->size) : NULL;
-    if (member) {
-        for (i = 0; i < job->size; i++)
-            member[i] = i;
-        comm = ignis__comm_prepare(call, job, device, member, job->size, job->rank, job->key, &options);
+    if (job) {
+        comm = ignis__comm_prepare(call, job, device, NULL, job->size, job->rank, job->key, &options);
         if (comm)
             handle = ignis__comm_make(call, comm, NULL);
-    } else if (job) {
-        ignis__fail_host_memory(call, sizeof *member * (size_t)job->size);
     }
-    ignis__free(member);
     ignis__job_drop(job); /* the communicator has it now */
     ignis__device_leave(&binding);
     return handle;
