@@ -18,7 +18,7 @@
         >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
-        >>storage       safetensors files                               ON FILES
+        >>file          safetensors files                               ON FILES
 
         In the implementation alone: >>platform >>loader >>pool >>capture.
 
@@ -147,9 +147,9 @@
         With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has an allocation of its own, so that compute-sanitizer sees
         accesses beyond its end; that is slow.
 
-        What Ignis writes to memory is counted in a version, which all views of it share (ignis_array_info.version). Reading what nobody has
-        written is an error. Of your own kernels, and of code that has the address, Ignis cannot know what it writes: its array counts as written,
-        and where it changes one in place, ignis_array_mark_written says so. Arrays that wrap the same pointer count apart.
+        Reading an array that nobody has written to is an error. Ignis counts its writes to memory in a version, which all views of the memory
+        share (ignis_array_info.version). What your own kernels write, and code that was given an address, Ignis cannot see: such an array
+        counts as written, and after changing it in place call ignis_array_mark_written. Arrays that wrap one pointer have a version each.
 
     ON OWNERSHIP (>>contract)
 
@@ -163,37 +163,45 @@
             - wrapped memory (ignis_array_desc.ptr) is never freed by Ignis
 
         While ignis_save, ignis_load or a collective operation runs, its layer owns the arrays it works on; views and copies that are made
-        meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. What is alive at ignis_shutdown is reported: arrays, and
-        kernels, graphs, optimizers and channels too. A stale handle is named as it was (array #7 'weights', freed), so that its message can be
-        matched with others.
+        meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. ignis_shutdown reports what is still alive: arrays, and
+        kernels, graphs, optimizers and channels too. Messages name a freed array as it was (array #7 'weights', freed), so that they can be
+        matched with earlier ones.
 
     ON KERNELS (>>kernel)
 
         Kernels are compiled by NVRTC to machine code of the device ("sm_90a" where there is such a form), and kept in memory and on disk
-        ($IGNIS_CACHE_DIR, else ~/.cache/ignis; the least recently used go beyond 256 MiB). A cached kernel needs no
-        compiler run, but NVRTC must be there: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name).
+        ($IGNIS_CACHE_DIR, else ~/.cache/ignis; beyond 256 MiB the least recently used are deleted). A cached kernel needs no
+        compiler run, but NVRTC must be installed: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name).
 
         #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
         (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
         There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
-        by a macro (#include NAME) is compiled in every process, as its headers cannot be told.
+        by a macro (#include NAME) is compiled in every process, as its headers are not known before.
 
     ON TENSORS AND SCOPES (>>tensor)
 
         A tensor is an array plus its gradient and its place on the tape. What operations return belongs to the thread's current scope:
-        ignis_scope_begin opens one, ignis_scope_end releases all that was made in it, ignis_scope_return ends it and hands one tensor to
+        ignis_scope_begin opens one, ignis_scope_end releases all tensors made in it, ignis_scope_return ends it and passes one tensor on to
         the enclosing one. Outside of scopes, as for the weights of a model, a tensor lives until ignis_tensor_release. Its array
         (ignis_tensor_data) holds a reference, so it cannot be freed under the tensor.
 
     ON THE TAPE (>>tape, >>ops)
 
-        Operations on tensors that require a gradient are recorded; ignis_backward walks back and adds gradients to the leaves. Each
-        thread has its own tape. An entry goes with the tensor that it made, so what leads nowhere costs nothing; what backward needs
-        stays alive after its tensor was released, and goes as the walk passes. ignis_tape_record is the one door: your own operation is
-        a kernel, a result, and a rule for its gradient (examples/custom_op.c), and ignis_gradcheck tells whether the rule is right.
-        ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing. What an operation saved has to stay as it is until the
-        backward: one that finds a saved array written to since (its version has changed) fails, and no gradient changes. Operations of a capture
-        are exempt, as each launch writes anew what they save; so are results of a graph that operations outside of it save.
+        Operations on tensors that require a gradient are recorded; ignis_backward goes through the record in reverse order and adds gradients
+        to the leaves. Each thread has its own tape. An entry is freed with the tensor that it made, so results that are not used cost nothing;
+        what backward needs stays alive when its tensor is released, and is freed as backward passes it (ignis_backward_retain keeps it for
+        another one). Your own operation is recorded as Ignis' own are, by ignis_tape_record: a kernel, a result, and a rule for its gradient
+        (examples/custom_op.c); ignis_gradcheck tells whether the rule is right. ignis_checkpoint trades time for memory, and between
+        ignis_no_grad_begin and _end nothing is recorded. A gradient is set and dropped by ignis_tensor_set_grad.
+
+        What an operation saved must not change before backward uses it: a backward that finds a saved array written to since (its version
+        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save;
+        so are results of a graph that operations outside of it save.
+
+        A backward function may call ignis_backward itself. What it has recorded is differentiated at once, and leaves that it has made have
+        their gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other
+        leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
+        sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
     ON GRAPHS (>>graph)
 
@@ -203,8 +211,8 @@
 
     ON FILES (>>file)
 
-        ignis_save and ignis_load keep named tensors in the safetensors format that other tools read too. Files are written whole or not at
-        all, and a damaged or hostile one is an error, never more.
+        ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read too. A file is written whole or not
+        at all; reading a damaged or malicious one is an error, and does no harm.
 
     ON STREAMS AND CUDART (>>stream)
 
@@ -214,23 +222,34 @@
 
     ON THREADS
 
-        Every function may be called from any thread, and one handle be used by several: the loser of a race to free gets an error. Each
+        Every function may be called from any thread, and several may use one handle: of two that free it, one gets an error. Each
         thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
         survive fork. Compiling a kernel blocks only the threads that need the same kernel.
+
+        Tensors are shared by these rules:
+
+            - scopes, no-grad sections, random numbers and the tape are the thread's own
+            - leaves, such as weights, belong to all: each thread records its own operations on them and runs its own backward. What several
+              threads add to one gradient is added one after the other, also on streams of their own: nothing is lost, but the order is not
+              fixed, and so the last bit of the sum is not
+            - what one thread has recorded, others may read, query, ignis_detach and release, also during its backward, which holds what it
+              needs. Recording more on it, ignis_backward and ignis_tape_dot are errors (TAPE_OF_OTHER)
+            - ignis_zero_grad and ignis_tensor_set_grad are atomic, too. An optimizer's step, and reading a gradient, come after the backwards
+              whose result they are to see: wait for those threads, and for their streams if they have other ones
 
     ON SHARED LIBRARIES
 
         Where two shared libraries of one process have Ignis inside and export its functions, the system's loader gives both the functions
-        of the one that was loaded first: one ignis_setup for both, one state, and chaos when they are of different versions. (Not on
-        Windows, where a DLL has its own functions always.) So build a shared library with IGNIS_HIDDEN, or with -fvisibility=hidden: then it
-        has an Ignis for itself. The price: each has a setup, a cache of device memory and compiled kernels of its own, handles of one mean
-        nothing to the other (give device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the functions in it.
-        A library that offers Ignis to others exports them on purpose, and alone.
+        of the one that was loaded first: one ignis_setup for both, one state, and undefined behaviour when their versions differ. (Not on
+        Windows, where a DLL always has its own functions.) So build a shared library with IGNIS_HIDDEN, or with -fvisibility=hidden: then it
+        has an Ignis of its own. The price: each has its own setup, cache of device memory and compiled kernels, handles of one mean
+        nothing to the other (pass device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the functions in it.
+        If a library is to offer Ignis to others, it exports the functions, and is the only one in the process that does.
 
     OPTIONS, for the file with the implementation; each with its price
 
         #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
-        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that has it, see below: others cannot call it there
+        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that contains it: see ON SHARED LIBRARIES
         #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
         #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
@@ -295,8 +314,9 @@ extern "C" {
    default named beside the field. Each function is documented in one form: what it does, then Returns, Errors,
    Ownership, Threads. "any" after Threads: callable from any thread at any time, also on one handle from several.
    Streams are named only where work is put on one: that is always the calling thread's current stream of the array's
-   device, and the call does not wait unless it says so. Every function but ignis_setup, ignis_version_string and the
-   status functions fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in a forked child. */
+   device, and the call does not wait unless it says so. Every function but ignis_setup, the status functions, the version,
+   and names and sizes of dtypes and owners fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in
+   a forked child. */
 
 /*  Handles. 0 is no handle. A handle names a slot and its generation, so one that was freed is recognised for ever. */
 typedef struct ignis_array {
@@ -338,7 +358,7 @@ typedef enum ignis_status {
 } ignis_status;
 
 /*  IGNIS_DIAGNOSTICS - every thing that can go wrong, as X(enumerator suffix, status suffix, the rule).
-    A message text may improve from version to version; these ids stay, so tests and tools compare ids. */
+    Message texts may change between versions; these ids stay, so tests and tools compare ids. */
 #define IGNIS_DIAGNOSTICS(X)                                                                                         \
     X(NOT_SETUP, NOT_SETUP, "call ignis_setup first")                                                                \
     X(FORKED, NOT_SETUP, "CUDA does not survive fork; call ignis_setup in the child's own program")                  \
@@ -586,8 +606,8 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
 
 /*  ignis_shutdown - free everything that Ignis holds, after reporting what is still alive: arrays, kernels, graphs, optimizers, channels
     Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
-    Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
-    Errors: CUDA.
+    Returns: IGNIS_OK, or the first driver error met on the way; everything is released all the same.
+    Errors: CUDA, ARGUMENT (inside a backward function: nothing is freed then).
     Ownership: wrapped memory and streams stay the caller's.
     Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
 IGNIS_API ignis_status ignis_shutdown(void);
@@ -640,7 +660,7 @@ IGNIS_API int ignis_device_count(void);
 IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
 
 /*  ignis_device_use - make a device the calling thread's current one, and open it if need be
-    Afterwards its primary context is current in this thread, so cudart code follows along.
+    Afterwards its primary context is current in this thread, for cudart code too.
     Returns: IGNIS_OK, or the reason.
     Errors: DEVICE (no such device, or all lost to a fault), MEMORY, CUDA.
     Ownership: Ignis holds the primary context until ignis_shutdown.
@@ -673,7 +693,7 @@ IGNIS_API ignis_status ignis_stream_use(void *stream);
     Threads: any; each has its own. */
 IGNIS_API void *ignis_stream_current(void);
 
-/*  ignis_stream_forget - before the caller destroys a stream: wait for it, and let go of it
+/*  ignis_stream_forget - before the caller destroys a stream: wait for its work, and stop using it
     Memory of arrays made on it moves to Ignis' own stream; a thread that has it as its current stream goes back to that one
     at its next call.
     Returns: IGNIS_OK; also for a stream that Ignis never saw.
@@ -961,7 +981,7 @@ IGNIS_API void *ignis_array_pin(ignis_array array);
     Threads: any. May wait for copies that still use it. */
 IGNIS_API ignis_status ignis_array_unpin(ignis_array array);
 
-/*  ignis_array_increment_ref, ignis_array_decrement_ref - hold an array for shared staging, and let go of it
+/*  ignis_array_increment_ref, ignis_array_decrement_ref - take a reference to an array, and give it back
     While ref_count is above 0 the array cannot be freed; above 1 its ownership cannot move.
     Returns: the new ref_count, -1 on failure.
     Errors: FREED, CONTRACT (decrement at 0).
@@ -1058,9 +1078,9 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array array, ignis_owner by)
     Threads: any. */
 IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array array, ignis_owner owner);
 
-/*  ignis_contract_track - watch an array in the audit; ignis_contract_untrack - stop, also after it was freed
+/*  ignis_contract_track - list an array in the audit; ignis_contract_untrack - no longer, also after it was freed
     Tracking again starts its age anew. An array that was tracked by this call stays in the audit as freed until it is untracked;
-    one that was only acquired leaves with its free.
+    one that was only acquired leaves the audit when it is freed.
     Returns: IGNIS_OK, or the reason; untracking what is not tracked is fine.
     Errors: FREED (track), MEMORY.
     Ownership: unchanged.
@@ -1069,7 +1089,7 @@ IGNIS_API ignis_status ignis_contract_track(ignis_array array);
 IGNIS_API ignis_status ignis_contract_untrack(ignis_array array);
 
 /*  ignis_contract_audit - list the tracked arrays older than min_age_ms milliseconds, oldest first
-    0 means 5000, as leaks show only with age; a negative number lists all. entries may be null when capacity is 0.
+    0 means 5000, as only old arrays are likely leaks; a negative number lists all. entries may be null when capacity is 0.
     Returns: how many there are, also when that is more than capacity; -1 on failure.
     Errors: ARGUMENT.
     Ownership: entries are copies.
@@ -1308,8 +1328,8 @@ IGNIS_API int ignis_tensor_to_string(ignis_tensor tensor, char *out, size_t capa
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor tensor, void *out, ignis_dtype dtype, int64_t count);
 
-/*  ignis_item - the value of a tensor of one element; ignis_item_i64 - that of one of integers, of all 64 bits
-    Returns: the value; on failure NaN, and INT64_MIN.
+/*  ignis_item - the value of a tensor of one element; ignis_item_i64 - the value of one of integers, without rounding
+    Returns: the value; on failure NaN, for ignis_item_i64 INT64_MIN.
     Errors: FREED, SHAPE (more or fewer elements), DTYPE (ignis_item_i64 of a tensor that is not of integers), ARGUMENT (never written to;
     ignis_item of an i64 that no double is equal to, which happens beyond 2^53), CUDA.
     Ownership: nothing to free.
@@ -1317,7 +1337,7 @@ IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor tensor, void *out, igni
 IGNIS_API double ignis_item(ignis_tensor tensor);
 IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor);
 
-/*  ignis_tensor_release - let go of a tensor
+/*  ignis_tensor_release - release a tensor's handle
     Memory that the tape needs for a gradient stays until ignis_backward or ignis_tape_clear.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED.
@@ -1339,7 +1359,7 @@ IGNIS_API ignis_scope ignis_scope_begin(void);
     Threads: the one that began the scope. */
 IGNIS_API ignis_status ignis_scope_end(ignis_scope scope);
 
-/*  ignis_scope_return - end the scope, and hand one of its tensors to the enclosing scope, or to the caller where there is none
+/*  ignis_scope_return - end the scope, and pass one of its tensors on to the enclosing scope, or to the caller where there is none
     Returns: the tensor, also when the scope could not be ended.
     Errors: ARGUMENT (not the innermost open scope of this thread).
     Ownership: as for a tensor made outside of the scope.
@@ -1351,7 +1371,8 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
 /*  What a backward function is given, and what it fills. */
 typedef struct ignis_backward_args {
     ignis_array grad_output;  /* gradient of the output, in its shape and dtype; not to be written to */
-    const ignis_array *saved; /* ignis_rule.saved, in order; not to be written to */
+    const ignis_array *saved; /* the memory of ignis_rule.saved, in order, by handles that are good until the function returns; not to be
+                                 written to */
     int saved_count;
     const void *params; /* the copy of ignis_rule.params */
     int input_count;
@@ -1365,7 +1386,7 @@ typedef struct ignis_backward_args {
 typedef struct ignis_rule {
     const char *name; /* a constant string: messages and graphs show it */
     ignis_status (*backward_fn)(const ignis_backward_args *args);
-    const ignis_array *saved; /* arrays that backward needs: kept alive, also when their tensors are released */
+    const ignis_array *saved; /* arrays whose memory backward needs: that is kept, also when they are freed */
     int saved_count;
     const void *params; /* small values that backward needs, copied (none) */
     size_t params_size;
@@ -1382,20 +1403,19 @@ typedef struct ignis_gradcheck_desc {
 
 /*  ignis_backward - compute the gradient of a tensor with regard to every leaf that requires one
     grad_output is the gradient of the tensor itself; IGNIS_NO_ARRAY means 1, for a tensor of one element. Gradients are added to those that
-    leaves have; they are written once, after the walk. What the walk has used is released as it goes: a second backward through it
-    is an error. After a failure the walk's part of the tape is released, and no leaf has changed.
+    leaves have; they are written once, at the end. Entries of the tape are freed as backward passes them: a second backward through them is an
+    error (see ignis_backward_retain). After a failure they are freed too, and no leaf has changed.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output, was walked already, or was
     recorded by another thread; an operation on the way saved an array that was written to since; a backward function of the caller failed
-    without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what
-    backward functions fail with.
+    without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what backward functions fail with.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
 
-/*  ignis_backward_retain - ignis_backward that keeps what was recorded, so that another one can walk it again
-    Each adds its gradients to those that the leaves have. What backward needs stays in memory until ignis_backward walks it, or the tensors
-    that it leads to are released. The operations' results and the leaves must not be changed in between.
+/*  ignis_backward_retain - ignis_backward that keeps the entries of the tape for another one (retain_graph in PyTorch)
+    Each adds its gradients to those that the leaves have. What backward needs stays in memory until an ignis_backward passes it, or the tensors
+    that were computed from it are released. Saved arrays must not change in between.
     Returns: IGNIS_OK, or the reason; what was recorded is kept either way.
     Errors: those of ignis_backward.
     Ownership: grad_output stays the caller's.
@@ -1403,7 +1423,7 @@ IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_outp
 IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
 
 /*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made where there is none
-    IGNIS_NO_ARRAY drops the gradient: it is as if none was computed, its memory is freed, and optimizers leave the tensor alone.
+    IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update the tensor, until another one is computed.
     Shapes: equal numel; the tensor's dtype and device.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad was never written to; a parameter of
@@ -1419,7 +1439,7 @@ IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor tensor, ignis_array gr
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_zero_grad(ignis_tensor tensor);
 
-/*  ignis_detach - a tensor over the same memory that the tape knows nothing of
+/*  ignis_detach - a tensor over the same memory that is not on the tape and requires no gradient
     Returns: the tensor, or no handle.
     Errors: FREED, MEMORY.
     Ownership: as ignis_tensor_from_host.
@@ -1435,18 +1455,19 @@ IGNIS_API ignis_status ignis_no_grad_begin(void);
 IGNIS_API ignis_status ignis_no_grad_end(void);
 
 /*  ignis_tape_record - make output the result of an operation on inputs, whose gradients rule computes
-    The one door to the tape: Ignis' own operations use it too. Nothing is recorded inside ignis_no_grad_begin, or when no input requires a
+    Ignis' own operations are recorded in the same way. Nothing is recorded inside ignis_no_grad_begin, or when no input requires a
     gradient. output must be new: a leaf that requires no gradient itself.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (output was recorded already, null rule, an input recorded by another thread), DTYPE (integers), MEMORY.
-    Ownership: inputs, saved arrays and params are kept or copied; the caller's handles stay the caller's.
+    Ownership: inputs are kept, params are copied. Saved arrays stay the caller's: the tape keeps their memory, and they may be freed at once, used
+    for ever, or saved again.
     Threads: any; the entry belongs to the calling thread's tape. */
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output, const ignis_tensor *inputs, int count, const ignis_rule *rule);
 
-/*  ignis_tape_clear - forget everything that the calling thread has recorded
-    Returns: IGNIS_OK.
-    Errors: NOT_SETUP.
-    Ownership: saved memory goes; tensors stay, and a backward through them is an error.
+/*  ignis_tape_clear - free all entries of the calling thread's tape
+    Returns: IGNIS_OK, or the reason.
+    Errors: NOT_SETUP, ARGUMENT (inside a backward function).
+    Ownership: saved memory is freed; tensors stay, and a backward through them is an error.
     Threads: any; each has its own tape. */
 IGNIS_API ignis_status ignis_tape_clear(void);
 
@@ -1465,14 +1486,16 @@ IGNIS_API int64_t ignis_tape_length(void);
 IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity);
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
-    The second run sees the same random numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too.
-    Returns: what fn returns, or no handle.
-    Errors: FREED, those of fn, MEMORY.
+    The function runs in a scope of its own: what it makes is released when it returns, but for its result. The second run sees the same random
+    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too; where it uses none that requires a gradient, nothing
+    is recorded.
+    Returns: a new tensor over what fn returns, or no handle.
+    Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY.
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
 
-/*  ignis_gradcheck - hold the gradients of a function against central finite differences
+/*  ignis_gradcheck - compare the gradients of a function with central finite differences
     All inputs are f64, on one device. The function is called twice for each element of each input that requires a gradient, with the same
     random numbers each time. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
@@ -1923,13 +1946,13 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 
 typedef struct ignis_storage_entry {
     char name[256];    /* cut, at a whole character, to 255 bytes */
-    ignis_dtype dtype; /* IGNIS_DTYPE_DEFAULT: one that Ignis has not, such as BOOL; ignis_load refuses that tensor */
+    ignis_dtype dtype; /* IGNIS_DTYPE_DEFAULT: one that Ignis does not have, such as BOOL; ignis_load refuses that tensor */
     ignis_shape shape; /* [1] for a tensor without dimensions */
     int64_t bytes;
 } ignis_storage_entry;
 
 /*  ignis_save - write tensors and their names to a safetensors file
-    Names are UTF-8, different from each other and not "__metadata__"; one tensor may have several. The file has the very bytes that the
+    Names are UTF-8, different from each other and not "__metadata__"; one tensor may have several. The file is identical to what the
     Python package safetensors writes for the same tensors. It is written beside path, flushed to the disk and renamed, so path holds
     the old file or the new one, whatever happens; on a failure it holds the old one.
     Returns: IGNIS_OK, or the reason.
@@ -1945,7 +1968,7 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
     every name found, before the first tensor is touched. The file is mapped into memory: nobody may shorten it meanwhile.
     Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY or CUDA.
     Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated or not safetensors),
-    SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis has not, or this thread captures a graph),
+    SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis does not have, or this thread captures a graph),
     FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
     Ownership: new tensors as ignis_tensor_from_host. While it works IGNIS_OWNER_WNAIS owns the tensors' arrays.
     Threads: any. Streams: writes on the current stream, and waits for it. */
@@ -6415,7 +6438,7 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
-    ignis__address address;
+    ignis__address address = 0;
     bool ok = array && ignis__work_lend(&work, array, &address);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
@@ -8063,8 +8086,8 @@ static void ignis__module_unload_when_idle(const char *call, ignis__device *devi
         ignis__device_leave(&binding);
 }
 
-/*  Loads a program on a device that is entered. Loading may wait for the device, and that for a kernel which waits for what another thread is about to
-    launch on another one: no lock is held meanwhile. */
+/*  Loads a program on a device that is entered. Loading may wait for the device, and that for a kernel which waits for what another thread is
+    about to launch on another one: no lock is held meanwhile. */
 static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
@@ -10352,7 +10375,7 @@ static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__arr
     return status == IGNIS_OK;
 }
 
-/*  Gives a claimed sum memory of its own, that nothing else ever sees: it keeps what it has where that is private. */
+/*  Replaces a claimed sum by a copy, unless its memory is private already. */
 static bool ignis__gradient_separate(const char *call, ignis__array **sum)
 {
     ignis__array *copy;
@@ -10380,8 +10403,8 @@ typedef struct ignis__reached {
     struct ignis__reached *next;
 } ignis__reached;
 
-/*  Who changes gradients is alone with their leaves from ignis__leaves_enter to ignis__leaves_leave. All of a list are entered at once: who waits
-    is inside of none, so nobody waits in a circle. Inside, memory is taken and work is queued, so no mutex is held for that long. */
+/*  One thread at a time changes the gradient of a leaf, from ignis__leaves_enter to ignis__leaves_leave. A list is entered as a whole: a thread that
+    waits has entered nothing, so no two wait for each other. No mutex is held in between, as taking memory and queueing work may take long. */
 static struct {
     ignis__mutex lock;
     ignis__condition left;
@@ -10428,15 +10451,15 @@ static void ignis__leaf_leave(ignis__tensor *leaf)
     ignis__leaves_leave(&one);
 }
 
-/*  Work on the current stream is about to change a gradient: it comes after what other threads have queued on their streams for that. A capture
-    began when all streams were idle, and what follows its graph is ordered by who launches it. */
+/*  Lets work on the current stream, which is about to change a gradient, wait for the changes that other threads have queued on their streams. Not in
+    a capture: that began when all streams were idle, and who launches its graph orders the launch. */
 static bool ignis__gradient_follow(const char *call, ignis__array *grad)
 {
     ignis__device *device = grad->storage->device;
     return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_now(device));
 }
 
-/*  Makes a claimed array that is private the gradient of an entered leaf that has none. */
+/*  Makes a claimed and private array the gradient of an entered leaf that has none yet. */
 static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
 {
     ignis__shape_copy(&grad->shape, &leaf->shape);
@@ -10496,7 +10519,7 @@ static bool ignis__gradients_add(const char *call, ignis__reached *first)
     return ok;
 }
 
-/*  Writes the sums of a list to the gradients of its leaves. What may run out of memory comes first, so that a failure leaves all as it was. */
+/*  Writes the sums of a list to the gradients of its leaves. What takes memory comes first, so that a failure for want of it changes nothing. */
 static bool ignis__leaves_write(const char *call, ignis__reached *list)
 {
     ignis__reached *at;
@@ -10531,7 +10554,7 @@ typedef struct ignis__met_group {
     struct ignis__met_group *next;
 } ignis__met_group;
 
-/*  One backward. It lies on the stack of its thread; a backward function may run another one inside of it. */
+/*  One backward. A backward function that it calls may run another one, inside of it. */
 typedef struct ignis__walk {
     const char *call;
     ignis__tape *tape;
@@ -10540,15 +10563,15 @@ typedef struct ignis__walk {
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
-    bool failed;     /* one inside of it has: it may have given only a part of its gradients */
+    bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
     int64_t nests;   /* entries that it has not passed yet and that run a backward of their own */
     ignis__met_group *groups;
     ignis__reached *leaves; /* those that are in no group */
-    ignis__reached **table; /* all of them by their leaf, at a power of two of places, half of them empty at least */
+    ignis__reached **table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
     uint32_t count, capacity;
 } ignis__walk;
 
-/*  The place of a leaf in the walk's table: null there means that it was not reached yet. */
+/*  The place of a leaf in the walk's table, which holds null when the leaf was not reached yet. */
 static ignis__reached **ignis__walk_find(const ignis__walk *walk, const ignis__tensor *leaf)
 {
     uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (walk->capacity - 1);
@@ -10570,7 +10593,6 @@ static bool ignis__walk_grow(ignis__walk *walk)
         ignis__fail_host_memory(walk->call, sizeof *grown.table * grown.capacity);
         return false;
     }
-    memset(grown.table, 0, sizeof *grown.table * grown.capacity);
     for (i = 0; i < walk->capacity; i++)
         if (walk->table[i])
             *ignis__walk_find(&grown, walk->table[i]->leaf) = walk->table[i];
@@ -10640,7 +10662,7 @@ static ignis__reached *ignis__walk_reach(ignis__walk *walk, ignis__tensor *leaf)
     return reached;
 }
 
-/*  Ends what a list knows; sums that were not written go. */
+/*  Frees a list, with the sums that were not written. */
 static void ignis__reached_end(const char *call, ignis__reached **list)
 {
     ignis__reached *reached;
@@ -10659,8 +10681,8 @@ static bool ignis__group_ready(const char *call, ignis__met_group *met)
     return ignis__leaves_write(call, met->leaves) && met->group->ready_fn(met->group, call);
 }
 
-/*  The nearest entry before this one (null: the newest) that is newer than `end`, its output held; null: there is none. Entries whose outputs other
-    threads have just released for the last time, and are about to end, are passed over. */
+/*  The nearest entry before this one (null: the newest of all) that is newer than `end`, with its output held; null: there is none. It skips entries
+    that another thread is just about to end, having given back the last hold of their outputs. */
 static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
 {
     ignis__node *before;
@@ -10789,7 +10811,7 @@ static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__ar
     return ignis__gradient_add(walk->call, &standing.node->grad, gradient);
 }
 
-/*  What the walk that runs the thread's backward function has for one of its inputs by now; null: nothing yet. */
+/*  For a backward function that is running: what its walk has as the gradient of an input by now; null: nothing yet. */
 static ignis__array *ignis__walk_sum(int input)
 {
     const ignis__node *node = ignis__tensor_thread_now()->walk->at;
@@ -10877,6 +10899,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
 {
     ignis_backward_args args;
     ignis_array grads[IGNIS__MAX_INPUTS], saved_few[16], *saved = saved_few;
+    ignis__array *given[IGNIS__MAX_INPUTS];
     bool ok = true;
     int i;
     for (i = 0; i < node->input_count; i++) {
@@ -10903,28 +10926,14 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     args.user_data = node->user_data;
     ok = ignis__walk_call(walk, node, &args);
     for (i = 0; i < node->input_count; i++) { /* claim all before any is given on: one array may be there twice */
-        ignis__array *gradient = NULL;
-        if (grads[i].id && (!node->needed[i] || !ok)) {
-            gradient = ignis__walk_claim(walk, node, i, grads[i]);
-            if (gradient)
-                ignis__array_unclaim(walk->call, gradient);
-            grads[i].id = 0;
-        } else if (grads[i].id) {
-            gradient = ignis__walk_claim(walk, node, i, grads[i]);
-            ok = ok && gradient;
-            if (!gradient)
-                grads[i].id = 0;
-        }
+        given[i] = grads[i].id ? ignis__walk_claim(walk, node, i, grads[i]) : NULL;
+        ok = ok && (given[i] || !grads[i].id || !node->needed[i]);
     }
     for (i = 0; i < node->input_count; i++) {
-        ignis__array *gradient = grads[i].id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, grads[i].id) : NULL;
-        if (!gradient)
-            continue;
-        ignis__array_drop(walk->call, gradient); /* the claim of above keeps it */
-        if (ok)
-            ok = ignis__walk_give(walk, node->inputs[i], gradient);
-        else
-            ignis__array_unclaim(walk->call, gradient);
+        if (given[i] && ok && node->needed[i])
+            ok = ignis__walk_give(walk, node->inputs[i], given[i]);
+        else if (given[i])
+            ignis__array_unclaim(walk->call, given[i]);
     }
     if (saved != saved_few)
         ignis__free(saved);
@@ -10951,11 +10960,12 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
             ok = ignis__groups_pass(walk, node, ok);
         before = ignis__node_before(walk->tape, node, end);
         if (node->grad) {
-            if (walk->retains)
+            if (walk->retains) {
                 ignis__array_unclaim(walk->call, node->grad);
-            node->grad = walk->retains ? NULL : node->grad;
-            if (!walk->retains)
+                node->grad = NULL;
+            } else {
                 ignis__node_consume(walk->call, node);
+            }
             ignis__tensor_drop(walk->call, output);
         }
         ignis__tensor_drop(walk->call, output);
@@ -10963,8 +10973,8 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
     return ok;
 }
 
-/*  Writes the gradients of leaves, which the outermost walk does for all: so when it fails, no leaf has changed. A walk inside a backward function
-    writes those of leaves which that function has made, as that reads them. */
+/*  Writes the gradients of leaves. A walk inside a backward function writes those of leaves that the function has made, which wants to read them, and
+    leaves the others to the enclosing walk: so when the outermost one fails, no leaf has changed. */
 static bool ignis__walk_end(ignis__walk *walk, bool ok)
 {
     ignis__reached **link = &walk->leaves, *reached;
@@ -13131,7 +13141,7 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
     return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &p, sizeof p);
 }
 
-/* >>ops.shape - concat and split ------------------------------------------------------------------------------------------- */
+/* >>ops.shape - concat, split, slice ------------------------------------------------------------------------------------------- */
 
 /*  Copies rows of `length` elements between arrays whose rows are `to_row` and `from_row` elements apart, from and to an offset. */
 static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from, int64_t from_offset,

@@ -550,7 +550,7 @@ TEST(each_thread_reads_its_own_message)
 
 /* --- random use of shared tensors ------------------------------------------------------------------------------ */
 
-enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 30, TENSOR_N = 16 };
+enum { TENSOR_THREADS = 6, TENSOR_SLOTS = 12, TENSOR_CALLS = 34, TENSOR_N = 16 };
 
 static struct {
     pthread_mutex_t lock;
@@ -602,9 +602,9 @@ static void expect_documented_of_tensors(int call)
     case IGNIS_DIAG_RECORDED_TWICE:
     case IGNIS_DIAG_BACKWARD_TWICE:
     case IGNIS_DIAG_BACKWARD_FAILED:
+    case IGNIS_DIAG_SAVED_CHANGED:
     case IGNIS_DIAG_NO_GRAD_WANTED:
     case IGNIS_DIAG_PARAMETER_KIND:
-    case IGNIS_DIAG_SAVED_CHANGED:
     case IGNIS_DIAG_FREE_REFERENCED: break;
     default:
         snprintf(text, sizeof text, "call %d: %s: %.800s", call, ignis_diagnostic_name(info.diagnostic), info.message);
@@ -616,8 +616,10 @@ static void expect_documented_of_tensors(int call)
 /*  x * x + another shared tensor, that a checkpoint runs twice */
 static ignis_tensor stress_block(const ignis_tensor *inputs, int count, void *user_data)
 {
+    ignis_tensor other;
     (void)count;
-    return ignis_add(ignis_mul(inputs[0], inputs[0]), *(const ignis_tensor *)user_data);
+    other.id = (uint64_t)(uintptr_t)user_data;
+    return ignis_add(ignis_mul(inputs[0], inputs[0]), other);
 }
 
 /*  A user's backward function: it uses shared tensors itself, clears the tape in vain, and walks back inside. */
@@ -673,7 +675,7 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
     case 8: tensor_put(random, ignis_scale(a, 0.5)); break;
     case 9: tensor_put(random, ignis_detach(a)); break;
     case 10: stress_record(tensor_get(random), a, *random); break;
-    case 11: tensor_put(random, ignis_checkpoint(stress_block, &b, &a, 1)); break;
+    case 11: tensor_put(random, ignis_checkpoint(stress_block, (void *)(uintptr_t)b.id, &a, 1)); break;
     case 12:
     case 13:
     case 14:
@@ -722,6 +724,10 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
         ignis_optimizer_step(tensors.optimizer);
         break;
     case 28: CHECK_OK(ignis_stream_use(next_random(random) % 2 ? tensors.streams[index] : NULL)); break;
+    case 29: ignis_tensor_set_grad(a, next_random(random) % 2 ? gradient : IGNIS_NO_ARRAY); break;
+    case 30: ignis_backward_retain(a, gradient); break;
+    case 31: tensor_put(random, ignis_slice(a, 0, 0, 1)); break;
+    case 32: CHECK(ignis_tensor_to_string(a, text, sizeof text) > 0); break;
     default: ignis_tensor_release(a); break;
     }
     expect_documented_of_tensors(call);
