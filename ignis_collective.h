@@ -1033,10 +1033,10 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm comm);
 IGNIS_API ignis_status ignis_comm_query(ignis_comm comm, ignis_comm_info *info);
 
 /*  ignis_comm_init_all - make the communicators of several devices of this process: comms[i] is rank i, on devices[i]
-    devices may be null: the first count devices. Of desc (null: all defaults), timeout_s counts. One thread may call an operation on
-    each of them in turn, as operations do not wait; or each has a thread of its own.
+    devices may be null: the first count devices. Of desc (null: all defaults), timeout_s and most_blocks count. One thread may call an
+    operation on each of them in turn, as operations do not wait; or each has a thread of its own.
     Returns: IGNIS_OK, and *comms filled; all zero on failure.
-    Errors: ARGUMENT (a device twice, count below 1 or above IGNIS_COMM_MAX_RANKS), DEVICE, UNSUPPORTED (two devices do not reach each
+    Errors: ARGUMENT (desc, a device twice, count below 1 or above IGNIS_COMM_MAX_RANKS), DEVICE, UNSUPPORTED (two devices do not reach each
     other's memory), MEMORY, CUDA.
     Ownership: the caller ends each with ignis_comm_destroy.
     Threads: any. Waits for the devices. */
@@ -9810,17 +9810,6 @@ static void ignis__comm_end(const char *call, ignis__comm *comm)
     int i;
     if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
         (void)ignis__device_wait(call, comm->device); /* everything has a deadline, so this ends */
-        ignis__device_leave(&binding);
-    }
-    if (comm->job) /* nobody tells it anything from here on */
-        ignis__job_watch_end(comm->job, &comm->watch);
-    ignis__mutex_lock(&memory->regions->lock);
-    for (i = 0; i < memory->regions->count; i++)
-        if (memory->regions->comms[i] == comm)
-            memory->regions->comms[i] = NULL;
-    ignis__mutex_unlock(&memory->regions->lock);
-    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
-        (void)ignis__device_finish(comm->device);
         if (ignis__atomic_load(&comm->storage->users) > 1) {
             (void)IGNIS__CUDA_FAILED(
                 call, comm->device, cuMemsetD8Async,
@@ -9830,6 +9819,13 @@ static void ignis__comm_end(const char *call, ignis__comm *comm)
         }
         ignis__device_leave(&binding);
     }
+    if (comm->job) /* nobody tells it anything from here on */
+        ignis__job_watch_end(comm->job, &comm->watch);
+    ignis__mutex_lock(&memory->regions->lock);
+    for (i = 0; i < memory->regions->count; i++)
+        if (memory->regions->comms[i] == comm)
+            memory->regions->comms[i] = NULL;
+    ignis__mutex_unlock(&memory->regions->lock);
     ignis__storage_drop(call, comm->storage);
     ignis__job_drop(comm->job);
     ignis__pool_give(&ignis__comms, comm);
@@ -11496,11 +11492,30 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     return ok;
 }
 
+typedef struct ignis__split {
+    int32_t color, key;
+} ignis__split;
+
+/*  The ranks of one color, in the order of their keys, into place. Returns how many. */
+static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
+{
+    int i, k, count = 0;
+    for (i = 0; i < size; i++) {
+        if (all[i].color != color)
+            continue;
+        for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
+            place[k] = place[k - 1];
+        place[k] = i;
+    }
+    return count;
+}
+
 IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_split_all";
-    ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by place in the call */
-    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], i, k, r, members;
+    ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by rank */
+    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], i, k, members;
+    ignis__split all[IGNIS_COMM_MAX_RANKS];
     ignis__comm_siblings siblings;
     bool ok = true;
     if (!ignis__comm_siblings_hold(call, comms, count, false, out, &siblings))
@@ -11510,25 +11525,22 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
         ok = false;
     }
     for (i = 0; i < count && ok; i++) {
-        if (colors[i] < 0 || made[i])
+        all[i].color = colors[siblings.place[i]];
+        all[i].key = keys ? keys[siblings.place[i]] : 0;
+    }
+    for (i = 0; i < count && ok; i++) {
+        if (all[i].color < 0 || made[i])
             continue;
-        for (r = members = 0; r < count; r++) {
-            int place = siblings.place[r];
-            if (colors[place] != colors[i])
-                continue;
-            for (k = members++; k > 0 && keys && keys[order[k - 1]] > keys[place]; k--)
-                order[k] = order[k - 1];
-            order[k] = place;
-        }
+        members = ignis__split_order(all, count, all[i].color, order);
         for (k = 0; k < members; k++)
-            devices[k] = (int)(siblings.comm[order[k]]->device - ignis__devices);
-        ok = ignis__comm_all_make(call, devices, members, &siblings.comm[i]->options, part);
+            devices[k] = (int)(siblings.rank[order[k]]->device - ignis__devices);
+        ok = ignis__comm_all_make(call, devices, members, &siblings.rank[i]->options, part);
         for (k = 0; k < members && ok; k++)
             made[order[k]] = part[k];
     }
     for (i = 0; i < count; i++)
         if (made[i] && ok)
-            out[i].id = ignis__pool_publish(&ignis__comms, made[i]);
+            out[siblings.place[i]].id = ignis__pool_publish(&ignis__comms, made[i]);
         else if (made[i])
             ignis__comm_end(call, made[i]);
     ignis__comm_siblings_drop(call, &siblings);
@@ -11637,24 +11649,6 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
     ignis__comm_drop(call, comm);
     return NULL;
-}
-
-typedef struct ignis__split {
-    int32_t color, key;
-} ignis__split;
-
-/*  The ranks of one color, in the order of their keys, into place. Returns how many. */
-static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
-{
-    int i, k, count = 0;
-    for (i = 0; i < size; i++) {
-        if (all[i].color != color)
-            continue;
-        for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
-            place[k] = place[k - 1];
-        place[k] = i;
-    }
-    return count;
 }
 
 /*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into its key. */
