@@ -193,12 +193,12 @@
         Operations of NCCL have the same deadline as others; a thread of Ignis watches it, and polls NCCL for errors. One that it reports
         while an operation is under way (ncclCommGetAsyncError) breaks the communicator on all ranks.
 
-        ON SEVERAL COMMUNICATORS. A kernel of a large operation takes most of a GPU until all ranks have come to it. Two communicators whose
-        ranks begin operations in different orders, X before Y here and Y before X there, can so wait for each other until the deadline, also
-        on two streams: TIMEOUT, with a message that names both. So all ranks begin the operations of all their communicators in one order.
-        Where that cannot be, as each is driven by a thread of its own, ignis_comm_desc.most_blocks makes room: with N communicators at work at
-        the same time, at most the multiprocessors of a GPU (132 of an H200) divided by N. Large operations take longer then. Those that NCCL
-        does need one order all the same.
+        ON SEVERAL COMMUNICATORS. A kernel of a large operation occupies most multiprocessors of a GPU until all ranks have come to it. If one
+        rank begins an operation on communicator X and then one on Y, and another rank Y and then X, the two can wait for each other until the
+        deadline, even on two streams: the result is TIMEOUT, with a message that names both communicators. So begin the operations of all
+        communicators in the same order on all ranks. Where a thread for each communicator makes that impossible, set
+        ignis_comm_desc.most_blocks to the number of multiprocessors (132 on an H200) divided by the number of communicators: then their kernels
+        run at the same time, and large operations take longer. Operations that NCCL does need one order all the same.
 
         WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
         communicator that it was in within milliseconds, and kernels that wait for it return. Nothing hangs: kernels have the deadline, too.
@@ -210,8 +210,9 @@
 
         and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
         communicator on all ranks on purpose. A rank that is only slow, or stopped, does not count as dead: the others get TIMEOUT from their
-        operation, and shrink waits for it. Several hosts communicate through rank 0: when it dies, the other hosts lose each other.
-        A host that loses power or network is noticed within 15 s, as its system no longer answers; one whose processes are only stopped
+        operation, and ignis_comm_shrink waits for it; ignis_comm_shrink_without leaves it out, if all who go on name it. Several hosts
+        communicate through rank 0: when it dies, the other hosts lose each other. A host that loses power or network is noticed within
+        15 s, as its system no longer answers; one whose processes are only stopped
         does answer. ignis_comm_destroy is no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
         WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank that is a process of its own calls
@@ -10792,9 +10793,8 @@ static void ignis__comm_beside_write(ignis__text *text, const ignis__comm *comm)
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
     if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
         ignis__text_add(text,
-                        "; communicator #%llu was used on device %d, too, beside this one, #%llu: all ranks have to begin the operations "
-                        "of both in one "
-                        "order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
+                        "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations of both "
+                        "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
                         (unsigned long long)other->slot.handle, (int)(comm->device - ignis__devices),
                         (unsigned long long)comm->slot.handle);
     if (other)
