@@ -10974,11 +10974,12 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
             ok = ignis__groups_pass(walk, node, ok);
         before = ignis__node_before(walk->tape, node, end);
         if (node->grad) {
-            if (walk->retains)
+            if (walk->retains) {
                 ignis__array_unclaim(walk->call, node->grad);
-            node->grad = walk->retains ? NULL : node->grad;
-            if (!walk->retains)
+                node->grad = NULL;
+            } else {
                 ignis__node_consume(walk->call, node);
+            }
             ignis__tensor_drop(walk->call, output);
         }
         ignis__tensor_drop(walk->call, output);
