@@ -10375,7 +10375,7 @@ static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__arr
     return status == IGNIS_OK;
 }
 
-/*  Gives a claimed sum memory of its own, that nothing else ever sees: it keeps what it has where that is private. */
+/*  Replaces a claimed sum by a copy, unless its memory is private already. */
 static bool ignis__gradient_separate(const char *call, ignis__array **sum)
 {
     ignis__array *copy;
@@ -10403,8 +10403,8 @@ typedef struct ignis__reached {
     struct ignis__reached *next;
 } ignis__reached;
 
-/*  Who changes gradients is alone with their leaves from ignis__leaves_enter to ignis__leaves_leave. All of a list are entered at once: who waits
-    is inside of none, so nobody waits in a circle. Inside, memory is taken and work is queued, so no mutex is held for that long. */
+/*  One thread at a time changes the gradient of a leaf, from ignis__leaves_enter to ignis__leaves_leave. A list is entered as a whole: a thread that
+    waits has entered nothing, so no two wait for each other. No mutex is held in between, as taking memory and queueing work may take long. */
 static struct {
     ignis__mutex lock;
     ignis__condition left;
@@ -10451,15 +10451,15 @@ static void ignis__leaf_leave(ignis__tensor *leaf)
     ignis__leaves_leave(&one);
 }
 
-/*  Work on the current stream is about to change a gradient: it comes after what other threads have queued on their streams for that. A capture
-    began when all streams were idle, and what follows its graph is ordered by who launches it. */
+/*  Lets work on the current stream, which is about to change a gradient, wait for the changes that other threads have queued on their streams. Not in
+    a capture: that began when all streams were idle, and who launches its graph orders the launch. */
 static bool ignis__gradient_follow(const char *call, ignis__array *grad)
 {
     ignis__device *device = grad->storage->device;
     return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_now(device));
 }
 
-/*  Makes a claimed array that is private the gradient of an entered leaf that has none. */
+/*  Makes a claimed and private array the gradient of an entered leaf that has none yet. */
 static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
 {
     ignis__shape_copy(&grad->shape, &leaf->shape);
@@ -10519,7 +10519,7 @@ static bool ignis__gradients_add(const char *call, ignis__reached *first)
     return ok;
 }
 
-/*  Writes the sums of a list to the gradients of its leaves. What may run out of memory comes first, so that a failure leaves all as it was. */
+/*  Writes the sums of a list to the gradients of its leaves. What takes memory comes first, so that a failure for want of it changes nothing. */
 static bool ignis__leaves_write(const char *call, ignis__reached *list)
 {
     ignis__reached *at;
@@ -10554,7 +10554,7 @@ typedef struct ignis__met_group {
     struct ignis__met_group *next;
 } ignis__met_group;
 
-/*  One backward. It lies on the stack of its thread; a backward function may run another one inside of it. */
+/*  One backward. A backward function that it calls may run another one, inside of it. */
 typedef struct ignis__walk {
     const char *call;
     ignis__tape *tape;
@@ -10563,15 +10563,15 @@ typedef struct ignis__walk {
     bool retains;    /* entries are kept for another backward */
     ignis__node *at; /* the entry whose backward function is running; null: none is */
     uint64_t one;    /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
-    bool failed;     /* one inside of it has: it may have given only a part of its gradients */
+    bool failed;     /* one inside of it has failed, and may have given only a part of its gradients */
     int64_t nests;   /* entries that it has not passed yet and that run a backward of their own */
     ignis__met_group *groups;
     ignis__reached *leaves; /* those that are in no group */
-    ignis__reached **table; /* all of them by their leaf, at a power of two of places, half of them empty at least */
+    ignis__reached **table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
     uint32_t count, capacity;
 } ignis__walk;
 
-/*  The place of a leaf in the walk's table: null there means that it was not reached yet. */
+/*  The place of a leaf in the walk's table, which holds null when the leaf was not reached yet. */
 static ignis__reached **ignis__walk_find(const ignis__walk *walk, const ignis__tensor *leaf)
 {
     uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (walk->capacity - 1);
@@ -10593,7 +10593,6 @@ static bool ignis__walk_grow(ignis__walk *walk)
         ignis__fail_host_memory(walk->call, sizeof *grown.table * grown.capacity);
         return false;
     }
-    memset(grown.table, 0, sizeof *grown.table * grown.capacity);
     for (i = 0; i < walk->capacity; i++)
         if (walk->table[i])
             *ignis__walk_find(&grown, walk->table[i]->leaf) = walk->table[i];
@@ -10663,7 +10662,7 @@ static ignis__reached *ignis__walk_reach(ignis__walk *walk, ignis__tensor *leaf)
     return reached;
 }
 
-/*  Ends what a list knows; sums that were not written go. */
+/*  Frees a list, with the sums that were not written. */
 static void ignis__reached_end(const char *call, ignis__reached **list)
 {
     ignis__reached *reached;
@@ -10682,8 +10681,8 @@ static bool ignis__group_ready(const char *call, ignis__met_group *met)
     return ignis__leaves_write(call, met->leaves) && met->group->ready_fn(met->group, call);
 }
 
-/*  The nearest entry before this one (null: the newest) that is newer than `end`, its output held; null: there is none. Entries whose outputs other
-    threads have just released for the last time, and are about to end, are passed over. */
+/*  The nearest entry before this one (null: the newest of all) that is newer than `end`, with its output held; null: there is none. It skips entries
+    that another thread is just about to end, having given back the last hold of their outputs. */
 static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
 {
     ignis__node *before;
@@ -10812,7 +10811,7 @@ static bool ignis__walk_give(ignis__walk *walk, ignis__tensor *tensor, ignis__ar
     return ignis__gradient_add(walk->call, &standing.node->grad, gradient);
 }
 
-/*  What the walk that runs the thread's backward function has for one of its inputs by now; null: nothing yet. */
+/*  For a backward function that is running: what its walk has as the gradient of an input by now; null: nothing yet. */
 static ignis__array *ignis__walk_sum(int input)
 {
     const ignis__node *node = ignis__tensor_thread_now()->walk->at;
@@ -10900,6 +10899,7 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
 {
     ignis_backward_args args;
     ignis_array grads[IGNIS__MAX_INPUTS], saved_few[16], *saved = saved_few;
+    ignis__array *given[IGNIS__MAX_INPUTS];
     bool ok = true;
     int i;
     for (i = 0; i < node->input_count; i++) {
@@ -10926,28 +10926,14 @@ static bool ignis__walk_step(ignis__walk *walk, ignis__node *node)
     args.user_data = node->user_data;
     ok = ignis__walk_call(walk, node, &args);
     for (i = 0; i < node->input_count; i++) { /* claim all before any is given on: one array may be there twice */
-        ignis__array *gradient = NULL;
-        if (grads[i].id && (!node->needed[i] || !ok)) {
-            gradient = ignis__walk_claim(walk, node, i, grads[i]);
-            if (gradient)
-                ignis__array_unclaim(walk->call, gradient);
-            grads[i].id = 0;
-        } else if (grads[i].id) {
-            gradient = ignis__walk_claim(walk, node, i, grads[i]);
-            ok = ok && gradient;
-            if (!gradient)
-                grads[i].id = 0;
-        }
+        given[i] = grads[i].id ? ignis__walk_claim(walk, node, i, grads[i]) : NULL;
+        ok = ok && (given[i] || !grads[i].id || !node->needed[i]);
     }
     for (i = 0; i < node->input_count; i++) {
-        ignis__array *gradient = grads[i].id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, grads[i].id) : NULL;
-        if (!gradient)
-            continue;
-        ignis__array_drop(walk->call, gradient); /* the claim of above keeps it */
-        if (ok)
-            ok = ignis__walk_give(walk, node->inputs[i], gradient);
-        else
-            ignis__array_unclaim(walk->call, gradient);
+        if (given[i] && ok && node->needed[i])
+            ok = ignis__walk_give(walk, node->inputs[i], given[i]);
+        else if (given[i])
+            ignis__array_unclaim(walk->call, given[i]);
     }
     if (saved != saved_few)
         ignis__free(saved);
@@ -10987,8 +10973,8 @@ static bool ignis__walk_run(ignis__walk *walk, ignis__node *root, ignis__array *
     return ok;
 }
 
-/*  Writes the gradients of leaves, which the outermost walk does for all: so when it fails, no leaf has changed. A walk inside a backward function
-    writes those of leaves which that function has made, as that reads them. */
+/*  Writes the gradients of leaves. A walk inside a backward function writes those of leaves that the function has made, which wants to read them, and
+    leaves the others to the enclosing walk: so when the outermost one fails, no leaf has changed. */
 static bool ignis__walk_end(ignis__walk *walk, bool ok)
 {
     ignis__reached **link = &walk->leaves, *reached;

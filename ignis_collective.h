@@ -1467,14 +1467,14 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
     return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
 }
 
-static int ignis__vmm_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
+static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
 
 /*  The facts of an entered device; false, and reported, when it has no virtual memory management. */
 static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vmm_facts *facts)
 {
     int shareable = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
-    int ordinal = ignis__vmm_ordinal(device);
+    int ordinal = ignis__device_ordinal(device);
     if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
         IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, shareable, device->handle)))
         return false;
@@ -1549,7 +1549,7 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
     if (entered)
         ignis__device_leave(&binding);
     if (memory->made) {
-        ignis__cache *cache = &ignis__caches[ignis__vmm_ordinal(memory->device)];
+        ignis__cache *cache = &ignis__caches[ignis__device_ordinal(memory->device)];
         ignis__mutex_lock(&cache->lock);
         cache->info.vmm_bytes -= memory->size;
         ignis__mutex_unlock(&cache->lock);
@@ -1578,7 +1578,7 @@ static ignis__physical *ignis__physical_of(const char *call, ignis__device *devi
 /*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it fails. The device is entered. */
 static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size, ignis_vmm_handle_type type)
 {
-    ignis__cache *cache = &ignis__caches[ignis__vmm_ordinal(device)];
+    ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     unsigned long long handle = 0;
     ignis__physical *memory;
@@ -1590,7 +1590,7 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
         return NULL;
     if (prop.handle_types && !facts.shareable) {
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
-                    ignis__vmm_ordinal(device));
+                    ignis__device_ordinal(device));
         return NULL;
     }
     prop.win32_security = prop.handle_types ? ignis__vmm_security() : NULL;
@@ -1600,7 +1600,7 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
         error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
     }
     if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
-                         ignis__vmm_ordinal(device)) ||
+                         ignis__device_ordinal(device)) ||
         (memory = ignis__physical_of(call, device, handle, size, prop.handle_types)) == NULL)
         return NULL;
     memory->made = true;
@@ -1712,7 +1712,7 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
     bool ok = true, mapped = false;
     access[0] = ignis_vmm_access_of(device->handle, true);
     for (i = 0; ok && i < access_count; i++) {
-        if (access_devices[i] == ignis__vmm_ordinal(device))
+        if (access_devices[i] == ignis__device_ordinal(device))
             continue;
         ok = count <= IGNIS_MAX_DEVICES;
         if (!ok)
@@ -1841,6 +1841,12 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     ignis__pool_give(&ignis__vmms, vmm);
 }
 
+static ignis_status ignis__vmm_done(const char *call, ignis__vmm *vmm, bool ok)
+{
+    ignis__vmm_unhold(call, vmm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 /* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__mapping {
@@ -1938,7 +1944,7 @@ static void ignis__vmm_close(const char *call)
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
-                    ignis__bytes_write(vmm->memory->size).text, ignis__vmm_ordinal(vmm->memory->device));
+                    ignis__bytes_write(vmm->memory->size).text, ignis__device_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
@@ -2021,8 +2027,7 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     ok = ignis__handle_kill(vmm);
     if (!ok)
         ignis__fail(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed");
-    ignis__vmm_unhold(call, vmm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__vmm_done(call, vmm, ok);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -2041,15 +2046,14 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
         memset(info, 0, sizeof *info);
         info->size = memory->size;
         info->granularity = vmm->granularity;
-        info->device = ignis__vmm_ordinal(memory->device);
+        info->device = ignis__device_ordinal(memory->device);
         info->handle_type = memory->handle_types ? (ignis_vmm_handle_type)memory->handle_types : IGNIS_VMM_HANDLE_NONE;
         info->imported = vmm->imported;
         info->mappings = (int)ignis__atomic_load(&vmm->mappings);
         ok = ignis__vmm_inspect(call, memory->device, memory->handle, &info->prop);
         ignis__device_leave(&binding);
     }
-    ignis__vmm_unhold(call, vmm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__vmm_done(call, vmm, ok);
 }
 
 IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
@@ -2112,7 +2116,7 @@ static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle
     ignis__range *range = use->range = ignis__range_hold(call, handle);
     if (!range)
         return NULL;
-    use->device = ignis__vmm_enter(call, ordinal == IGNIS__RANGE_DEVICE ? ignis__vmm_ordinal(range->device) : ordinal, &use->binding);
+    use->device = ignis__vmm_enter(call, ordinal == IGNIS__RANGE_DEVICE ? ignis__device_ordinal(range->device) : ordinal, &use->binding);
     if (use->device && ignis__range_lock(call, range))
         return range;
     if (use->device)
@@ -2329,7 +2333,7 @@ static bool ignis__access_read(const char *call, ignis__device *device, ignis__a
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;
     return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address), "asking what device %d may do at 0x%llx",
-                              ignis__vmm_ordinal(device), address);
+                              ignis__device_ordinal(device), address);
 }
 
 IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal, ignis_vmm_access *access)
@@ -2366,8 +2370,7 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
                     "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it");
     else
         ok = ignis__physical_export(call, vmm->memory, out);
-    ignis__vmm_unhold(call, vmm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__vmm_done(call, vmm, ok);
 }
 
 static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
@@ -2399,7 +2402,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
         /* it was mapped to prove its size */
         if (block.memory->device != device)
             ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
-                        ignis__vmm_ordinal(block.memory->device), ordinal);
+                        ignis__device_ordinal(block.memory->device), ordinal);
         else if (ignis__vmm_unplace(call, &block)) {
             result = ignis__vmm_publish(call, block.memory, facts.granularity, true);
             block.memory = NULL;
@@ -2572,7 +2575,7 @@ static bool ignis__vmm_part_check(const char *call, const ignis__range *range, i
             return false;
         if (flags == IGNIS_VMM_ACCESS_NONE) {
             ignis__fail(IGNIS_DIAG_VMM_STATE, call, "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
-                        ignis__vmm_ordinal(device), (long long)at);
+                        ignis__device_ordinal(device), (long long)at);
             return false;
         }
     }
@@ -3232,9 +3235,9 @@ typedef struct ignis__wire {
     const int *outbox_fds;
     int outbox_fd_count;
 
-    int side; /* of shared memory */
-    bool met; /* there: the other side was seen */
-    int pause_us;
+    int side;        /* of shared memory */
+    bool met;        /* there: who reads has seen the other side */
+    int pause_us[2]; /* of who waits to read, and to write */
     ignis__file shared_file;
     struct ignis__shared *shared;
     size_t shared_bytes;
@@ -3322,7 +3325,7 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
         if (wire->kind->packets && (size_t)got < head_size)
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
                                       (long long)got);
-        wire->pause_us = 0;
+        wire->pause_us[0] = 0;
         wire->inbox_size += (size_t)got;
         if (wire->inbox_size < head_size)
             continue;
@@ -3347,7 +3350,7 @@ static bool ignis__wire_flush(ignis__trouble *trouble, ignis__wire *wire, const 
             return false;
         wire->outbox_done += (size_t)written;
         if (written > 0)
-            wire->pause_us = 0;
+            wire->pause_us[1] = 0;
         else if (!wire->kind->wait(trouble, wire, true, until, "the other side does not read"))
             return false;
     }
@@ -4284,7 +4287,6 @@ static bool ignis__shm_alive(ignis__wire *wire)
 {
     bool taken = false;
     (void)ignis__shm_lock(wire, 1 - wire->side, F_WRLCK, &taken);
-    wire->met |= taken;
     return taken;
 }
 
@@ -4391,6 +4393,7 @@ static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void 
     int64_t room = ignis__shm_room(trouble, wire, false);
     if (room == 0) { /* it may write before it goes, and may not have come yet */
         bool lives = ignis__shm_alive(wire);
+        wire->met |= lives;
         room = ignis__shm_room(trouble, wire, false);
         if (room == 0 && !lives && wire->met) {
             ignis__trouble_lost(trouble);
@@ -4410,12 +4413,12 @@ static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void 
 /*  Nothing wakes who waits for memory: it looks again, and less often with time. */
 static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
 {
-    (void)to_write;
+    int *pause_us = &wire->pause_us[to_write];
     if (ignis__until_slice(until, 1) == 0)
         return ignis__trouble_late(trouble, until, what);
-    if (wire->pause_us > 0)
-        ignis__sleep_us(wire->pause_us);
-    wire->pause_us = wire->pause_us < 1000 ? wire->pause_us + 20 : 1000;
+    if (*pause_us > 0)
+        ignis__sleep_us(*pause_us);
+    *pause_us = *pause_us < 1000 ? *pause_us + 20 : 1000;
     return true;
 }
 
@@ -5029,6 +5032,7 @@ static uint64_t ignis__host_hash(void)
 static uint32_t ignis__pid_namespace(void) { return 0; }
 static bool ignis__lease_make(const char *path, int ends[2]) { return (void)path, ends[0] = ends[1] = -1, true; }
 static bool ignis__lease_ended(int end) { return (void)end, false; }
+static bool ignis__process_ending(int64_t pid) { return (void)pid, false; }
 static int ignis__fd_copy(int fd) { return fd; }
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
@@ -5096,6 +5100,28 @@ static bool ignis__lease_ended(int end)
     wanted.events = 0;
     wanted.revents = 0;
     return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+/*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the driver, whose work goes on until
+    then. The kernel tells who is being ended: state, flags (4: exiting) and threads are words 3, 9 and 20 of the file, behind a name of
+    any characters. */
+static bool ignis__process_ending(int64_t pid)
+{
+    char path[64], text[1024], state = 0;
+    unsigned flags = 0;
+    long threads = 0;
+    const char *at;
+    FILE *file;
+    size_t size;
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    file = fopen(path, "rb");
+    size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[size] = 0;
+    at = strrchr(text, ')');
+    return at && sscanf(at + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld", &state, &flags, &threads) == 3 &&
+           (flags & 4) != 0 && (state != 'Z' || threads > 1);
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -5273,20 +5299,21 @@ typedef struct ignis__transport {
 
 static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
-typedef struct ignis__lent_handle {
+typedef struct ignis__exported {
     int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
     char *path; /* of what lies under a name; null: nothing does */
-    struct ignis__lent_handle *next;
-} ignis__lent_handle;
+    struct ignis__exported *next;
+} ignis__exported;
 
 /*  One array by one transport. Each handle of it is one of the array's exports, and holds it. */
 typedef struct ignis__export {
     uint64_t transport; /* serial */
     ignis_channel channel;
+    int64_t peer_pid; /* at its other side; 0: unknown */
     char description[96];
     ignis__array *array;           /* null: these are copies under names */
     ignis__record_of_array record; /* without what each handle has of its own */
-    ignis__lent_handle *handles;
+    ignis__exported *handles;
     struct ignis__export *next;
 } ignis__export;
 
@@ -5314,7 +5341,7 @@ static struct {
 } ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL};
 
 /*  One more handle of an array is out. */
-static bool ignis__array_lend(const char *call, ignis__array *array)
+static bool ignis__array_add_export(const char *call, ignis__array *array)
 {
     if (!ignis__array_lock(call, array))
         return false;
@@ -5326,7 +5353,7 @@ static bool ignis__array_lend(const char *call, ignis__array *array)
 }
 
 /*  One less. */
-static void ignis__array_unlend(const char *call, ignis__array *array)
+static void ignis__array_remove_export(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->exports--;
@@ -5347,21 +5374,23 @@ static bool ignis__channel_gone(ignis_channel handle)
 }
 
 /*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
-static bool ignis__lent_ends(const ignis__export *entry, const ignis__lent_handle *lent, bool unused)
+static bool ignis__exported_ends(const ignis__export *entry, const ignis__exported *item, bool unused)
 {
-    bool taken = lent->path && !ignis__name_there(lent->path);
+    bool taken = item->path && !ignis__name_there(item->path);
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    return (lent->watch >= 0 ? ignis__lease_ended(lent->watch) : taken) || (lent->path && !taken && ignis__channel_gone(entry->channel));
+    if (item->watch >= 0 ? ignis__lease_ended(item->watch) : taken)
+        return entry->record.kind != IGNIS_TRANSPORT_IPC || !entry->peer_pid || !ignis__process_ending(entry->peer_pid);
+    return item->path && !taken && ignis__channel_gone(entry->channel);
 }
 
-static void ignis__lent_free(ignis__lent_handle *lent)
+static void ignis__exported_free(ignis__exported *item)
 {
-    if (lent->path)
-        remove(lent->path);
-    ignis__fd_drop(&lent->watch);
-    ignis__free(lent->path);
-    ignis__free(lent);
+    if (item->path)
+        remove(item->path);
+    ignis__fd_drop(&item->watch);
+    ignis__free(item->path);
+    ignis__free(item);
 }
 
 /*  Ends handles of one array: of this one, and by one transport; 0: of any. Copies that were taken end as well. How many there were; the
@@ -5369,20 +5398,20 @@ static void ignis__lent_free(ignis__lent_handle *lent)
 static int ignis__export_end_one(const ignis__array *of, uint64_t transport, bool unused, ignis__array **array)
 {
     ignis__export **at, *entry;
-    ignis__lent_handle **handle, *lent;
+    ignis__exported **handle, *item;
     int count = 0;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
         bool concerned = entry->array ? (!of || entry->array == of) && (!transport || entry->transport == transport)
                                       : unused || (!of && entry->transport == transport);
         *array = entry->array;
-        for (handle = &entry->handles; concerned && (lent = *handle) != NULL;) {
-            if (!ignis__lent_ends(entry, lent, unused)) {
-                handle = &lent->next;
+        for (handle = &entry->handles; concerned && (item = *handle) != NULL;) {
+            if (!ignis__exported_ends(entry, item, unused)) {
+                handle = &item->next;
                 continue;
             }
-            *handle = lent->next;
-            ignis__lent_free(lent);
+            *handle = item->next;
+            ignis__exported_free(item);
             count++;
         }
         if (entry->handles) {
@@ -5404,7 +5433,7 @@ static void ignis__exports_end(const char *call, const ignis__array *array, uint
     int count;
     while ((count = ignis__export_end_one(array, transport, unused, &of)) > 0) {
         while (of && count-- > 0)
-            ignis__array_unlend(call, of);
+            ignis__array_remove_export(call, of);
         ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
     }
 }
@@ -5422,7 +5451,7 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array)
 static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
 {
     const ignis__export *entry;
-    const ignis__lent_handle *handle;
+    const ignis__exported *handle;
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next) {
         int count = 0;
@@ -5481,8 +5510,8 @@ static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__dev
     error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
     ignis__device_leave(&binding);
     return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
-           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", ignis__vmm_ordinal(from),
-                           ignis__vmm_ordinal(to));
+           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", ignis__device_ordinal(from),
+                           ignis__device_ordinal(to));
 }
 
 static void ignis__ipc_array_release(void *ptr, void *data)
@@ -5495,31 +5524,15 @@ static void ignis__ipc_array_release(void *ptr, void *data)
     ignis__device_leave(&binding);
 }
 
-static ignis_array ignis__ipc_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size)
-{
-    ignis_array result = IGNIS__ZERO;
-    ignis__address address = 0;
-    int error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-        ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]);
-        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-    }
-    if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
-                        ignis__vmm_ordinal(device))) {
-        result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
-        if (!result.id)
-            (void)IGNIS__CUDA(cuMemFree_v2, (address));
-    }
-    return result;
-}
-
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
 {
     static const char call[] = "ignis_ipc_array";
     ignis_array result = IGNIS__ZERO;
+    ignis__address address = 0;
     ignis__binding binding;
     ignis__device *device;
     int64_t size;
+    int error;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
@@ -5533,8 +5546,18 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     if (!ignis__vmm_array_check(call, desc, &size) || !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
-    if (ignis__vmm_stream(call, device, desc->stream))
-        result = ignis__ipc_array_make(call, device, desc, size);
+    if (ignis__vmm_stream(call, device, desc->stream)) {
+        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+        if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+            ignis__cache_trim(call, device, &ignis__caches[ignis__device_ordinal(device)]);
+            error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+        }
+        if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
+                            ignis__device_ordinal(device)))
+            result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
+        if (address && !result.id)
+            (void)IGNIS__CUDA(cuMemFree_v2, (address));
+    }
     ignis__device_leave(&binding);
     return result;
 }
@@ -5601,52 +5624,80 @@ static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offe
     return ok;
 }
 
-/*  Copies from and to other processes go through this memory, which is pinned once. */
+/*  Copies from and to other processes go through pieces of memory that are pinned once. A copy has its piece for itself, as it may wait for work
+    that waits for another copy. */
 #define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
-static struct {
-    ignis__mutex lock; /* taken during a copy */
+typedef struct ignis__staging {
     void *memory;
     ignis__device *device; /* whose context has made it */
-} ignis__staging = {IGNIS__MUTEX_INIT, NULL, NULL};
+} ignis__staging;
+
+static struct {
+    ignis__mutex lock;
+    int count;
+    ignis__staging piece[8];
+} ignis__spare = {IGNIS__MUTEX_INIT, 0, {IGNIS__ZERO}};
+
+static ignis__staging ignis__staging_take(const char *call, ignis__device *device)
+{
+    ignis__staging piece = IGNIS__ZERO;
+    ignis__mutex_lock(&ignis__spare.lock);
+    if (ignis__spare.count > 0)
+        piece = ignis__spare.piece[--ignis__spare.count];
+    ignis__mutex_unlock(&ignis__spare.lock);
+    if (!piece.memory) {
+        piece.memory = ignis__pinned_take(call, device, IGNIS__STAGING_BYTES);
+        piece.device = device;
+    }
+    return piece;
+}
+
+static void ignis__staging_give(const char *call, ignis__staging piece)
+{
+    bool kept;
+    ignis__mutex_lock(&ignis__spare.lock);
+    kept = ignis__spare.count < IGNIS__COUNT(ignis__spare.piece);
+    if (kept)
+        ignis__spare.piece[ignis__spare.count++] = piece;
+    ignis__mutex_unlock(&ignis__spare.lock);
+    if (!kept)
+        ignis__pinned_give(call, piece.device, piece.memory, IGNIS__STAGING_BYTES);
+}
 
 static void ignis__staging_close(const char *call)
 {
-    if (ignis__staging.memory)
-        ignis__pinned_give(call, ignis__staging.device, ignis__staging.memory, IGNIS__STAGING_BYTES);
-    ignis__staging.memory = NULL;
+    for (; ignis__spare.count > 0; ignis__spare.count--)
+        ignis__pinned_give(call, ignis__spare.piece[ignis__spare.count - 1].device, ignis__spare.piece[ignis__spare.count - 1].memory,
+                           IGNIS__STAGING_BYTES);
 }
 
 /*  Copies between an array and a file of its size, in memory or in the private folder. */
 static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
 {
     int64_t size = ignis__array_bytes(array), done, part;
+    ignis__staging staging = IGNIS__ZERO;
     ignis__address address;
     ignis__work work;
     bool ok = ignis__work_begin(call, array->storage->device, &work), moved = true;
     if (!ok)
         return false;
-    ignis__mutex_lock(&ignis__staging.lock);
-    if (!ignis__staging.memory) {
-        ignis__staging.device = work.device;
-        ignis__staging.memory = ignis__pinned_take(call, work.device, IGNIS__STAGING_BYTES);
-    }
-    ok = ignis__staging.memory && (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address));
-    for (done = 0; ok && moved && done < size; done += part) {
-        void *staging = ignis__staging.memory;
+    ok = (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address)) &&
+         (size == 0 || (staging = ignis__staging_take(call, work.device)).memory != NULL);
+    for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
         if (to_device)
-            ok = (moved = ignis__fd_move(fd, staging, part, done, false)) &&
-                 ignis__copy_from_host(&work, address + (uint64_t)done, staging, part);
+            ok = (moved = ignis__fd_move(fd, staging.memory, part, done, false)) &&
+                 ignis__copy_from_host(&work, address + (uint64_t)done, staging.memory, part);
         else
-            ok = ignis__copy_to_host(&work, staging, address + (uint64_t)done, part) &&
-                 (moved = ignis__fd_move(fd, staging, part, done, true));
+            ok = ignis__copy_to_host(&work, staging.memory, address + (uint64_t)done, part) &&
+                 (moved = ignis__fd_move(fd, staging.memory, part, done, true));
     }
     if (!moved)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end after %lld, or cannot be %s: %s", (long long)size,
-                    (long long)done, to_device ? "read" : "written", strerror(errno));
-    else if (!ok && ignis__staging.memory && ignis__device_finish(work.device) != 0)
-        ignis__staging.memory = NULL; /* a copy may still be under way: better lose it than let that write into the next one */
-    ignis__mutex_unlock(&ignis__staging.lock);
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end early, or cannot be %s: %s", (long long)size,
+                    to_device ? "read" : "written", strerror(errno));
+    /* a copy that has failed may still be under way: better lose the memory than let it write into the next one */
+    if (staging.memory && (ok || !moved || ignis__device_finish(work.device) == 0))
+        ignis__staging_give(call, staging);
     ignis__work_end(&work);
     return ok;
 }
@@ -5685,8 +5736,8 @@ static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis
         mapped->address = mapped->block.address;
         return true;
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d", ignis__vmm_ordinal(lies),
-                ignis__vmm_ordinal(home));
+    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d",
+                ignis__device_ordinal(lies), ignis__device_ordinal(home));
     ignis__vmm_drop(call, &mapped->block);
     return false;
 }
@@ -5745,7 +5796,7 @@ static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__devi
     if (!memory)
         return false;
     ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),
-                            "letting device %d into %s", ignis__vmm_ordinal(device), ignis__bytes_write(memory->size).text);
+                            "letting device %d into %s", ignis__device_ordinal(device), ignis__bytes_write(memory->size).text);
     ignis__physical_drop(call, memory);
     return ok;
 }
@@ -5768,7 +5819,7 @@ static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis_
     int reaches = src == dst;
     if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
         return true;
-    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__vmm_ordinal(dst), ignis__vmm_ordinal(src));
+    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst), ignis__device_ordinal(src));
     return false;
 }
 
@@ -5790,7 +5841,7 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
     ignis__work_end(&work);
     if (ok && memcmp(sent, got, sizeof sent) != 0) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
-                    ignis__vmm_ordinal(there->device), ignis__vmm_ordinal(here->device));
+                    ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
         return false;
     }
     return ok;
@@ -5831,7 +5882,7 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, attribute)) {
-        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__vmm_ordinal(src), ignis__vmm_ordinal(dst));
+        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src), ignis__device_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
@@ -5967,8 +6018,8 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
             return true;
         }
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", ignis__vmm_ordinal(devices[0]),
-                ignis__vmm_ordinal(devices[1]), choice->reason);
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", ignis__device_ordinal(devices[0]),
+                ignis__device_ordinal(devices[1]), choice->reason);
     return false;
 }
 
@@ -6063,8 +6114,8 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
 static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
-    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, ignis__vmm_ordinal(transport->src),
-                    ignis__vmm_ordinal(transport->dst), methods[transport->exchange]);
+    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, ignis__device_ordinal(transport->src),
+                    ignis__device_ordinal(transport->dst), methods[transport->exchange]);
 }
 
 static void ignis__import_free(const char *call, ignis__import *mapped)
@@ -6137,7 +6188,7 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
 
 static void ignis__transports_close(const char *call)
 {
-    ignis__lent_handle *lent;
+    ignis__exported *item;
     ignis__transport *transport;
     ignis__export *entry;
     uint64_t index = 0;
@@ -6147,10 +6198,10 @@ static void ignis__transports_close(const char *call)
     }
     ignis__exports_end(call, NULL, 0, true);
     while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
-        while ((lent = entry->handles) != NULL) {
-            entry->handles = lent->next;
-            ignis__free(lent->path);
-            ignis__free(lent);
+        while ((item = entry->handles) != NULL) {
+            entry->handles = item->next;
+            ignis__free(item->path);
+            ignis__free(item);
         }
         ignis__shares.exports = entry->next;
         ignis__free(entry);
@@ -6309,7 +6360,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     static const char call[] = "ignis_transport_query";
     ignis__transport *transport = ignis__transport_hold(call, handle);
     const ignis__transport_ops *ops;
-    const ignis__lent_handle *lent;
+    const ignis__exported *item;
     const ignis__import *mapped;
     const ignis__export *entry;
     if (!transport)
@@ -6323,8 +6374,8 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     memset(info, 0, sizeof *info);
     info->kind = transport->kind;
     info->name = ops->name;
-    info->src_device = ignis__vmm_ordinal(transport->src);
-    info->dst_device = ignis__vmm_ordinal(transport->dst);
+    info->src_device = ignis__device_ordinal(transport->src);
+    info->dst_device = ignis__device_ordinal(transport->dst);
     info->exchange = transport->exchange;
     info->ready = ignis__atomic_load(&transport->ready) != 0;
     info->zero_copy = ops->zero_copy;
@@ -6336,7 +6387,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     ignis__mutex_unlock(&transport->slot.lock);
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next)
-        for (lent = entry->transport == transport->serial ? entry->handles : NULL; lent; lent = lent->next)
+        for (item = entry->transport == transport->serial ? entry->handles : NULL; item; item = item->next)
             info->exported++;
     for (mapped = ignis__shares.imports; mapped; mapped = mapped->next) {
         info->imported += mapped->transport == transport->serial ? mapped->arrays : 0;
@@ -6400,23 +6451,23 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     return false;
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy. */
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it already; null: it is a copy. */
 static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
                                int watch, const char *path)
 {
-    ignis__lent_handle *lent = (ignis__lent_handle *)ignis__alloc(sizeof *lent);
+    ignis__exported *item = (ignis__exported *)ignis__alloc(sizeof *item);
     ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry, **at;
     char *kept = path ? ignis__copy_string(path) : NULL;
     ignis__text text;
-    if (!lent || !fresh || (path && !kept)) {
-        ignis__free(lent);
+    if (!item || !fresh || (path && !kept)) {
+        ignis__free(item);
         ignis__free(fresh);
         ignis__free(kept);
         ignis__fail_host_memory(call, sizeof *fresh);
         return false;
     }
-    lent->watch = watch;
-    lent->path = kept;
+    item->watch = watch;
+    item->path = kept;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL; at = &entry->next)
         if (entry->array == array && entry->transport == transport->serial)
@@ -6428,6 +6479,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
         fresh = NULL;
         entry->transport = transport->serial;
         entry->channel = transport->channel;
+        entry->peer_pid = transport->peer_pid;
         entry->array = array;
         ignis__text_begin(&text, entry->description, sizeof entry->description);
         ignis__transport_describe(&text, transport);
@@ -6439,8 +6491,8 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     entry->next = ignis__shares.exports; /* the last one is the first */
     ignis__shares.exports = entry;
     record->serial = entry->record.serial;
-    lent->next = entry->handles;
-    entry->handles = lent;
+    item->next = entry->handles;
+    entry->handles = item;
     ignis__mutex_unlock(&ignis__shares.lock);
     ignis__free(fresh);
     return true;
@@ -6450,7 +6502,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
 static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
                                 const char *path, ignis_transport_handle *handle)
 {
-    bool leased = ignis__transport_ops_of(transport)->zero_copy, lent;
+    bool leased = ignis__transport_ops_of(transport)->zero_copy, counted;
     int ends[2] = {-1, -1};
     if (!leased && !path)
         return true;
@@ -6460,11 +6512,11 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
     }
     handle->has_lease = ends[1] >= 0;
     handle->lease = ends[1];
-    lent = leased && ignis__array_lend(call, array);
-    if ((!leased || lent) && ignis__export_note(call, transport, leased ? array : NULL, record, ends[0], path))
+    counted = leased && ignis__array_add_export(call, array);
+    if ((!leased || counted) && ignis__export_note(call, transport, leased ? array : NULL, record, ends[0], path))
         return true;
-    if (lent)
-        ignis__array_unlend(call, array);
+    if (counted)
+        ignis__array_remove_export(call, array);
     ignis__fd_drop(&ends[0]);
     if (path)
         remove(path);
@@ -6486,8 +6538,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
-                    (unsigned long long)array->id, ignis__vmm_ordinal(array->storage->device), ignis__vmm_ordinal(transport->src),
-                    ignis__vmm_ordinal(transport->dst));
+                    (unsigned long long)array->id, ignis__device_ordinal(array->storage->device), ignis__device_ordinal(transport->src),
+                    ignis__device_ordinal(transport->dst));
         return false;
     }
     if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
@@ -6855,7 +6907,7 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     ignis_array result = IGNIS__ZERO;
     ignis__import *mapped;
     ignis_array_desc desc;
-    int ordinal = ignis__vmm_ordinal(transport->dst);
+    int ordinal = ignis__device_ordinal(transport->dst);
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = record->ndim;
     memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
@@ -7109,7 +7161,7 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
                     ignis__transport_ops_of(transport)->name);
     } else if (array->storage->device != transport->dst) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes to device %d",
-                    (unsigned long long)array->id, ignis__vmm_ordinal(array->storage->device), ignis__vmm_ordinal(transport->dst));
+                    (unsigned long long)array->id, ignis__device_ordinal(array->storage->device), ignis__device_ordinal(transport->dst));
     } else if (ignis__transport_next(call, transport, &handle, &record)) {
         ignis__record_sound(&record, &bytes);
         if (record.dtype != (int32_t)array->dtype)
@@ -7169,27 +7221,17 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
     return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
-/*  Zeroed memory for a measurement, of the kind that the transport shares. */
-static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, ignis_transport_kind kind)
+/*  Zeroed memory for a measurement. */
+static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool shareable)
 {
-    int ordinal = ignis__vmm_ordinal(device);
     ignis_array result = IGNIS__ZERO;
-    ignis__binding binding;
     ignis_array_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = 1;
     desc.shape.dim[0] = bytes;
     desc.dtype = IGNIS_U8;
-    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-    if (kind == IGNIS_TRANSPORT_IPC && ignis__device_enter(call, device, &binding)) {
-        if (ignis__vmm_round(call, bytes, IGNIS__IPC_BLOCK, &bytes))
-            result = ignis__ipc_array_make(call, device, &desc, bytes);
-        ignis__device_leave(&binding);
-    } else if (kind == IGNIS_TRANSPORT_VMM) {
-        result = ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true);
-    } else if (kind != IGNIS_TRANSPORT_IPC) {
-        result = ignis__array_create(call, &desc);
-    }
+    desc.device = ignis__device_ordinal(device) ? ignis__device_ordinal(device) : IGNIS_DEVICE_0;
+    result = shareable ? ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true) : ignis__array_create(call, &desc);
     if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
         ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
         result.id = 0;
@@ -7208,8 +7250,8 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     int64_t ns = -1;
     int i;
     memset(handles, 0, sizeof handles);
-    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind);
-    handles[1] = ignis__measure_array(call, transport->dst, bytes, IGNIS_TRANSPORT_PEER);
+    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
+    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
     ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
     if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
         if (ignis__record_read(call, transport, &handle, &record))
@@ -7238,7 +7280,7 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
     if (!transport)
         return ignis__failed();
     memset(&alone, 0, sizeof alone);
-    alone.kind = transport->kind;
+    alone.kind = transport->kind == IGNIS_TRANSPORT_IPC ? IGNIS_TRANSPORT_PEER : transport->kind; /* in one process they are the same */
     alone.src = transport->src;
     alone.dst = transport->dst;
     alone.exchange = IGNIS_CHANNEL_SOCKET;

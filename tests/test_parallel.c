@@ -489,6 +489,19 @@ TEST(what_fails_halfway_leaves_nothing)
     CHECK_OK(ignis_comm_destroy(comms[1]));
 }
 
+/*  The sum of the first weight times the last, on whose way a backward function of the test's runs. */
+static ignis_tensor loss_through(const rank *r, ignis_status (*backward_fn)(const ignis_backward_args *args), void *user_data)
+{
+    ignis_tensor x = ignis_scale(r->model.norm_weight, 2), made = ignis_tensor_from_array(ignis_tensor_data(x), false);
+    ignis_rule rule;
+    memset(&rule, 0, sizeof rule);
+    rule.name = "of the test";
+    rule.backward_fn = backward_fn;
+    rule.user_data = user_data;
+    CHECK_OK(ignis_tape_record(made, &x, 1, &rule));
+    return ignis_sum(ignis_mul(made, r->model.final_weight));
+}
+
 /*  A backward function that reaches a parameter by a backward of its own. */
 static ignis_status late_backward(const ignis_backward_args *args)
 {
@@ -510,32 +523,20 @@ static void *rank_is_late(void *context)
     rank *r = (rank *)context;
     ignis_parallel parallel;
     ignis_scope scope;
-    ignis_tensor x, made;
-    ignis_rule rule;
     CHECK_OK(ignis_device_use(r->rank));
     model_make(&r->model, 1);
     parallel = ignis_parallel_create(r->comm, r->model.all, r->model.count, NULL);
     CHECK(parallel.id);
     scope = ignis_scope_begin();
-    x = ignis_scale(r->model.norm_weight, 2);
-    made = ignis_tensor_from_array(ignis_tensor_data(x), false);
-    memset(&rule, 0, sizeof rule);
-    rule.name = "late";
-    rule.backward_fn = late_backward;
-    rule.user_data = &r->model.final_weight;
-    CHECK_OK(ignis_tape_record(made, &x, 1, &rule));
     CHECK_OK(ignis_parallel_no_sync_begin(parallel)); /* the one bucket is whole only at the end, so all is well */
-    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(made, r->model.final_weight)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_backward(loss_through(r, late_backward, &r->model.final_weight), IGNIS_NO_ARRAY));
     CHECK_OK(ignis_parallel_no_sync_end(parallel));
     CHECK_OK(ignis_scope_end(scope));
     CHECK_OK(ignis_parallel_free(parallel));
 
     parallel = ignis_parallel_create(r->comm, &r->model.final_weight, 1, NULL);
     scope = ignis_scope_begin();
-    x = ignis_scale(r->model.norm_weight, 2);
-    made = ignis_tensor_from_array(ignis_tensor_data(x), false);
-    CHECK_OK(ignis_tape_record(made, &x, 1, &rule));
-    CHECK_STATUS(ignis_backward(ignis_sum(ignis_mul(made, r->model.final_weight)), IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT,
+    CHECK_STATUS(ignis_backward(loss_through(r, late_backward, &r->model.final_weight), IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT,
                  IGNIS_DIAG_GRADIENT_LATE);
     CHECK_OK(ignis_scope_end(scope));
     CHECK_OK(ignis_parallel_free(parallel));
@@ -576,20 +577,11 @@ static void *rank_beside(void *context)
     rank *r = (rank *)context;
     ignis_parallel parallel;
     ignis_scope scope;
-    ignis_tensor x, made;
-    ignis_rule rule;
     CHECK_OK(ignis_device_use(r->rank));
     model_make(&r->model, 1);
     parallel = ignis_parallel_create(r->comm, r->model.all, r->model.count, NULL);
     scope = ignis_scope_begin();
-    x = ignis_scale(r->model.norm_weight, 2);
-    made = ignis_tensor_from_array(ignis_tensor_data(x), false);
-    memset(&rule, 0, sizeof rule);
-    rule.name = "beside";
-    rule.backward_fn = beside_backward;
-    rule.user_data = r;
-    CHECK_OK(ignis_tape_record(made, &x, 1, &rule));
-    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(made, r->model.final_weight)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_backward(loss_through(r, beside_backward, r), IGNIS_NO_ARRAY));
     CHECK_OK(ignis_scope_end(scope));
     CHECK_OK(ignis_comm_synchronize(r->comm));
     CHECK_OK(ignis_parallel_free(parallel));
@@ -620,8 +612,6 @@ static void *rank_looks(void *context)
     ignis_parallel parallel;
     ignis__parallel_state *state;
     ignis_scope scope;
-    ignis_tensor x, made;
-    ignis_rule rule;
     CHECK_OK(ignis_device_use(r->rank));
     model_make(&r->model, 1);
     memset(&desc, 0, sizeof desc);
@@ -630,14 +620,7 @@ static void *rank_looks(void *context)
     state = ignis__parallel_hold("test", parallel);
     CHECK(state);
     scope = ignis_scope_begin();
-    x = ignis_scale(r->model.norm_weight, 2);
-    made = ignis_tensor_from_array(ignis_tensor_data(x), false);
-    memset(&rule, 0, sizeof rule);
-    rule.name = "looking";
-    rule.backward_fn = looking_backward;
-    rule.user_data = state;
-    CHECK_OK(ignis_tape_record(made, &x, 1, &rule));
-    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(made, r->model.final_weight)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_backward(loss_through(r, looking_backward, state), IGNIS_NO_ARRAY));
     CHECK_OK(ignis_scope_end(scope));
     CHECK_OK(ignis_comm_synchronize(r->comm));
     CHECK(ignis__parallel_drop("test", state));
