@@ -166,8 +166,9 @@ RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl parallel)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
 lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
 
+# With stacks that are not used again, so that a pointer into one that has ended is seen.
 test-asan:
-	IGNIS_SIM_SANITIZE=address IGNIS_MEMORY_BYPASS=1 $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=asan \
+	ASAN_OPTIONS=detect_stack_use_after_return=1:$$ASAN_OPTIONS IGNIS_SIM_SANITIZE=address IGNIS_MEMORY_BYPASS=1 $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=asan \
 	    LANE_CFLAGS='-O0 -fsanitize=address,undefined' TESTS='$(call lane,asan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
 
 test-tsan:

@@ -18,7 +18,7 @@
         >>ops           operations on tensors, in families: >>ops.matmul .pointwise .sum .shape .norm .rope .embedding .loss .attention
         >>optim         AdamW, SGD, schedules, clipping
         >>graph         a step captured once, replayed with one call    ON GRAPHS
-        >>storage       safetensors files                               ON FILES
+        >>file          safetensors files                               ON FILES
 
         In the implementation alone: >>platform >>loader >>pool >>capture.
 
@@ -147,9 +147,9 @@
         With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has an allocation of its own, so that compute-sanitizer sees
         accesses beyond its end; that is slow.
 
-        What Ignis writes to memory is counted in a version, which all views of it share (ignis_array_info.version). Reading what nobody has
-        written is an error. Of your own kernels, and of code that has the address, Ignis cannot know what it writes: its array counts as written,
-        and where it changes one in place, ignis_array_mark_written says so. Arrays that wrap the same pointer count apart.
+        Reading an array that nobody has written to is an error. Ignis counts its writes to memory in a version, which all views of the memory
+        share (ignis_array_info.version). What your own kernels write, and code that was given an address, Ignis cannot see: such an array
+        counts as written, and after changing it in place call ignis_array_mark_written. Arrays that wrap one pointer have a version each.
 
     ON OWNERSHIP (>>contract)
 
@@ -163,42 +163,45 @@
             - wrapped memory (ignis_array_desc.ptr) is never freed by Ignis
 
         While ignis_save, ignis_load or a collective operation runs, its layer owns the arrays it works on; views and copies that are made
-        meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. What is alive at ignis_shutdown is reported: arrays, and
-        kernels, graphs, optimizers and channels too. A stale handle is named as it was (array #7 'weights', freed), so that its message can be
-        matched with others.
+        meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. ignis_shutdown reports what is still alive: arrays, and
+        kernels, graphs, optimizers and channels too. Messages name a freed array as it was (array #7 'weights', freed), so that they can be
+        matched with earlier ones.
 
     ON KERNELS (>>kernel)
 
         Kernels are compiled by NVRTC to machine code of the device ("sm_90a" where there is such a form), and kept in memory and on disk
-        ($IGNIS_CACHE_DIR, else ~/.cache/ignis; the least recently used go beyond 256 MiB). A cached kernel needs no
-        compiler run, but NVRTC must be there: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name).
+        ($IGNIS_CACHE_DIR, else ~/.cache/ignis; beyond 256 MiB the least recently used are deleted). A cached kernel needs no
+        compiler run, but NVRTC must be installed: its version is part of the key. Errors name your file and line (ignis_kernel_desc.name).
 
         #include "ignis.cuh" gives a kernel bf16 and half types, 16-byte packs and reductions; other headers come from memory
         (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the folders of options such as "-I/usr/local/cuda/include".
         There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
-        by a macro (#include NAME) is compiled in every process, as its headers cannot be told.
+        by a macro (#include NAME) is compiled in every process, as its headers are not known before.
 
     ON TENSORS AND SCOPES (>>tensor)
 
         A tensor is an array plus its gradient and its place on the tape. What operations return belongs to the thread's current scope:
-        ignis_scope_begin opens one, ignis_scope_end releases all that was made in it, ignis_scope_return ends it and hands one tensor to
+        ignis_scope_begin opens one, ignis_scope_end releases all tensors made in it, ignis_scope_return ends it and passes one tensor on to
         the enclosing one. Outside of scopes, as for the weights of a model, a tensor lives until ignis_tensor_release. Its array
         (ignis_tensor_data) holds a reference, so it cannot be freed under the tensor.
 
     ON THE TAPE (>>tape, >>ops)
 
-        Operations on tensors that require a gradient are recorded; ignis_backward walks back and adds gradients to the leaves. Each
-        thread has its own tape. An entry goes with the tensor that it made, so what leads nowhere costs nothing; what backward needs
-        stays alive after its tensor was released, and goes as the walk passes. ignis_tape_record is the one door: your own operation is
-        a kernel, a result, and a rule for its gradient (examples/custom_op.c), and ignis_gradcheck tells whether the rule is right.
-        ignis_checkpoint trades time for memory, ignis_no_grad_begin records nothing. What an operation saved has to stay as it is until the
-        backward: one that finds a saved array written to since (its version has changed) fails, and no gradient changes. Operations of a capture
-        are exempt, as each launch writes anew what they save; so are results of a graph that operations outside of it save.
+        Operations on tensors that require a gradient are recorded; ignis_backward goes through the record in reverse order and adds gradients
+        to the leaves. Each thread has its own tape. An entry is freed with the tensor that it made, so results that are not used cost nothing;
+        what backward needs stays alive when its tensor is released, and is freed as backward passes it (ignis_backward_retain keeps it for
+        another one). Your own operation is recorded as Ignis' own are, by ignis_tape_record: a kernel, a result, and a rule for its gradient
+        (examples/custom_op.c); ignis_gradcheck tells whether the rule is right. ignis_checkpoint trades time for memory, and between
+        ignis_no_grad_begin and _end nothing is recorded. A gradient is set and dropped by ignis_tensor_set_grad.
 
-        A backward function may run ignis_backward itself. What it has recorded is walked at once, and leaves that it has made have their
-        gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other leaves at
-        its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad sections that it
-        begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
+        What an operation saved must not change before backward uses it: a backward that finds a saved array written to since (its version
+        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save;
+        so are results of a graph that operations outside of it save.
+
+        A backward function may call ignis_backward itself. What it has recorded is differentiated at once, and leaves that it has made have
+        their gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other
+        leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
+        sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
     ON GRAPHS (>>graph)
 
@@ -208,8 +211,8 @@
 
     ON FILES (>>file)
 
-        ignis_save and ignis_load keep named tensors in the safetensors format that other tools read too. Files are written whole or not at
-        all, and a damaged or hostile one is an error, never more.
+        ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read too. A file is written whole or not
+        at all; reading a damaged or malicious one is an error, and does no harm.
 
     ON STREAMS AND CUDART (>>stream)
 
@@ -219,34 +222,34 @@
 
     ON THREADS
 
-        Every function may be called from any thread, and one handle be used by several: the loser of a race to free gets an error. Each
+        Every function may be called from any thread, and several may use one handle: of two that free it, one gets an error. Each
         thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
         survive fork. Compiling a kernel blocks only the threads that need the same kernel.
 
         Tensors are shared by these rules:
 
             - scopes, no-grad sections, random numbers and the tape are the thread's own
-            - leaves, such as weights, belong to all: each thread records its own operations on them and walks back by itself. What several
-              threads add to one gradient is added whole, one after the other, also on streams of their own; nothing is lost, but who comes
-              first is open, and with it the last bit of the sum
-            - what one thread has recorded, others may read, query, ignis_detach and release, also while it is walked: a backward holds what it
-              needs. To record more on it, to walk or to draw it is an error, TAPE_OF_OTHER
-            - ignis_zero_grad and ignis_tensor_set_grad are whole as well. An optimizer's step, and reading a gradient, come after the backwards
+            - leaves, such as weights, belong to all: each thread records its own operations on them and runs its own backward. What several
+              threads add to one gradient is added one after the other, also on streams of their own: nothing is lost, but the order is not
+              fixed, and so the last bit of the sum is not
+            - what one thread has recorded, others may read, query, ignis_detach and release, also during its backward, which holds what it
+              needs. Recording more on it, ignis_backward and ignis_tape_dot are errors (TAPE_OF_OTHER)
+            - ignis_zero_grad and ignis_tensor_set_grad are atomic, too. An optimizer's step, and reading a gradient, come after the backwards
               whose result they are to see: wait for those threads, and for their streams if they have other ones
 
     ON SHARED LIBRARIES
 
         Where two shared libraries of one process have Ignis inside and export its functions, the system's loader gives both the functions
-        of the one that was loaded first: one ignis_setup for both, one state, and chaos when they are of different versions. (Not on
-        Windows, where a DLL has its own functions always.) So build a shared library with IGNIS_HIDDEN, or with -fvisibility=hidden: then it
-        has an Ignis for itself. The price: each has a setup, a cache of device memory and compiled kernels of its own, handles of one mean
-        nothing to the other (give device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the functions in it.
-        A library that offers Ignis to others exports them on purpose, and alone.
+        of the one that was loaded first: one ignis_setup for both, one state, and undefined behaviour when their versions differ. (Not on
+        Windows, where a DLL always has its own functions.) So build a shared library with IGNIS_HIDDEN, or with -fvisibility=hidden: then it
+        has an Ignis of its own. The price: each has its own setup, cache of device memory and compiled kernels, handles of one mean
+        nothing to the other (pass device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the functions in it.
+        If a library is to offer Ignis to others, it exports the functions, and is the only one in the process that does.
 
     OPTIONS, for the file with the implementation; each with its price
 
         #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
-        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that has it, see below: others cannot call it there
+        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that contains it: see ON SHARED LIBRARIES
         #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
         #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
@@ -311,8 +314,9 @@ extern "C" {
    default named beside the field. Each function is documented in one form: what it does, then Returns, Errors,
    Ownership, Threads. "any" after Threads: callable from any thread at any time, also on one handle from several.
    Streams are named only where work is put on one: that is always the calling thread's current stream of the array's
-   device, and the call does not wait unless it says so. Every function but ignis_setup, ignis_version_string and the
-   status functions fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in a forked child. */
+   device, and the call does not wait unless it says so. Every function but ignis_setup, the status functions, the version,
+   and names and sizes of dtypes and owners fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown and in
+   a forked child. */
 
 /*  Handles. 0 is no handle. A handle names a slot and its generation, so one that was freed is recognised for ever. */
 typedef struct ignis_array {
@@ -354,7 +358,7 @@ typedef enum ignis_status {
 } ignis_status;
 
 /*  IGNIS_DIAGNOSTICS - every thing that can go wrong, as X(enumerator suffix, status suffix, the rule).
-    A message text may improve from version to version; these ids stay, so tests and tools compare ids. */
+    Message texts may change between versions; these ids stay, so tests and tools compare ids. */
 #define IGNIS_DIAGNOSTICS(X)                                                                                         \
     X(NOT_SETUP, NOT_SETUP, "call ignis_setup first")                                                                \
     X(FORKED, NOT_SETUP, "CUDA does not survive fork; call ignis_setup in the child's own program")                  \
@@ -602,7 +606,7 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
 
 /*  ignis_shutdown - free everything that Ignis holds, after reporting what is still alive: arrays, kernels, graphs, optimizers, channels
     Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
-    Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
+    Returns: IGNIS_OK, or the first driver error met on the way; everything is released all the same.
     Errors: CUDA, ARGUMENT (inside a backward function: nothing is freed then).
     Ownership: wrapped memory and streams stay the caller's.
     Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
@@ -656,7 +660,7 @@ IGNIS_API int ignis_device_count(void);
 IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
 
 /*  ignis_device_use - make a device the calling thread's current one, and open it if need be
-    Afterwards its primary context is current in this thread, so cudart code follows along.
+    Afterwards its primary context is current in this thread, for cudart code too.
     Returns: IGNIS_OK, or the reason.
     Errors: DEVICE (no such device, or all lost to a fault), MEMORY, CUDA.
     Ownership: Ignis holds the primary context until ignis_shutdown.
@@ -689,7 +693,7 @@ IGNIS_API ignis_status ignis_stream_use(void *stream);
     Threads: any; each has its own. */
 IGNIS_API void *ignis_stream_current(void);
 
-/*  ignis_stream_forget - before the caller destroys a stream: wait for it, and let go of it
+/*  ignis_stream_forget - before the caller destroys a stream: wait for its work, and stop using it
     Memory of arrays made on it moves to Ignis' own stream; a thread that has it as its current stream goes back to that one
     at its next call.
     Returns: IGNIS_OK; also for a stream that Ignis never saw.
@@ -977,7 +981,7 @@ IGNIS_API void *ignis_array_pin(ignis_array array);
     Threads: any. May wait for copies that still use it. */
 IGNIS_API ignis_status ignis_array_unpin(ignis_array array);
 
-/*  ignis_array_increment_ref, ignis_array_decrement_ref - hold an array for shared staging, and let go of it
+/*  ignis_array_increment_ref, ignis_array_decrement_ref - take a reference to an array, and give it back
     While ref_count is above 0 the array cannot be freed; above 1 its ownership cannot move.
     Returns: the new ref_count, -1 on failure.
     Errors: FREED, CONTRACT (decrement at 0).
@@ -1074,9 +1078,9 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array array, ignis_owner by)
     Threads: any. */
 IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array array, ignis_owner owner);
 
-/*  ignis_contract_track - watch an array in the audit; ignis_contract_untrack - stop, also after it was freed
+/*  ignis_contract_track - list an array in the audit; ignis_contract_untrack - no longer, also after it was freed
     Tracking again starts its age anew. An array that was tracked by this call stays in the audit as freed until it is untracked;
-    one that was only acquired leaves with its free.
+    one that was only acquired leaves the audit when it is freed.
     Returns: IGNIS_OK, or the reason; untracking what is not tracked is fine.
     Errors: FREED (track), MEMORY.
     Ownership: unchanged.
@@ -1085,7 +1089,7 @@ IGNIS_API ignis_status ignis_contract_track(ignis_array array);
 IGNIS_API ignis_status ignis_contract_untrack(ignis_array array);
 
 /*  ignis_contract_audit - list the tracked arrays older than min_age_ms milliseconds, oldest first
-    0 means 5000, as leaks show only with age; a negative number lists all. entries may be null when capacity is 0.
+    0 means 5000, as only old arrays are likely leaks; a negative number lists all. entries may be null when capacity is 0.
     Returns: how many there are, also when that is more than capacity; -1 on failure.
     Errors: ARGUMENT.
     Ownership: entries are copies.
@@ -1324,8 +1328,8 @@ IGNIS_API int ignis_tensor_to_string(ignis_tensor tensor, char *out, size_t capa
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor tensor, void *out, ignis_dtype dtype, int64_t count);
 
-/*  ignis_item - the value of a tensor of one element; ignis_item_i64 - that of one of integers, of all 64 bits
-    Returns: the value; on failure NaN, and INT64_MIN.
+/*  ignis_item - the value of a tensor of one element; ignis_item_i64 - the value of one of integers, without rounding
+    Returns: the value; on failure NaN, for ignis_item_i64 INT64_MIN.
     Errors: FREED, SHAPE (more or fewer elements), DTYPE (ignis_item_i64 of a tensor that is not of integers), ARGUMENT (never written to;
     ignis_item of an i64 that no double is equal to, which happens beyond 2^53), CUDA.
     Ownership: nothing to free.
@@ -1333,7 +1337,7 @@ IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor tensor, void *out, igni
 IGNIS_API double ignis_item(ignis_tensor tensor);
 IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor);
 
-/*  ignis_tensor_release - let go of a tensor
+/*  ignis_tensor_release - release a tensor's handle
     Memory that the tape needs for a gradient stays until ignis_backward or ignis_tape_clear.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED.
@@ -1355,7 +1359,7 @@ IGNIS_API ignis_scope ignis_scope_begin(void);
     Threads: the one that began the scope. */
 IGNIS_API ignis_status ignis_scope_end(ignis_scope scope);
 
-/*  ignis_scope_return - end the scope, and hand one of its tensors to the enclosing scope, or to the caller where there is none
+/*  ignis_scope_return - end the scope, and pass one of its tensors on to the enclosing scope, or to the caller where there is none
     Returns: the tensor, also when the scope could not be ended.
     Errors: ARGUMENT (not the innermost open scope of this thread).
     Ownership: as for a tensor made outside of the scope.
@@ -1399,20 +1403,19 @@ typedef struct ignis_gradcheck_desc {
 
 /*  ignis_backward - compute the gradient of a tensor with regard to every leaf that requires one
     grad_output is the gradient of the tensor itself; IGNIS_NO_ARRAY means 1, for a tensor of one element. Gradients are added to those that
-    leaves have; they are written once, after the walk. What the walk has used is released as it goes: a second backward through it
-    is an error. After a failure the walk's part of the tape is released, and no leaf has changed.
+    leaves have; they are written once, at the end. Entries of the tape are freed as backward passes them: a second backward through them is an
+    error (see ignis_backward_retain). After a failure they are freed too, and no leaf has changed.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output, was walked already, or was
     recorded by another thread; an operation on the way saved an array that was written to since; a backward function of the caller failed
-    without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what
-    backward functions fail with.
+    without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what backward functions fail with.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
 
-/*  ignis_backward_retain - ignis_backward that keeps what was recorded, so that another one can walk it again
-    Each adds its gradients to those that the leaves have. What backward needs stays in memory until ignis_backward walks it, or the tensors
-    that it leads to are released. The operations' results and the leaves must not be changed in between.
+/*  ignis_backward_retain - ignis_backward that keeps the entries of the tape for another one (retain_graph in PyTorch)
+    Each adds its gradients to those that the leaves have. What backward needs stays in memory until an ignis_backward passes it, or the tensors
+    that were computed from it are released. Saved arrays must not change in between.
     Returns: IGNIS_OK, or the reason; what was recorded is kept either way.
     Errors: those of ignis_backward.
     Ownership: grad_output stays the caller's.
@@ -1420,7 +1423,7 @@ IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_outp
 IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
 
 /*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made where there is none
-    IGNIS_NO_ARRAY drops the gradient: it is as if none was computed, its memory is freed, and optimizers leave the tensor alone.
+    IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update the tensor, until another one is computed.
     Shapes: equal numel; the tensor's dtype and device.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad was never written to; a parameter of
@@ -1436,7 +1439,7 @@ IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor tensor, ignis_array gr
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_zero_grad(ignis_tensor tensor);
 
-/*  ignis_detach - a tensor over the same memory that the tape knows nothing of
+/*  ignis_detach - a tensor over the same memory that is not on the tape and requires no gradient
     Returns: the tensor, or no handle.
     Errors: FREED, MEMORY.
     Ownership: as ignis_tensor_from_host.
@@ -1452,7 +1455,7 @@ IGNIS_API ignis_status ignis_no_grad_begin(void);
 IGNIS_API ignis_status ignis_no_grad_end(void);
 
 /*  ignis_tape_record - make output the result of an operation on inputs, whose gradients rule computes
-    The one door to the tape: Ignis' own operations use it too. Nothing is recorded inside ignis_no_grad_begin, or when no input requires a
+    Ignis' own operations are recorded in the same way. Nothing is recorded inside ignis_no_grad_begin, or when no input requires a
     gradient. output must be new: a leaf that requires no gradient itself.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (output was recorded already, null rule, an input recorded by another thread), DTYPE (integers), MEMORY.
@@ -1461,10 +1464,10 @@ IGNIS_API ignis_status ignis_no_grad_end(void);
     Threads: any; the entry belongs to the calling thread's tape. */
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output, const ignis_tensor *inputs, int count, const ignis_rule *rule);
 
-/*  ignis_tape_clear - forget everything that the calling thread has recorded
+/*  ignis_tape_clear - free all entries of the calling thread's tape
     Returns: IGNIS_OK, or the reason.
     Errors: NOT_SETUP, ARGUMENT (inside a backward function).
-    Ownership: saved memory goes; tensors stay, and a backward through them is an error.
+    Ownership: saved memory is freed; tensors stay, and a backward through them is an error.
     Threads: any; each has its own tape. */
 IGNIS_API ignis_status ignis_tape_clear(void);
 
@@ -1492,7 +1495,7 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
     Threads: any. */
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
 
-/*  ignis_gradcheck - hold the gradients of a function against central finite differences
+/*  ignis_gradcheck - compare the gradients of a function with central finite differences
     All inputs are f64, on one device. The function is called twice for each element of each input that requires a gradient, with the same
     random numbers each time. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
@@ -1943,13 +1946,13 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 
 typedef struct ignis_storage_entry {
     char name[256];    /* cut, at a whole character, to 255 bytes */
-    ignis_dtype dtype; /* IGNIS_DTYPE_DEFAULT: one that Ignis has not, such as BOOL; ignis_load refuses that tensor */
+    ignis_dtype dtype; /* IGNIS_DTYPE_DEFAULT: one that Ignis does not have, such as BOOL; ignis_load refuses that tensor */
     ignis_shape shape; /* [1] for a tensor without dimensions */
     int64_t bytes;
 } ignis_storage_entry;
 
 /*  ignis_save - write tensors and their names to a safetensors file
-    Names are UTF-8, different from each other and not "__metadata__"; one tensor may have several. The file has the very bytes that the
+    Names are UTF-8, different from each other and not "__metadata__"; one tensor may have several. The file is identical to what the
     Python package safetensors writes for the same tensors. It is written beside path, flushed to the disk and renamed, so path holds
     the old file or the new one, whatever happens; on a failure it holds the old one.
     Returns: IGNIS_OK, or the reason.
@@ -1965,7 +1968,7 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
     every name found, before the first tensor is touched. The file is mapped into memory: nobody may shorten it meanwhile.
     Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY or CUDA.
     Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated or not safetensors),
-    SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis has not, or this thread captures a graph),
+    SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis does not have, or this thread captures a graph),
     FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
     Ownership: new tensors as ignis_tensor_from_host. While it works IGNIS_OWNER_WNAIS owns the tensors' arrays.
     Threads: any. Streams: writes on the current stream, and waits for it. */
@@ -2106,6 +2109,19 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
 #define IGNIS__MAYBE_UNUSED __attribute__((unused))
 #else
 #define IGNIS__MAYBE_UNUSED
+#endif
+
+/*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, or seldom: made small, and out of the way of
+    the others. IGNIS__ONE_COPY: on helpers with many callers whose work makes a call nothing; inlined, they are a sixth of all code. */
+#if defined(__GNUC__)
+#define IGNIS__COLD __attribute__((cold, noinline))
+#define IGNIS__ONE_COPY __attribute__((noinline))
+#elif defined(_MSC_VER)
+#define IGNIS__COLD __declspec(noinline)
+#define IGNIS__ONE_COPY __declspec(noinline)
+#else
+#define IGNIS__COLD
+#define IGNIS__ONE_COPY
 #endif
 
 #define IGNIS__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
@@ -2466,7 +2482,7 @@ static void ignis__text_begin(ignis__text *text, char *data, size_t capacity)
 }
 
 IGNIS__PRINTF(2, 0)
-static void ignis__text_addv(ignis__text *text, const char *format, va_list args)
+IGNIS__COLD static void ignis__text_addv(ignis__text *text, const char *format, va_list args)
 {
     size_t used = text->length < text->capacity ? text->length : text->capacity;
     int added = vsnprintf(used < text->capacity ? text->data + used : NULL, text->capacity - used, format, args);
@@ -2475,7 +2491,7 @@ static void ignis__text_addv(ignis__text *text, const char *format, va_list args
 }
 
 IGNIS__PRINTF(2, 3)
-static void ignis__text_add(ignis__text *text, const char *format, ...)
+IGNIS__COLD static void ignis__text_add(ignis__text *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -2727,7 +2743,7 @@ static struct {
     ignis_logger logger;
 } ignis__global;
 
-static void ignis__log(ignis_log_level level, ignis_diagnostic diagnostic, const char *message)
+IGNIS__COLD static void ignis__log(ignis_log_level level, ignis_diagnostic diagnostic, const char *message)
 {
     static const char *const names[] = {"", "info", "warning", "error"};
     if (level == IGNIS_LOG_INFO && !ignis__global.verbose)
@@ -2739,7 +2755,7 @@ static void ignis__log(ignis_log_level level, ignis_diagnostic diagnostic, const
 }
 
 IGNIS__PRINTF(3, 4)
-static void ignis__note(ignis_log_level level, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD static void ignis__note(ignis_log_level level, ignis_diagnostic diagnostic, const char *format, ...)
 {
     char message[1024];
     va_list args;
@@ -2781,7 +2797,7 @@ static IGNIS__THREAD_EXIT_FN ignis__thread_exit(void *pointer)
 }
 
 /*  Keeps a copy of a failure's message as the latest. */
-static void ignis__latest_keep(ignis__thread *thread, const char *message)
+IGNIS__COLD static void ignis__latest_keep(ignis__thread *thread, const char *message)
 {
     size_t size = strlen(message) + 1;
     free(thread->latest_message);
@@ -2860,7 +2876,7 @@ static void ignis__text_add_outer_calls(ignis__text *text, const ignis__outer_ca
 }
 
 IGNIS__PRINTF(2, 0)
-static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
+IGNIS__COLD static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
 {
     const char *log = cause.log ? cause.log : "";
     ignis__text text;
@@ -2889,7 +2905,7 @@ static ignis_status ignis__failv(ignis__record cause, const char *format, va_lis
 }
 
 IGNIS__PRINTF(3, 4)
-static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
+IGNIS__COLD static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     ignis_status status;
@@ -2903,8 +2919,8 @@ static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, c
 }
 
 IGNIS__PRINTF(6, 7)
-static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error, const char *name, const char *log,
-                                        const char *format, ...)
+IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error, const char *name,
+                                                    const char *log, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     ignis_status status;
@@ -2920,12 +2936,12 @@ static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char 
     return status;
 }
 
-static ignis_status ignis__fail_host_memory(const char *call, size_t size)
+IGNIS__COLD static ignis_status ignis__fail_host_memory(const char *call, size_t size)
 {
     return ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "out of host memory: %lld bytes were asked for", (long long)size);
 }
 
-static ignis_status ignis__fail_null(const char *call, const char *argument)
+IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *argument)
 {
     return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "%s is null", argument);
 }
@@ -3310,7 +3326,7 @@ typedef struct ignis__companion {
     const char *prefix;
 } ignis__companion;
 
-static void ignis__companion_open(void *context, const char *name)
+IGNIS__COLD static void ignis__companion_open(void *context, const char *name)
 {
     const ignis__companion *companion = (const ignis__companion *)context;
     char path[2048], why[512];
@@ -3320,7 +3336,7 @@ static void ignis__companion_open(void *context, const char *name)
     (void)ignis__library_open(path, why, sizeof why); /* without it NVRTC itself says what it misses */
 }
 
-static bool ignis__search_try(ignis__search *search, const char *path)
+IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *path)
 {
     char why[512];
     const char *slash = strrchr(path, '/');
@@ -3341,7 +3357,7 @@ static bool ignis__search_try(ignis__search *search, const char *path)
 }
 
 /*  Tries a file that is only worth a line in the report when it is there. */
-static void ignis__search_try_existing(ignis__search *search, const char *folder, const char *file)
+IGNIS__COLD static void ignis__search_try_existing(ignis__search *search, const char *folder, const char *file)
 {
     char path[1024];
     int64_t size, time;
@@ -3350,7 +3366,7 @@ static void ignis__search_try_existing(ignis__search *search, const char *folder
         ignis__search_try(search, path);
 }
 
-static void ignis__search_wheels(ignis__search *search, const char *packages)
+IGNIS__COLD static void ignis__search_wheels(ignis__search *search, const char *packages)
 {
     int i;
     for (i = 0; i < IGNIS__COUNT(search->spec->wheels) && search->spec->wheels[i]; i++)
@@ -3369,7 +3385,7 @@ static void ignis__search_python(void *context, const char *name)
     ignis__search_wheels(search, packages);
 }
 
-static void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
+IGNIS__COLD static void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
 {
     char folder[1024];
     if (!root || !*root || search->library)
@@ -3386,7 +3402,7 @@ static void ignis__search_pythons(ignis__search *search, const char *root, const
 #endif
 }
 
-static void ignis__search_everywhere(ignis__search *search)
+IGNIS__COLD static void ignis__search_everywhere(ignis__search *search)
 {
     static const char *const roots[] = {"CUDA_PATH", "CUDA_HOME", NULL};
     const ignis__library_spec *spec = search->spec;
@@ -3406,7 +3422,7 @@ static void ignis__search_everywhere(ignis__search *search)
     ignis__search_pythons(search, "/usr", "/lib");
 }
 
-static bool ignis__library_find(const char *call, ignis_library which, struct ignis__loaded *library)
+IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library which, struct ignis__loaded *library)
 {
     const ignis__library_spec *spec = &ignis__library_specs[which];
     const char *from_env = getenv(spec->env);
@@ -3452,7 +3468,7 @@ static bool ignis__library_find(const char *call, ignis_library which, struct ig
 }
 
 /*  Reads the version, as 1000 * major + 10 * minor, and exactly. */
-static void ignis__library_read_version(ignis_library which, struct ignis__loaded *library)
+IGNIS__COLD static void ignis__library_read_version(ignis_library which, struct ignis__loaded *library)
 {
     int version = 0, minor = 0;
     size_t packed;
@@ -3760,7 +3776,7 @@ static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
     return out;
 }
 
-static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
+IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
 {
     uint64_t kind = handle >> 28 & 15;
     ignis__label label = ignis__label_stale(pool, handle);
@@ -3914,7 +3930,7 @@ static const char *ignis__cuda_name(int error)
 }
 
 /*  Turns a driver error into a failure of `call`. device may be null where none is concerned. */
-static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function, int error)
+IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function, int error)
 {
     const char *name = ignis__cuda_name(error), *text = NULL;
     int ordinal = device ? (int)(device - ignis__devices) : -1;
@@ -4984,7 +5000,8 @@ static int64_t ignis__cache_largest_free(const ignis__cache *cache)
     return largest;
 }
 
-static ignis_status ignis__fail_device_memory(const char *call, ignis__device *device, const ignis__cache *cache, int64_t size, int error)
+IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, ignis__device *device, const ignis__cache *cache, int64_t size,
+                                                          int error)
 {
     size_t available = 0, total = 0;
     const ignis_memory_info *info = &cache->info;
@@ -5795,7 +5812,10 @@ static uint64_t ignis__array_ids; /* given out so far, in this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
 
-static ignis__label ignis__array_label(const ignis__array *array) { return ignis__label_write("array", array->id, array->tag); }
+IGNIS__ONE_COPY static ignis__label ignis__array_label(const ignis__array *array)
+{
+    return ignis__label_write("array", array->id, array->tag);
+}
 
 /*  The array of a handle, held; null, and reported, when there is none. */
 static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
@@ -5899,7 +5919,7 @@ static void ignis__track_freed(const ignis__array *array)
 }
 
 /*  A reference that keeps an array alive, and with it the pointer: for tensors and the tape, to whom it belongs from now on. */
-IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->ref_count++;
@@ -6158,7 +6178,7 @@ static ignis_status ignis__array_leave(const char *call, ignis__array *array, bo
     return ignis__array_end(call, array, ok);
 }
 
-static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
+IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
 {
     char holders[512];
     ignis__text text;
@@ -6173,7 +6193,7 @@ static ignis_status ignis__fail_exported(const char *call, const ignis__array *a
 static int (*ignis__claim_holders)(ignis__text *text, const ignis__array *array);
 
 /*  The array is held, and had references when it was locked. */
-static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
+IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
 {
     char holders[512];
     ignis__text text;
@@ -6435,7 +6455,7 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
-    ignis__address address;
+    ignis__address address = 0;
     bool ok = array && ignis__work_lend(&work, array, &address);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
@@ -7399,12 +7419,12 @@ typedef struct ignis__cache_header {
 
 static const char ignis__cache_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'I', '1'};
 
-static void ignis__cache_path(char *path, size_t size, const uint64_t key[2])
+IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_t key[2])
 {
     snprintf(path, size, "%s/%016llx%016llx.ignis", ignis__kernels_state.cache_dir, (unsigned long long)key[0], (unsigned long long)key[1]);
 }
 
-static void ignis__cache_warn(const char *what, const char *path)
+IGNIS__COLD static void ignis__cache_warn(const char *what, const char *path)
 {
     bool warned;
     ignis__mutex_lock(&ignis__kernels_state.lock);
@@ -7419,7 +7439,7 @@ static void ignis__cache_warn(const char *what, const char *path)
                     what, path);
 }
 
-static bool ignis__image_from_disk(ignis__image *image)
+IGNIS__COLD static bool ignis__image_from_disk(ignis__image *image)
 {
     char path[1024];
     ignis__cache_header header;
@@ -7458,7 +7478,7 @@ typedef struct ignis__cache_scan {
     char oldest[1024];
 } ignis__cache_scan;
 
-static void ignis__cache_scan_file(void *context, const char *name)
+IGNIS__COLD static void ignis__cache_scan_file(void *context, const char *name)
 {
     ignis__cache_scan *scan = (ignis__cache_scan *)context;
     char path[1024];
@@ -7476,7 +7496,7 @@ static void ignis__cache_scan_file(void *context, const char *name)
     }
 }
 
-static void ignis__cache_evict(void)
+IGNIS__COLD static void ignis__cache_evict(void)
 {
     ignis__cache_scan scan;
     do {
@@ -7487,7 +7507,7 @@ static void ignis__cache_evict(void)
     } while (remove(scan.oldest) == 0);
 }
 
-static void ignis__image_to_disk(const ignis__image *image)
+IGNIS__COLD static void ignis__image_to_disk(const ignis__image *image)
 {
     static uint64_t serial; /* two threads may write one file */
     char path[1024], part[1100];
@@ -7526,13 +7546,13 @@ static void ignis__image_to_disk(const ignis__image *image)
 
 /* --- the key of an image ---------------------------------------------------------------------------------------------- */
 
-static void ignis__key_add_bytes(uint64_t key[2], const void *data, size_t size)
+IGNIS__COLD static void ignis__key_add_bytes(uint64_t key[2], const void *data, size_t size)
 {
     key[0] = ignis__hash(key[0], data, size);
     key[1] = ignis__hash(key[1] * 3, data, size);
 }
 
-static void ignis__key_add(uint64_t key[2], const char *text) { ignis__key_add_bytes(key, text, strlen(text) + 1); }
+IGNIS__COLD static void ignis__key_add(uint64_t key[2], const char *text) { ignis__key_add_bytes(key, text, strlen(text) + 1); }
 
 /*  NVRTC reads included files from the folder of the source, of the including file and of each -I, and does not tell which it read. So every
     file that an #include could mean is looked for, and its text becomes part of the key: one too many does no harm. */
@@ -7577,8 +7597,8 @@ static void ignis__path_tidy(char *path)
 }
 
 /*  Lists the file `name` of a folder, if there is one. */
-static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length, const char *name,
-                               size_t name_length)
+IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length, const char *name,
+                                           size_t name_length)
 {
     ignis__included *file;
     char path[sizeof file->path];
@@ -7631,7 +7651,7 @@ static bool ignis__header_is_known(const ignis__program *program, const char *na
 }
 
 /*  Lists what an #include of a name in a file could mean: no file when there is such a header in memory. */
-static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name, size_t length)
+IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name, size_t length)
 {
     const ignis__program *program = search->program;
     int i;
@@ -7648,7 +7668,7 @@ static void ignis__include_find(ignis__include_search *search, const char *inclu
 }
 
 /*  Finds each #include and __has_include of a text, also those that conditions or comments leave out. */
-static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
+IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
 {
     const char *at = text, *before, *end;
     while ((at = strstr(at, "include")) != NULL) {
@@ -7668,7 +7688,7 @@ static void ignis__include_scan(ignis__include_search *search, const char *inclu
 }
 
 /*  Adds all files that a program may include to a key. False: it cannot be told which. */
-static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2])
+IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2])
 {
     ignis__include_search search = IGNIS__ZERO;
     ignis__included *file;
@@ -7702,7 +7722,7 @@ static bool ignis__key_add_included(const ignis__program *program, uint64_t key[
 }
 
 /*  Everything that the image depends on. False: there is more than can be told, so it must not be cached. */
-static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
+IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t key[2])
 {
     char facts[256];
     int i;
@@ -7732,7 +7752,7 @@ static bool ignis__image_key(const ignis__program *program, const ignis__device 
 
 /* --- compiling ------------------------------------------------------------------------------------------------------ */
 
-static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
+IGNIS__COLD static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
 {
     const char *name = ignis__nvrtc.nvrtcGetErrorString(error);
     return ignis__fail_because(error == IGNIS__NVRTC_OUT_OF_MEMORY ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_COMPILE_FAILED, call, error, name,
@@ -7741,7 +7761,7 @@ static ignis_status ignis__nvrtc_fail(const char *call, const char *function, in
 
 /*  -arch for a device: its own machine code where this NVRTC knows it, with the architecture-specific instructions that come with 9.0
     ("sm_90a"); else the newest older virtual architecture, which the driver translates. */
-static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size, bool *is_ptx)
+IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size, bool *is_ptx)
 {
     int known[64], count = 0, best = 0, i, wanted = device->info.compute_major * 10 + device->info.compute_minor;
     int error = IGNIS__NVRTC(nvrtcGetNumSupportedArchs, (&count));
@@ -7770,7 +7790,7 @@ static bool ignis__arch_choose(const char *call, const ignis__device *device, ch
 }
 
 /*  The options that Ignis adds, unless the program has its own, and the program's. Returns how many. */
-static int ignis__options_gather(const ignis__program *program, const char *arch, const char **options)
+IGNIS__COLD static int ignis__options_gather(const ignis__program *program, const char *arch, const char **options)
 {
     static const char *const defaults[] = {"-arch", "-std=c++17", "-default-device"};
     static const char *const long_names[] = {"--gpu-architecture", "--std", "--device-as-default-execution-space"};
@@ -7800,7 +7820,8 @@ static bool ignis__has_include_path(const ignis__program *program)
 }
 
 /*  Reports what a compile had to say: remarks as a warning, errors as the failure. */
-static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle, int error)
+IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle,
+                                                   int error)
 {
     size_t size = 0;
     char *log;
@@ -7845,7 +7866,7 @@ static ignis_status ignis__compile_log(const char *call, const ignis__program *p
 }
 
 /*  Copies the lowered name and the image of a compiled program out of NVRTC. */
-static bool ignis__image_fetch(const char *call, const ignis__program *program, void *handle, bool is_ptx, ignis__image *image)
+IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__program *program, void *handle, bool is_ptx, ignis__image *image)
 {
     const char *lowered = "";
     size_t lowered_size;
@@ -7888,7 +7909,7 @@ static void ignis__headers_free(ignis__headers *headers)
     ignis__free((void *)headers->names);
 }
 
-static bool ignis__headers_gather(const char *call, const ignis__program *program, ignis__headers *headers)
+IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__program *program, ignis__headers *headers)
 {
     size_t most = (size_t)(IGNIS__SOURCE_COUNT + program->header_count);
     bool ok;
@@ -7918,7 +7939,8 @@ static bool ignis__headers_gather(const char *call, const ignis__program *progra
     return ok;
 }
 
-static bool ignis__image_compile(const char *call, const ignis__program *program, const ignis__device *device, ignis__image *image)
+IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__program *program, const ignis__device *device,
+                                             ignis__image *image)
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
     ignis__headers headers;
@@ -7959,7 +7981,7 @@ static void ignis__image_drop(ignis__image *image)
 }
 
 /*  Takes an image out of the list of the memory cache, whose lock is held; null when it is not there. */
-static ignis__image *ignis__image_unlink(const uint64_t key[2])
+IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
 {
     ignis__image **link, *image;
     for (link = &ignis__kernels_state.images; *link; link = &(*link)->next)
@@ -7987,7 +8009,7 @@ static ignis__image *ignis__image_find(const uint64_t key[2])
 }
 
 /*  Puts an image into the memory cache, instead of one of its key; the ones that were used least recently make room. */
-static void ignis__image_keep(ignis__image *image)
+IGNIS__COLD static void ignis__image_keep(ignis__image *image)
 {
     ignis__image **link = &ignis__kernels_state.images;
     size_t bytes = 0;
@@ -8011,8 +8033,8 @@ static void ignis__image_keep(ignis__image *image)
 /*  The image of a program, held: from the memory cache, from disk, or compiled, which it is in any case when the caches are not trusted. Null on
     failure. Whoever asks for one that is being compiled waits for it. What was compiled is cached when its key is what it was: a file that it
     includes may have changed meanwhile. */
-static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program, const uint64_t key[2],
-                                      bool trust, bool *from_cache)
+IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program,
+                                                  const uint64_t key[2], bool trust, bool *from_cache)
 {
     ignis__mutex *compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
     ignis__image *image;
@@ -8044,7 +8066,7 @@ static ignis__image *ignis__image_get(const char *call, ignis__device *device, c
 }
 
 /*  False after a failure: of the driver, when *error is not 0, which the caller may mend or report; another one is reported already. */
-static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
+IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
 {
     unit->lowered = ignis__copy_string(image->lowered);
     if (!unit->lowered) {
@@ -8060,7 +8082,7 @@ static bool ignis__module_load(const char *call, const ignis__image *image, igni
     return false;
 }
 
-static void ignis__module_unload(ignis__module *unit)
+IGNIS__COLD static void ignis__module_unload(ignis__module *unit)
 {
     if (unit->module)
         (void)IGNIS__CUDA(cuModuleUnload, (unit->module));
@@ -8083,9 +8105,9 @@ static void ignis__module_unload_when_idle(const char *call, ignis__device *devi
         ignis__device_leave(&binding);
 }
 
-/*  Loads a program on a device that is entered. Loading may wait for the device, and that for a kernel which waits for what another thread is about to
-    launch on another one: no lock is held meanwhile. */
-static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
+/*  Loads a program on a device that is entered. Loading may wait for the device, and that for a kernel which waits for what another thread is
+    about to launch on another one: no lock is held meanwhile. */
+IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
     bool trust, again;
@@ -8112,7 +8134,8 @@ static bool ignis__module_make(const char *call, ignis__device *device, const ig
 /*  A function of a module, allowed all the shared memory that a block can have: an allowance that each launch asked for could be lowered by
     another thread just before the launch. A driver that loads lazily loads the function now: at its first launch that might wait for what runs
     on the device. */
-static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name, void **function)
+IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name,
+                                            void **function)
 {
     int fixed; /* bytes that it declares */
     return !IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) &&
@@ -8150,7 +8173,7 @@ static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
     return (ignis__kernel *)ignis__handle_hold(call, &ignis__kernels, handle.id);
 }
 
-static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
+IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
 {
     int i;
     for (i = 0; i < ignis__device_total; i++) {
@@ -8171,7 +8194,7 @@ static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
 
 static void ignis__kernel_drop_held(const char *call, void *item) { ignis__kernel_drop(call, (ignis__kernel *)item); }
 
-static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
+IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *device, ignis__kernel_code *code)
 {
     size_t offset;
     int error = 0;
@@ -8232,7 +8255,7 @@ static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
 }
 
 /*  A header has a name and a text, and a name of its own: NVRTC refuses two of one name. */
-static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc *desc, int index)
+IGNIS__COLD static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc *desc, int index)
 {
     const ignis_kernel_header *header = &desc->headers[index];
     ignis__program before = ignis__program_from(desc);
@@ -8247,7 +8270,7 @@ static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc
     return false;
 }
 
-static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
+IGNIS__COLD static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
 {
     int i;
     if (!desc)
@@ -8276,7 +8299,7 @@ static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *
     return false;
 }
 
-static char *ignis__program_keep(char *at, const char **text)
+IGNIS__COLD static char *ignis__program_keep(char *at, const char **text)
 {
     size_t size = strlen(*text) + 1;
     memcpy(at, *text, size);
@@ -8285,7 +8308,7 @@ static char *ignis__program_keep(char *at, const char **text)
 }
 
 /*  Copies a program, with all its strings, into memory of the kernel. */
-static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
+IGNIS__COLD static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
 {
     size_t option_bytes = (size_t)program.option_count * sizeof *program.options;
     size_t header_bytes = (size_t)program.header_count * sizeof *program.headers;
@@ -8718,8 +8741,8 @@ static struct ignis__builtin_code {
 } ignis__builtin_codes[IGNIS_MAX_DEVICES];
 
 /*  Compiles a source for a dtype, and loads it on a device that is entered. `defines` are more options, separated by spaces; null: none. */
-static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
-                                ignis__module *unit)
+IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, ignis_dtype dtype, const char *defines,
+                                            ignis__module *unit)
 {
     ignis__program program;
     char dtype_define[32], copy[128];
@@ -8748,7 +8771,7 @@ static bool ignis__builtin_make(const char *call, ignis__device *device, int sou
 }
 
 /*  Loads the module of a source for a dtype on a device that is entered. Null on failure. */
-static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, int source, ignis_dtype dtype)
+IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, int source, ignis_dtype dtype)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     ignis__module *place = &ignis__builtin_codes[device - ignis__devices].modules[source][dtype];
@@ -8860,7 +8883,7 @@ static int ignis__source_dtypes(int source)
 
 #define IGNIS__WARMUP_OWN (IGNIS__SOURCE_COUNT * (IGNIS_DTYPE_COUNT - 1))
 
-static void ignis__warmup_job(void *context, int index)
+IGNIS__COLD static void ignis__warmup_job(void *context, int index)
 {
     ignis__warmup *warmup = (ignis__warmup *)context;
     ignis__thread *thread = &ignis__this_thread;
@@ -8925,7 +8948,7 @@ IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count)
     return status;
 }
 
-static void ignis__kernels_setup(const ignis_desc *desc)
+IGNIS__COLD static void ignis__kernels_setup(const ignis_desc *desc)
 {
     const char *env = getenv("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir : env && *env ? env : NULL;
     char *dir = ignis__kernels_state.cache_dir;
@@ -8962,7 +8985,7 @@ static void ignis__kernels_setup(const ignis_desc *desc)
 }
 
 /*  Unloads Ignis' own kernels from a device; its context is current. */
-static void ignis__builtins_close(ignis__device *device)
+IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
 {
     struct ignis__builtin_code *code = &ignis__builtin_codes[device - ignis__devices];
     int source, dtype;
@@ -9264,7 +9287,7 @@ typedef struct ignis__tensor_thread {
 static IGNIS__TLS ignis__tensor_thread ignis__this_tensor_thread;
 static uint64_t ignis__scope_serials;
 
-static ignis__tensor_thread *ignis__tensor_thread_now(void)
+IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
 {
     ignis__tensor_thread *thread = &ignis__this_tensor_thread;
     if (thread->setup != ignis__global.setups) {
@@ -9401,7 +9424,7 @@ static void ignis__tensors_bury(const char *call, ignis__tensor *dead)
     }
 }
 
-static void ignis__tensor_drop(const char *call, ignis__tensor *tensor)
+IGNIS__ONE_COPY static void ignis__tensor_drop(const char *call, ignis__tensor *tensor)
 {
     if (!ignis__pool_drop(tensor))
         return;
@@ -9423,7 +9446,7 @@ static void ignis__node_consume(const char *call, ignis__node *node)
 
 /* --- tensors --------------------------------------------------------------------------------------------------------- */
 
-static ignis_tensor ignis__no_tensor(void)
+IGNIS__ONE_COPY static ignis_tensor ignis__no_tensor(void)
 {
     ignis_tensor none = IGNIS__ZERO;
     return none;
@@ -9439,7 +9462,7 @@ static double ignis__nan(void)
     return nan_value;
 }
 
-static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
+IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
     return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
 }
@@ -11112,29 +11135,46 @@ IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array gr
     return ignis__backward("ignis_backward_retain", tensor, grad_output, true);
 }
 
+/*  New memory for the gradient of a held tensor, claimed; null, and reported, on failure. */
+static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tensor)
+{
+    ignis__array *data = ignis__tensor_array(call, tensor), *made;
+    if (!data)
+        return NULL;
+    made = ignis__array_adopt(call, ignis__array_create_like(call, data, data->dtype));
+    ignis__array_drop(call, data);
+    return made;
+}
+
+/*  The values of an array (null: zeros) become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
+static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
+{
+    ignis__array *grad;
+    ignis_array handle;
+    bool ok, fresh;
+    ignis__leaf_enter(tensor);
+    fresh = !tensor->grad;
+    grad = fresh ? ignis__gradient_make(call, tensor) : tensor->grad;
+    ok = grad && (fresh || ignis__gradient_follow(call, grad));
+    if (ok && !values) {
+        handle.id = grad->slot.handle;
+        ok = ignis__array_set_zero(call, handle) == IGNIS_OK;
+    } else if (ok && values != grad) {
+        ok = ignis__array_copy_bytes(call, grad, 0, values);
+    }
+    if (ok && fresh)
+        ignis__gradient_install(call, tensor, grad);
+    ignis__leaf_leave(tensor);
+    if (grad && fresh && !ok)
+        ignis__array_unclaim(call, grad);
+    return ok;
+}
+
 static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
 {
-    ignis_array zero = IGNIS__ZERO, grad;
-    ignis__array *data;
-    bool ok;
     if (!ignis__tensor_requires_grad(tensor))
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
-    ignis__leaf_enter(tensor);
-    if (!tensor->grad) {
-        data = ignis__tensor_array(call, tensor);
-        if (data) {
-            zero = ignis__array_create_like(call, data, data->dtype);
-            ignis__array_drop(call, data);
-        }
-    }
-    grad.id = tensor->grad ? tensor->grad->slot.handle : zero.id;
-    ok = grad.id && (!tensor->grad || ignis__gradient_follow(call, tensor->grad)) && ignis__array_set_zero(call, grad) == IGNIS_OK;
-    if (ok && zero.id)
-        ignis__gradient_install(call, tensor, ignis__array_adopt(call, zero));
-    else if (zero.id)
-        ignis__array_discard(call, &zero);
-    ignis__leaf_leave(tensor);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__gradient_set(call, tensor, NULL) ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
@@ -11147,24 +11187,6 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     status = ignis__zero_grad(call, tensor);
     ignis__tensor_drop(call, tensor);
     return status;
-}
-
-/*  The values of an array become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
-static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
-{
-    ignis__array *made = NULL;
-    bool ok;
-    ignis__leaf_enter(tensor);
-    if (!tensor->grad)
-        made = ignis__array_adopt(call, ignis__array_create_like(call, values, values->dtype));
-    ok = (made || (tensor->grad && ignis__gradient_follow(call, tensor->grad))) &&
-         (tensor->grad == values || ignis__array_copy_bytes(call, made ? made : tensor->grad, 0, values));
-    if (ok && made)
-        ignis__gradient_install(call, tensor, made);
-    ignis__leaf_leave(tensor);
-    if (made && !ok)
-        ignis__array_unclaim(call, made);
-    return ok;
 }
 
 /*  Takes the gradient from a held tensor. One in memory that others read at the end of each backward stays. */
@@ -11720,7 +11742,7 @@ typedef struct ignis__op {
 
 /*  Reports a failure, if it is the operation's first. */
 IGNIS__PRINTF(3, 4)
-static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     va_list args;
@@ -11829,9 +11851,12 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
     return array;
 }
 
-static ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like) { return ignis__op_new(op, &like->shape, like->dtype); }
+IGNIS__ONE_COPY static ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like)
+{
+    return ignis__op_new(op, &like->shape, like->dtype);
+}
 
-static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
+IGNIS__ONE_COPY static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
 {
     ignis_shape shape;
     memset(&shape, 0, sizeof shape);
@@ -11856,14 +11881,14 @@ static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ign
 }
 
 /*  Addresses for the operation's kernels; 0 after a failure, and for no elements. Reading what was never written is a failure. */
-static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
     op->ok = op->ok && array && ignis__work_read(&op->work, array, &address);
     return op->ok ? address : 0;
 }
 
-static ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
     op->ok = op->ok && array && ignis__work_write(&op->work, array, &address);
@@ -11895,7 +11920,8 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
 }
 
 /*  A kernel of one row of threads in one row of blocks. */
-static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t blocks, unsigned threads, void **params)
+IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t blocks, unsigned threads,
+                                                 void **params)
 {
     ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
 }
@@ -11987,16 +12013,16 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
 }
 
 /*  Saves an array for the backward function. */
-static void ignis__op_save(ignis__op *op, const ignis__array *array)
+IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, const ignis__array *array)
 {
     if (op->ok)
         op->saved[op->saved_count++].id = array->slot.handle;
 }
 
 /*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
-static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
-                                           size_t params_size)
+IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
+                                                           ignis_status (*backward_fn)(const ignis_backward_args *args), const void *params,
+                                                           size_t params_size)
 {
     ignis_rule rule;
     memset(&rule, 0, sizeof rule);
@@ -12010,7 +12036,8 @@ static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, 
 }
 
 /*  Ends a backward function: hands arrays that it made to the tape, each for the input of the same place (null: none). */
-static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count, ignis__array *const *gradients)
+IGNIS__ONE_COPY static ignis_status ignis__op_give(ignis__op *op, const ignis_backward_args *args, int count,
+                                                   ignis__array *const *gradients)
 {
     int i, k;
     for (i = 0; op->ok && i < count; i++) {
@@ -12172,7 +12199,7 @@ static struct {
 
 #define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
 
-static bool ignis__lt_check(const char *call, const char *function, int error)
+IGNIS__ONE_COPY static bool ignis__lt_check(const char *call, const char *function, int error)
 {
     static const struct {
         int error;
@@ -13138,7 +13165,7 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
     return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &p, sizeof p);
 }
 
-/* >>ops.shape - concat and split ------------------------------------------------------------------------------------------- */
+/* >>ops.shape - concat, split, slice ------------------------------------------------------------------------------------------- */
 
 /*  Copies rows of `length` elements between arrays whose rows are `to_row` and `from_row` elements apart, from and to an offset. */
 static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from, int64_t from_offset,
@@ -15646,7 +15673,7 @@ typedef struct ignis__json {
 } ignis__json;
 
 IGNIS__PRINTF(2, 3)
-static bool ignis__json_fail(ignis__json *json, const char *format, ...)
+IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, ...)
 {
     ignis__text text;
     va_list args;
@@ -16308,7 +16335,7 @@ static bool ignis__named_check(const char *call, const char *path, const char *c
 
 /* --- saving ----------------------------------------------------------------------------------------------------------- */
 
-static bool ignis__file_fail(const char *call, const char *path, const char *what)
+IGNIS__COLD static bool ignis__file_fail(const char *call, const char *path, const char *what)
 {
     char reason[256];
     ignis__system_error(reason, sizeof reason);

@@ -11,7 +11,7 @@
         >>comm          communicators and collective operations         ON COMMUNICATORS
         >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
 
-        In the implementation alone: >>nccl >>job.
+        In the implementation alone: >>peer >>nccl >>job.
 
     HOW TO USE
 
@@ -51,10 +51,10 @@
 
     ON VIRTUAL MEMORY (>>vmm)
 
-        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and processes can be let into.
-        Below it, memory and addresses are two things: ignis_vmm_create takes physical memory, ignis_vmm_reserve a range of addresses;
-        ignis_vmm_map puts one at a place in the other, and ignis_vmm_set_access says which device may use it. So an array can grow
-        without being moved:
+        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and processes can be given access
+        to. Below it, memory and addresses are separate: ignis_vmm_create allocates physical memory, ignis_vmm_reserve reserves a range of
+        addresses, ignis_vmm_map maps memory at an offset in the range, and ignis_vmm_set_access says which device may use it. So an array
+        can grow without being moved:
 
     ---- begin example vmm
     int64_t granule = ignis_vmm_granularity(0, false);
@@ -73,11 +73,11 @@
     ignis_vmm_unreserve(range);
     ---- end example
 
-        Physical memory comes in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone. So
-        what was imported stays valid when its maker frees it, or dies.
+        Physical memory is allocated in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone.
+        So imported memory stays valid when the process that allocated it frees it, or dies.
 
-        ignis_memory_info.vmm_bytes is what this process has made of it and still holds on a device: for arrays of ignis_vmm_array, for
-        ignis_vmm_create, and for the regions of communicators. What was imported counts where it was made.
+        ignis_memory_info.vmm_bytes counts what this process has allocated in this way and still holds on a device: for arrays of
+        ignis_vmm_array, for ignis_vmm_create, and for communicators. Imported memory is counted by the process that allocated it.
         ignis_desc.memory_limit does not limit it.
 
     ON CHANNELS (>>channel)
@@ -91,8 +91,8 @@
 
         Every call has the deadline of the desc (30 s), or the one that its form with _within is given. IGNIS_ERROR_TIMEOUT leaves the
         channel usable; IGNIS_ERROR_PEER says that the other side closed it, died (at once, also by kill -9), or broke the protocol: then
-        close it. What the dead said before is received first. A channel that the other side has closed is no error in the log, and a
-        death is.
+        close it. Messages that it sent before are received first. That the other side has closed is not logged as an
+        error; that it died is.
 
         An event loop waits for ignis_channel_info.fd with poll, and then calls with a deadline of 0:
 
@@ -114,9 +114,9 @@
 
         Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
         temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
-        The system says which user a socket's other side is, and both sides prove, by HMAC-SHA-256 of random numbers that are used once,
-        that they know a token: a random one, which the server leaves in that folder, or the one in desc.token. The token itself is never
-        sent. Strangers are turned away, and counted; when many come at once, the ones that say nothing make room. Messages are checked
+        The system tells the user of a socket's other side, and both sides prove, by HMAC-SHA-256 of random numbers that are used once,
+        that they know a token: a random one, which the server writes to that folder, or the one in desc.token. The token itself is never
+        sent. Others are refused, and counted; when many connect at once, silent ones are dropped first. Messages are checked
         before anything is done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system
         trusts them: they could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are
         closed on exec, and the channels of a forked child are closed at once.
@@ -124,10 +124,10 @@
     ON SHARING (>>share)
 
         An array that was sent by ignis_share_send has one reference more, for the other process, which ends when that one frees its array,
-        exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. Nobody
-        has to be told: this is looked up when it matters. The sender may close the channel right away, and may even exit.
-        Sharing orders nothing but its own beginning: ignis_share_send waits for the work on the array. From then on call ignis_synchronize
-        before telling the other side to look. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
+        exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. No
+        message is needed for this: the sender finds out when it matters. It may close the channel right away, and may even exit.
+        ignis_share_send waits for the work on the array; no later work is ordered between the processes. So call ignis_synchronize
+        before telling the other side to read. Both processes have to see the GPU; its number may differ. On Windows arrays cannot be
         shared.
 
     ON COMMUNICATORS (>>job, >>comm)
@@ -149,17 +149,17 @@
     ---- end example
 
         ON STARTING. Any launcher will do that starts one process for each GPU: examples/launch.sh 4 ./program on one host, torchrun,
-        mpirun, srun. The environment tells each process who it is. The first complete source counts, and one that contradicts it is an
-        error that names both; ignis_comm_desc.rank and .size stand above all. Numbers are digits alone. With nothing set, it is one rank.
+        mpirun, srun. The environment tells each process its rank. The first complete source counts, and one that contradicts it is an
+        error that names both; ignis_comm_desc.rank and .size override all. Numbers are digits alone. With nothing set, there is one rank.
 
-            who says so     rank, size, and which GPU of the host                                           IGNIS_COMM_LAUNCHER=
+            set by          rank, size, and which GPU of the host                                           IGNIS_COMM_LAUNCHER=
             Ignis           IGNIS_RANK  IGNIS_WORLD_SIZE  IGNIS_LOCAL_RANK                                  ignis
             torchrun        RANK  WORLD_SIZE  LOCAL_RANK                                                    torchrun
             Open MPI        OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE  OMPI_COMM_WORLD_LOCAL_RANK          openmpi
             MPICH, Intel    PMI_RANK  PMI_SIZE  MPI_LOCALRANKID                                             pmi
             Slurm           SLURM_PROCID  SLURM_NTASKS  SLURM_LOCALID                                       slurm
 
-            IGNIS_COMM_LAUNCHER     which of them counts, where two are set: torchrun under srun, say
+            IGNIS_COMM_LAUNCHER     which of them counts, where several are set: torchrun under srun, say
             IGNIS_COMM_DIR          one host: a folder of mode 0700 where ranks meet; no other user gets in, nothing else is needed
             MASTER_ADDR             otherwise: the host of rank 0, and
             MASTER_PORT             its port; one higher where torchrun's own store has it (TORCHELASTIC_USE_AGENT_STORE=True)
@@ -169,52 +169,51 @@
             IGNIS_COMM_TRANSPORT    peer, staged or nccl: this one, or failure
             IGNIS_COMM_HOST         a name for the host, where the boot id and the namespaces of a process do not tell hosts apart
 
-        Ranks know each other by a secret. With IGNIS_COMM_TOKEN they meet at host and port. Without it nobody listens at a port: they
+        Ranks prove who they are by a secret. With IGNIS_COMM_TOKEN they meet at host and port. Without it nobody listens at a port: they
         are on one host, and meet in the private folder of their user (see ON CHANNELS), under a name made of host, port and what the
         launcher calls the job (TORCHELASTIC_RUN_ID, PMIX_NAMESPACE, SLURM_JOB_ID and _STEP_ID). The latter is enough: mpirun and srun on
         one host need no variable set. A program that has MPI already, or another way to reach all ranks, sets none either, on any number
-        of hosts: rank 0 calls ignis_comm_unique_id, the program hands the id to all, and each puts it into ignis_comm_desc.id. What ranks
-        tell each other is not encrypted: on networks where others can change what passes, tunnel it.
+        of hosts: rank 0 calls ignis_comm_unique_id, the program gives the id to all, and each puts it into ignis_comm_desc.id. What ranks
+        send each other is not encrypted: on networks where others can change what passes, tunnel it.
 
-        Rank 0 waits for the others and checks that they go together: versions, sizes, one process a rank, one GPU a rank. Strangers, those
-        who say nothing, and those who repeat what they have heard, are turned away without harm to the others. Who does not come before
-        the deadline (ignis_comm_desc.timeout_s, 30 s) is named on every rank that did. A rank that fails before the meeting says so to
-        those it meets.
+        Rank 0 waits for the others and checks that they agree: versions, sizes, one process a rank, one GPU a rank. Connections of other
+        programs, silent ones and replayed ones are closed without harm to the ranks. A rank that does not connect before the deadline
+        (ignis_comm_desc.timeout_s, 30 s) is named in the error of every rank that did. A rank that fails earlier reports it to the others.
 
-        How data travels is tried, not believed: each rank maps the others' memory, writes into it and reads what all have written. If
-        that fails between any two, all go through pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
+        How data travels is tested, not assumed: each rank maps the others' memory, writes into it and reads what all have written. If
+        that fails between any two, all use pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
         or more than 8, use NCCL, which has to be installed then. It is also used if asked for. Between processes this needs Linux.
 
-        ON SPEED. Small operations are done with Ignis' own kernels, by whatever algorithm is fastest for the size. Communicators of
+        ON SPEED. Small operations are done by Ignis' own kernels, with the algorithm that is fastest for the size. Communicators of
         ignis_comm_init, and those made from them, leave large ones to NCCL where it is faster and installed: from 64 MB on, with two
         ranks later, and then never for all_reduce. The ranks join NCCL when the first such operation comes, which waits for all of
-        them on the host, once. If one of them cannot, all go on without; ignis_comm_info.reason tells. A graph uses NCCL if that was joined
-        before its capture: do one such operation first. NCCL's sums have an order of their own. Who needs the order of the ranks at every
-        size sets IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer; nccl_min=64M sets another border.
-        Operations of NCCL have the same deadline as others; a thread of Ignis looks after it, and asks NCCL for errors. One that it reports
+        them on the host, once. If one of them cannot, all go on without it; ignis_comm_info.reason tells why. A graph uses NCCL if that was joined
+        before its capture: do one such operation first. NCCL sums in an order of its own. For sums in the order of the ranks at every
+        size set IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer; nccl_min=64M sets another threshold.
+        Operations of NCCL have the same deadline as others; a thread of Ignis watches it, and polls NCCL for errors. One that it reports
         while an operation is under way (ncclCommGetAsyncError) breaks the communicator on all ranks.
 
-        ON SEVERAL COMMUNICATORS. A kernel of a large operation takes most of a GPU until all ranks have come to it. Two communicators whose
-        ranks begin operations in different orders, X before Y here and Y before X there, can so wait for each other until the deadline, also
-        on two streams: TIMEOUT, with a message that names both. So all ranks begin the operations of all their communicators in one order.
-        Where that cannot be, as each is driven by a thread of its own, ignis_comm_desc.most_blocks makes room: with N communicators at work at
-        the same time, at most the multiprocessors of a GPU (132 of an H200) divided by N. Large operations take longer then. Those that NCCL
-        does need one order all the same.
+        ON SEVERAL COMMUNICATORS. A kernel of a large operation occupies most multiprocessors of a GPU until all ranks have come to it. If one
+        rank begins an operation on communicator X and then one on Y, and another rank Y and then X, the two can wait for each other until the
+        deadline, even on two streams: the result is TIMEOUT, with a message that names both communicators. So begin the operations of all
+        communicators in the same order on all ranks. Where a thread for each communicator makes that impossible, set
+        ignis_comm_desc.most_blocks to the number of multiprocessors (132 on an H200) divided by the number of communicators: then their kernels
+        run at the same time, and large operations take longer. Operations that NCCL does need one order all the same.
 
         WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
-        communicator that it was in within milliseconds, and kernels that wait for it leave. Nothing hangs: kernels have the deadline, too.
+        communicator that it was in within milliseconds, and kernels that wait for it return. Nothing hangs: kernels have the deadline, too.
         From then on all operations on that communicator fail with PEER (or TIMEOUT, MISMATCH, by what broke it), results of those that
-        were under way mean nothing, and arrays stay usable. The survivors call
+        were under way are undefined, and arrays stay usable. The survivors call
 
             ignis_comm smaller = ignis_comm_shrink(comm);
             ignis_comm_destroy(comm);
 
         and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
-        communicator on all ranks on purpose. A rank that is only slow, or stopped, is no dead one: the others get TIMEOUT from their
-        operation, and shrink waits for it. With several hosts everything goes through rank 0: its death is that of all the other hosts.
-        A host that vanishes without a word, with its power or its network, is noticed within 15 s, as its system no longer answers;
-        one whose processes only stand still does answer.
-        ignis_comm_destroy is a goodbye, and no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
+        communicator on all ranks on purpose. A rank that is only slow, or stopped, does not count as dead: the others get TIMEOUT from their
+        operation, and ignis_comm_shrink waits for it; ignis_comm_shrink_without leaves it out, if all who go on name it. Several hosts
+        communicate through rank 0: when it dies, the other hosts lose each other. A host that loses power or network is noticed within
+        15 s, as its system no longer answers; one whose processes are only stopped
+        does answer. ignis_comm_destroy is no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
 
         WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank that is a process of its own calls
         ignis_comm_abort then, so that nobody waits for it, and exits; the others go on without it. Ranks of one process end together.
@@ -245,7 +244,7 @@
 
         Between ignis_parallel_no_sync_begin and _end gradients add up on each rank alone, for batches in pieces. A whole step can be
         captured as a graph, on every rank. When a rank dies or its backward fails, the others learn it by PEER or TIMEOUT from
-        their next operation or ignis_comm_synchronize; the gradients mean nothing then. examples/train_gpt.c shows it all.
+        their next operation or ignis_comm_synchronize; the gradients are undefined then. examples/train_gpt.c shows it all.
 */
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
@@ -458,8 +457,8 @@ IGNIS_API ignis_status ignis_vmm_map(ignis_vmm_range range, int64_t offset, igni
 IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range range, int64_t offset);
 
 /*  ignis_vmm_set_access, ignis_vmm_get_access - what a device may do with a mapped part of a range
-    Needed for every device that is to use it, after every map; peer access of contexts has no say in it. Ask for the access of the
-    granule at an offset.
+    Needed for every device that is to use it, after every map; peer access of contexts does not matter. ignis_vmm_get_access tells the access
+    to the granule at an offset.
     Units: offset and size in bytes, multiples of the granularity.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (not mapped throughout, not a multiple, no such access), DEVICE, CUDA (the device cannot reach it).
@@ -476,7 +475,7 @@ IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range range, int64_t offse
 IGNIS_API ignis_status ignis_vmm_export(ignis_vmm vmm, ignis_vmm_handle *handle);
 
 /*  ignis_vmm_import - the physical memory of a handle that another process has exported
-    Nothing that the sender says is taken on trust: the memory's kind and place are the driver's, and its size is proven by mapping it.
+    Nothing that the sender says is trusted: the memory's kind and device come from the driver, and its size is verified by mapping it.
     Units: size in bytes, ignis_vmm_info.size of the exporter.
     Returns: the memory, or no handle.
     Errors: ARGUMENT (no handle, size is not the memory's), DEVICE (it lies on another device than `device`), UNSUPPORTED, CUDA.
@@ -556,9 +555,9 @@ typedef struct ignis_channel_info {
     ignis_channel_method method;
     bool server;      /* it listens: ignis_channel_serve made it */
     bool alive;       /* the other side is there; of a server: it listens */
-    int64_t peer_pid; /* process of the other side; of a socket the kernel's word for it, else the peer's own; 0: unknown */
+    int64_t peer_pid; /* process of the other side; for a socket as the kernel says, else as the peer says; 0: unknown */
     int64_t peer_uid; /* its user; -1: unknown */
-    int64_t refused;  /* connections that a server has turned away */
+    int64_t refused;  /* connections that a server has refused */
     char path[512];   /* of the socket, FIFO or file; of the pipe on Windows */
     int fd;           /* for poll and epoll: it is readable when there is something to receive, or, of a server, when it is time to call
                          ignis_channel_accept_within; -1: there is none, as by IGNIS_CHANNEL_SHM and on Windows */
@@ -568,7 +567,7 @@ typedef struct ignis_channel_info {
 } ignis_channel_info;
 
 /*  ignis_channel_serve - open a channel for others to connect to
-    What a dead server of this name has left behind is replaced. Nobody but processes of this user with the token gets in.
+    Files that a dead server of this name has left are replaced. Only processes of this user that have the token can connect.
     Returns: a listening channel, for ignis_channel_accept, ignis_channel_query and ignis_channel_close; 0 on failure.
     Errors: ARGUMENT (no desc, name or method, a bad timeout), UNSUPPORTED (the method, on this system), IO (a live server has the name;
     the folder is not private; a path too long), MEMORY.
@@ -577,7 +576,7 @@ typedef struct ignis_channel_info {
 IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc);
 
 /*  ignis_channel_accept - wait for the next one who connects
-    Those without the token, of another user or with another protocol are turned away, counted (ignis_channel_info.refused), and the
+    Those without the token, of another user or with another protocol are refused, counted (ignis_channel_info.refused), and the
     first of them is logged as a warning; the wait goes on.
     Returns: a channel to it, 0 on failure.
     Errors: ARGUMENT (the channel does not listen), FREED, TIMEOUT (nobody came), IO, MEMORY.
@@ -585,7 +584,7 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc);
     Threads: any; those who accept on one channel take turns. Waits until the deadline. */
 IGNIS_API ignis_channel ignis_channel_accept(ignis_channel server);
 
-/*  ignis_channel_accept_within, _send_within, _receive_within - the same calls, with a deadline of their own
+/*  ignis_channel_accept_within, ignis_channel_send_within, ignis_channel_receive_within - the same calls, with a deadline of their own
     timeout_s is in seconds; 0: do not wait; below 0: as long as the channel's desc says. When 0 was too short, that is no failure to be
     logged or kept for ignis_status_last: ignis_channel_accept_within returns 0, the others IGNIS_ERROR_TIMEOUT.
     Returns: as ignis_channel_accept, ignis_channel_send and ignis_channel_receive.
@@ -600,7 +599,7 @@ IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel channel, void 
 
 /*  ignis_channel_connect - connect to a server of this name, which may come later, but before the deadline
     Returns: a channel to it, 0 on failure.
-    Errors: ARGUMENT, UNSUPPORTED, TIMEOUT (no server came, or it did not accept), PEER (it turned us away), IO, MEMORY.
+    Errors: ARGUMENT, UNSUPPORTED, TIMEOUT (no server came, or it did not accept), PEER (it refused us), IO, MEMORY.
     Ownership: ignis_channel_close gives it back.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc);
@@ -636,7 +635,7 @@ IGNIS_API ignis_status ignis_channel_query(ignis_channel channel, ignis_channel_
     Calls that wait on it in other threads return.
     Returns: IGNIS_OK.
     Errors: FREED.
-    Ownership: its descriptors and files go.
+    Ownership: its descriptors are closed and its files removed.
     Threads: any. */
 IGNIS_API ignis_status ignis_channel_close(ignis_channel channel);
 
@@ -644,7 +643,7 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel channel);
 
 /*  How the content of an array gets from one device to another, or from one process to another. */
 typedef enum ignis_transport_kind {
-    IGNIS_TRANSPORT_AUTO = 0, /* the best one that a real write and read has proven */
+    IGNIS_TRANSPORT_AUTO = 0, /* the best one that has worked in a test write and read */
     IGNIS_TRANSPORT_VMM,      /* both sides map the same physical memory: no copy; arrays of ignis_vmm_array */
     IGNIS_TRANSPORT_PEER,     /* one process copies from device to device */
     IGNIS_TRANSPORT_IPC,      /* CUDA's older handles: no copy; arrays of ignis_ipc_array. Never chosen by itself: if the exporter dies
@@ -784,7 +783,7 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle);
 
-/*  ignis_transport_release_handle - the exporter's word that nobody uses an array any more
+/*  ignis_transport_release_handle - declare, as the exporter, that nobody uses an array any more
     Needed where the other side cannot say so: a handle that was never imported, and for which there is no channel that could have ended;
     or one that travelled without its lease.
     Returns: IGNIS_OK; also when nothing of it is exported.
@@ -897,9 +896,9 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array
     says is checked before anything is done with it.
     Returns: the array, or no handle.
     Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for ignis_channel_receive), FORMAT
-    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), MISMATCH and PEER (what came is not true, as for ignis_transport_import_handle),
+    (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), MISMATCH and PEER (what it says is not true, as for ignis_transport_import_handle),
     UNSUPPORTED (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the GPU), PEER, TIMEOUT, CUDA, MEMORY.
-    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have let go, also when the sender dies.
+    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have freed it, also when the sender dies.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
 
@@ -989,7 +988,7 @@ IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id);
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
 
 /*  ignis_comm_shrink - make a communicator of the ranks that are still alive
-    All of them call it, after comm has failed or before. They agree on who is gone first; ranks keep their order. comm itself stays as it
+    All of them call it, after comm has failed or before. They agree first on which ranks are gone; ranks keep their order. comm itself stays as it
     is, to be destroyed: late writes of dead ranks go to its memory, which nobody uses again. Communicators of ignis_comm_init_all are
     shrunk by ignis_comm_shrink_all.
     Returns: the new communicator, or no handle.
@@ -1017,17 +1016,17 @@ IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks
 IGNIS_API ignis_status ignis_comm_abort(ignis_comm comm);
 
 /*  ignis_comm_destroy - end this rank's part in a communicator, after all work on its device is done
-    The others may still be inside their last operation; none of them needs to come. The last communicator of a meeting (of
-    ignis_comm_init and what was split and shrunk from it) says goodbye to the other ranks. One between hosts gives the other ranks of this host up
-    to 5 s to do the same, so that NCCL cuts nobody off. Graphs that have captured operations may outlive it; launched then, they end at once, with
-    undefined results.
-    Returns: IGNIS_OK, or the first driver error met on the way; everything is let go all the same.
+    The others may still be inside their last operation, and need not call it at the same time. The last communicator of one ignis_comm_init, of
+    those split and shrunk from it too, tells the other ranks that this one leaves. Between hosts the other ranks of this host then have up to
+    5 s to do the same, so that NCCL does not cut off their last operation. Graphs that have captured operations may outlive the communicator;
+    launched then, they end at once, with undefined results.
+    Returns: IGNIS_OK, or the first driver error met on the way; everything is released all the same.
     Errors: FREED (also for a second destroy), CUDA.
     Ownership: the handle is stale afterwards.
     Threads: any. Waits for the device. */
 IGNIS_API ignis_status ignis_comm_destroy(ignis_comm comm);
 
-/*  ignis_comm_query - who takes part, how data travels and why so, and whether the communicator works
+/*  ignis_comm_query - rank and size, the transport and why it was chosen, and whether the communicator works
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, FREED.
     Ownership: nothing to free.
@@ -1035,10 +1034,10 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm comm);
 IGNIS_API ignis_status ignis_comm_query(ignis_comm comm, ignis_comm_info *info);
 
 /*  ignis_comm_init_all - make the communicators of several devices of this process: comms[i] is rank i, on devices[i]
-    devices may be null: the first count devices. Of desc (null: all defaults), timeout_s counts. One thread may call an operation on
-    each of them in turn, as operations do not wait; or each has a thread of its own.
+    devices may be null: the first count devices. Of desc (null: all defaults), timeout_s and most_blocks count. One thread may call an
+    operation on each of them in turn, as operations do not wait; or each has a thread of its own.
     Returns: IGNIS_OK, and *comms filled; all zero on failure.
-    Errors: ARGUMENT (a device twice, count below 1 or above IGNIS_COMM_MAX_RANKS), DEVICE, UNSUPPORTED (two devices do not reach each
+    Errors: ARGUMENT (desc, a device twice, count below 1 or above IGNIS_COMM_MAX_RANKS), DEVICE, UNSUPPORTED (two devices do not reach each
     other's memory), MEMORY, CUDA.
     Ownership: the caller ends each with ignis_comm_destroy.
     Threads: any. Waits for the devices. */
@@ -1068,19 +1067,20 @@ IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count,
 /* --- operations --- */
 
 /*  All ranks call the same operations on a communicator in the same order, with arrays of equal size and type, each on its own device.
-    An operation is queued on the current stream of the communicator's device and returns; whether it went well says
+    An operation is queued on the current stream of the communicator's device and returns; whether it succeeded is reported by
     ignis_comm_synchronize, ignis_comm_status, or the next operation. The deadline of a wait starts when the kernel runs. After a failure results
     are undefined, and the communicator is broken: it refuses all later operations.
 
     in == out is allowed, as is a part of one array that lies where the operation would put it (all_gather: in is part `rank` of out;
-    reduce_scatter: out is part `rank` of in). While a call queues its work IGNIS_OWNER_NVCCL owns the arrays; they must be owned by IGNIS_OWNER_IGNIS.
-    All of them can be captured in graphs. A graph is launched on every rank, in the same order as other operations on the communicator, and
-    not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the earlier ones.
+    reduce_scatter: out is part `rank` of in). While a call queues its work IGNIS_OWNER_NVCCL owns the arrays; they must be owned by
+    IGNIS_OWNER_IGNIS. All operations can be captured in graphs. A graph is launched on every rank, in the same order as other operations on the
+    communicator, and not at the same time as one on another stream. One communicator used on several streams: a later operation waits for the
+    earlier ones.
 
     Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm of Ignis combines in the order of the ranks, so
     all ranks get the same bits, on every run and in every transport. What NCCL combines (see ON SPEED in the manual) has NCCL's order: the same bits
-    on all ranks, and on every run with the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any rank has NaN. IGNIS_OP_AVG is the sum times
-    1/size, for floating types.
+    on all ranks, and on every run with the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any
+    rank has NaN. IGNIS_OP_AVG is the sum times 1/size, for floating types.
 
     For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations are cut up; see ignis__comm_tune. */
 
@@ -1214,7 +1214,7 @@ IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tens
 IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel);
 IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
 
-/*  ignis_parallel_query - how the gradients travel
+/*  ignis_parallel_query - facts about data-parallel training
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, FREED.
     Ownership: nothing to free.
@@ -1468,14 +1468,14 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
     return ignis__cuda_fail(call, NULL, context ? context : "VMM operation", driver_error);
 }
 
-static int ignis__vmm_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
+static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
 
 /*  The facts of an entered device; false, and reported, when it has no virtual memory management. */
 static bool ignis__vmm_device(const char *call, ignis__device *device, ignis__vmm_facts *facts)
 {
     int shareable = IGNIS__VMM_HANDLE_SYSTEM == IGNIS_VMM_HANDLE_WIN32 ? IGNIS__CU_ATTRIBUTE_VMM_WIN32 : IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD;
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
-    int ordinal = ignis__vmm_ordinal(device);
+    int ordinal = ignis__device_ordinal(device);
     if (IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->vmm, IGNIS__CU_ATTRIBUTE_VMM, device->handle)) ||
         IGNIS__CUDA_FAILED(call, device, cuDeviceGetAttribute, (&facts->shareable, shareable, device->handle)))
         return false;
@@ -1550,7 +1550,7 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
     if (entered)
         ignis__device_leave(&binding);
     if (memory->made) {
-        ignis__cache *cache = &ignis__caches[ignis__vmm_ordinal(memory->device)];
+        ignis__cache *cache = &ignis__caches[ignis__device_ordinal(memory->device)];
         ignis__mutex_lock(&cache->lock);
         cache->info.vmm_bytes -= memory->size;
         ignis__mutex_unlock(&cache->lock);
@@ -1579,7 +1579,7 @@ static ignis__physical *ignis__physical_of(const char *call, ignis__device *devi
 /*  New memory, of whole granules. Like any other request, it gets what the cache holds in vain before it fails. The device is entered. */
 static ignis__physical *ignis__physical_make(const char *call, ignis__device *device, int64_t size, ignis_vmm_handle_type type)
 {
-    ignis__cache *cache = &ignis__caches[ignis__vmm_ordinal(device)];
+    ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     unsigned long long handle = 0;
     ignis__physical *memory;
@@ -1591,7 +1591,7 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
         return NULL;
     if (prop.handle_types && !facts.shareable) {
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "device %d makes no memory that can be shared with other processes",
-                    ignis__vmm_ordinal(device));
+                    ignis__device_ordinal(device));
         return NULL;
     }
     prop.win32_security = prop.handle_types ? ignis__vmm_security() : NULL;
@@ -1601,7 +1601,7 @@ static ignis__physical *ignis__physical_make(const char *call, ignis__device *de
         error = IGNIS__CUDA(cuMemCreate, (&handle, (size_t)size, &prop, 0));
     }
     if (!ignis__vmm_step(call, device, "cuMemCreate", error, "making %s of physical memory on device %d", ignis__bytes_write(size).text,
-                         ignis__vmm_ordinal(device)) ||
+                         ignis__device_ordinal(device)) ||
         (memory = ignis__physical_of(call, device, handle, size, prop.handle_types)) == NULL)
         return NULL;
     memory->made = true;
@@ -1713,7 +1713,7 @@ static bool ignis__vmm_place(const char *call, ignis__vmm_block *block, const in
     bool ok = true, mapped = false;
     access[0] = ignis_vmm_access_of(device->handle, true);
     for (i = 0; ok && i < access_count; i++) {
-        if (access_devices[i] == ignis__vmm_ordinal(device))
+        if (access_devices[i] == ignis__device_ordinal(device))
             continue;
         ok = count <= IGNIS_MAX_DEVICES;
         if (!ok)
@@ -1842,6 +1842,12 @@ static void ignis__vmm_unhold(const char *call, ignis__vmm *vmm)
     ignis__pool_give(&ignis__vmms, vmm);
 }
 
+static ignis_status ignis__vmm_done(const char *call, ignis__vmm *vmm, bool ok)
+{
+    ignis__vmm_unhold(call, vmm);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 /* --- ranges of addresses ----------------------------------------------------------------------------------------------- */
 
 typedef struct ignis__mapping {
@@ -1939,7 +1945,7 @@ static void ignis__vmm_close(const char *call)
     index = 0;
     while ((vmm = (ignis__vmm *)ignis__pool_next(&ignis__vmms, &index)) != NULL) {
         ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: still alive: %s of VMM memory on device %d", call,
-                    ignis__bytes_write(vmm->memory->size).text, ignis__vmm_ordinal(vmm->memory->device));
+                    ignis__bytes_write(vmm->memory->size).text, ignis__device_ordinal(vmm->memory->device));
         ignis__handle_kill(vmm);
         ignis__vmm_unhold(call, vmm);
     }
@@ -2022,8 +2028,7 @@ IGNIS_API ignis_status ignis_vmm_free(ignis_vmm handle)
     ok = ignis__handle_kill(vmm);
     if (!ok)
         ignis__fail(IGNIS_DIAG_VMM_FREED, call, "the VMM memory was freed");
-    ignis__vmm_unhold(call, vmm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__vmm_done(call, vmm, ok);
 }
 
 IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
@@ -2042,15 +2047,14 @@ IGNIS_API ignis_status ignis_vmm_query(ignis_vmm handle, ignis_vmm_info *info)
         memset(info, 0, sizeof *info);
         info->size = memory->size;
         info->granularity = vmm->granularity;
-        info->device = ignis__vmm_ordinal(memory->device);
+        info->device = ignis__device_ordinal(memory->device);
         info->handle_type = memory->handle_types ? (ignis_vmm_handle_type)memory->handle_types : IGNIS_VMM_HANDLE_NONE;
         info->imported = vmm->imported;
         info->mappings = (int)ignis__atomic_load(&vmm->mappings);
         ok = ignis__vmm_inspect(call, memory->device, memory->handle, &info->prop);
         ignis__device_leave(&binding);
     }
-    ignis__vmm_unhold(call, vmm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__vmm_done(call, vmm, ok);
 }
 
 IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
@@ -2113,7 +2117,7 @@ static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle
     ignis__range *range = use->range = ignis__range_hold(call, handle);
     if (!range)
         return NULL;
-    use->device = ignis__vmm_enter(call, ordinal == IGNIS__RANGE_DEVICE ? ignis__vmm_ordinal(range->device) : ordinal, &use->binding);
+    use->device = ignis__vmm_enter(call, ordinal == IGNIS__RANGE_DEVICE ? ignis__device_ordinal(range->device) : ordinal, &use->binding);
     if (use->device && ignis__range_lock(call, range))
         return range;
     if (use->device)
@@ -2330,7 +2334,7 @@ static bool ignis__access_read(const char *call, ignis__device *device, ignis__a
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;
     return !IGNIS__VMM_FAILED(call, device, cuMemGetAccess, (flags, &location, address), "asking what device %d may do at 0x%llx",
-                              ignis__vmm_ordinal(device), address);
+                              ignis__device_ordinal(device), address);
 }
 
 IGNIS_API ignis_status ignis_vmm_get_access(ignis_vmm_range handle, int64_t offset, int ordinal, ignis_vmm_access *access)
@@ -2367,8 +2371,7 @@ IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
                     "the memory was made with IGNIS_VMM_HANDLE_NONE; make it with IGNIS_VMM_HANDLE_DEFAULT to share it");
     else
         ok = ignis__physical_export(call, vmm->memory, out);
-    ignis__vmm_unhold(call, vmm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__vmm_done(call, vmm, ok);
 }
 
 static bool ignis__vmm_handle_check(const char *call, const ignis_vmm_handle *handle)
@@ -2400,7 +2403,7 @@ IGNIS_API ignis_vmm ignis_vmm_import(const ignis_vmm_handle *handle, int64_t siz
         /* it was mapped to prove its size */
         if (block.memory->device != device)
             ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the memory lies on device %d, not on device %d",
-                        ignis__vmm_ordinal(block.memory->device), ordinal);
+                        ignis__device_ordinal(block.memory->device), ordinal);
         else if (ignis__vmm_unplace(call, &block)) {
             result = ignis__vmm_publish(call, block.memory, facts.granularity, true);
             block.memory = NULL;
@@ -2573,7 +2576,7 @@ static bool ignis__vmm_part_check(const char *call, const ignis__range *range, i
             return false;
         if (flags == IGNIS_VMM_ACCESS_NONE) {
             ignis__fail(IGNIS_DIAG_VMM_STATE, call, "device %d has no access to the range at offset %lld; call ignis_vmm_set_access",
-                        ignis__vmm_ordinal(device), (long long)at);
+                        ignis__device_ordinal(device), (long long)at);
             return false;
         }
     }
@@ -3233,9 +3236,9 @@ typedef struct ignis__wire {
     const int *outbox_fds;
     int outbox_fd_count;
 
-    int side; /* of shared memory */
-    bool met; /* there: the other side was seen */
-    int pause_us;
+    int side;        /* of shared memory */
+    bool met;        /* there: who reads has seen the other side */
+    int pause_us[2]; /* of who waits to read, and to write */
     ignis__file shared_file;
     struct ignis__shared *shared;
     size_t shared_bytes;
@@ -3323,7 +3326,7 @@ static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const 
         if (wire->kind->packets && (size_t)got < head_size)
             return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of %lld bytes is shorter than its head",
                                       (long long)got);
-        wire->pause_us = 0;
+        wire->pause_us[0] = 0;
         wire->inbox_size += (size_t)got;
         if (wire->inbox_size < head_size)
             continue;
@@ -3348,7 +3351,7 @@ static bool ignis__wire_flush(ignis__trouble *trouble, ignis__wire *wire, const 
             return false;
         wire->outbox_done += (size_t)written;
         if (written > 0)
-            wire->pause_us = 0;
+            wire->pause_us[1] = 0;
         else if (!wire->kind->wait(trouble, wire, true, until, "the other side does not read"))
             return false;
     }
@@ -3450,7 +3453,7 @@ static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
 
 /* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
 
-/*  What is in such a file. Whoever has the name keeps the file locked, so the system knows when he is gone. */
+/*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is gone. */
 typedef struct ignis__name_card {
     uint64_t version, pid;
     uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
@@ -3531,7 +3534,7 @@ static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
 
 /* --- doors: where others connect, and prove that they know the secret ------------------------------------------------------ */
 
-/*  Who has connected and proven nothing yet. There is room for so many; the others wait where the system keeps those who knock. */
+/*  Room for so many that have connected and proven nothing yet; the others wait in the system's queue. */
 enum { IGNIS__DOOR_PENDING = 64 };
 #define IGNIS__DOOR_PATIENCE_NS 5000000000 /* what one of them may take */
 #define IGNIS__DOOR_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
@@ -3587,7 +3590,7 @@ static void ignis__door_wait(const ignis__door *door, int ms)
     ignis__trouble late;
     if (door->file < 0 && (door->pending_count == 0 || door->pending[0].wire->in < 0)) /* shared memory wakes nobody */
         ignis__sleep_us(1000);
-    else if (door->pending_count == IGNIS__DOOR_PENDING) /* those who knock would wake us, and there is no room */
+    else if (door->pending_count == IGNIS__DOOR_PENDING) /* the queue would wake us, and there is no room */
         ignis__sleep_us(1000);
     else
         (void)ignis__fd_wait(&late, door->poll, POLLIN, &until, "");
@@ -3614,28 +3617,40 @@ static ignis__wire *ignis__door_take(ignis__door *door, int index)
     return wire;
 }
 
-/*  Turns away somebody who is not pending (any more). */
+/*  Counts one that was turned away; the first is told. */
+static void ignis__door_count(const char *call, ignis__door *door, const char *why)
+{
+    if (ignis__atomic_add(&door->refused, 1) == 1)
+        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
+                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, door->path, why);
+}
+
+/*  Turns away one that is no longer pending. */
 static void ignis__door_refuse(const char *call, ignis__door *door, ignis__wire *wire, bool proven, const char *why)
 {
     ignis__trouble ignored;
     if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_GREETING) && (!wire->kind->present || wire->kind->present(wire)))
         (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0, &ignis__until_now);
     ignis__wire_free(wire);
-    if (ignis__atomic_add(&door->refused, 1) == 1)
-        ignis__note(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                    "%s: a connection to %s was turned away: %s (more of them are only counted)", call, door->path, why);
+    ignis__door_count(call, door, why);
+}
+
+/*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow connects again. */
+static void ignis__door_make_room(const char *call, ignis__door *door, const char *why)
+{
+    ignis__wire_free(ignis__door_take(door, 0));
+    ignis__door_count(call, door, why);
 }
 
 /*  Takes in who has come to a door, as far as there is room. */
-static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
+static bool ignis__door_arrivals(const char *call, ignis__trouble *trouble, ignis__door *door)
 {
     for (;;) {
         ignis__wire *fresh;
-        if (door->pending_count == IGNIS__DOOR_PENDING) { /* an honest one that was only slow finds itself cut off, and connects again */
+        if (door->pending_count == IGNIS__DOOR_PENDING) {
             if (ignis__monotonic_ns() - door->pending[0].since_ns < IGNIS__DOOR_CROWDED_NS)
                 return true;
-            ignis__wire_free(ignis__door_take(door, 0));
-            ignis__atomic_add(&door->refused, 1);
+            ignis__door_make_room(call, door, "too many at once prove nothing");
         }
         fresh = ignis__wire_make(trouble, door->kind, door->path);
         if (!fresh)
@@ -3645,8 +3660,7 @@ static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
             ignis__wire_free(fresh);
             if (trouble->diagnostic == IGNIS_DIAG_NONE || door->pending_count == 0)
                 return trouble->diagnostic == IGNIS_DIAG_NONE;
-            ignis__wire_free(ignis__door_take(door, 0)); /* there are too many descriptors, or there is too little memory for so many */
-            ignis__atomic_add(&door->refused, 1);
+            ignis__door_make_room(call, door, trouble->why); /* there are too few descriptors, or too little memory */
             continue;
         }
         door->arrivals++;
@@ -3656,7 +3670,7 @@ static bool ignis__door_arrivals(ignis__trouble *trouble, ignis__door *door)
     }
 }
 
-/*  Hears somebody who is pending. 1: he has proven himself, and his claim is in the inbox; 0: not yet; -1: he is to be turned away. */
+/*  Reads what one that is pending says. 1: it has proven itself, and its claim is in the inbox; 0: not yet; -1: it is to be turned away. */
 static int ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, ignis__wire *wire)
 {
     struct {
@@ -3699,12 +3713,12 @@ static int ignis__door_hear(ignis__trouble *trouble, const ignis__door *door, ig
     return trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT ? 0 : -1;
 }
 
-/*  The next one who has proven himself, with his claim in the inbox: the caller welcomes or refuses him. Null with the trouble set. */
+/*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null with the trouble set. */
 static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, ignis__door *door, const ignis__until *until)
 {
     for (;;) {
         int i, slice;
-        if (!ignis__door_arrivals(trouble, door))
+        if (!ignis__door_arrivals(call, trouble, door))
             return NULL;
         for (i = 0; i < door->pending_count; i++) {
             ignis__wire *wire = door->pending[i].wire;
@@ -3731,7 +3745,7 @@ static ignis__wire *ignis__door_next(const char *call, ignis__trouble *trouble, 
     }
 }
 
-/*  The claim of one who has proven himself, if it has the right size. */
+/*  The claim of one that has proven itself, if it has the right size. */
 static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, void *claim, size_t size)
 {
     if (ignis__head_of(wire).size != 32 + size)
@@ -3740,7 +3754,7 @@ static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, 
     return true;
 }
 
-/*  Lets in one who has proven himself; from here on messages may have `capacity` bytes. */
+/*  Lets in one that has proven itself; from here on messages may have `capacity` bytes. */
 static bool ignis__wire_welcome(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
 {
     ignis__inbox_next(wire);
@@ -3778,7 +3792,8 @@ static void ignis__door_init(ignis__door *door, const ignis__wire_kind *kind, co
 }
 
 /*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a new one that lies in that file. */
-static bool ignis__door_open(ignis__trouble *trouble, ignis__door *door, const char *name_path, const unsigned char *secret)
+static bool ignis__door_open(const char *call, ignis__trouble *trouble, ignis__door *door, const char *name_path,
+                             const unsigned char *secret)
 {
     ignis__name_card card;
     memset(&card, 0, sizeof card);
@@ -3801,7 +3816,7 @@ static bool ignis__door_open(ignis__trouble *trouble, ignis__door *door, const c
     if (door->file == IGNIS__NO_FILE && door->kind->listen && !door->kind->listen(trouble, door))
         return false;
     ignis__door_poll(door, door->file, true);
-    return ignis__door_arrivals(trouble, door);
+    return ignis__door_arrivals(call, trouble, door);
 }
 
 /*  Both sides prove that they know the secret (null: the one of the name), and the client makes its claim. *again: it may go better at
@@ -4285,7 +4300,6 @@ static bool ignis__shm_alive(ignis__wire *wire)
 {
     bool taken = false;
     (void)ignis__shm_lock(wire, 1 - wire->side, F_WRLCK, &taken);
-    wire->met |= taken;
     return taken;
 }
 
@@ -4392,6 +4406,7 @@ static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void 
     int64_t room = ignis__shm_room(trouble, wire, false);
     if (room == 0) { /* it may write before it goes, and may not have come yet */
         bool lives = ignis__shm_alive(wire);
+        wire->met |= lives;
         room = ignis__shm_room(trouble, wire, false);
         if (room == 0 && !lives && wire->met) {
             ignis__trouble_lost(trouble);
@@ -4411,12 +4426,12 @@ static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void 
 /*  Nothing wakes who waits for memory: it looks again, and less often with time. */
 static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until, const char *what)
 {
-    (void)to_write;
+    int *pause_us = &wire->pause_us[to_write];
     if (ignis__until_slice(until, 1) == 0)
         return ignis__trouble_late(trouble, until, what);
-    if (wire->pause_us > 0)
-        ignis__sleep_us(wire->pause_us);
-    wire->pause_us = wire->pause_us < 1000 ? wire->pause_us + 20 : 1000;
+    if (*pause_us > 0)
+        ignis__sleep_us(*pause_us);
+    *pause_us = *pause_us < 1000 ? *pause_us + 20 : 1000;
     return true;
 }
 
@@ -4702,7 +4717,7 @@ IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc)
     }
     ignis__door_init(door, address.kind, address.path);
     door->timeout_ns = address.timeout_ns;
-    if (ignis__door_open(&trouble, door, address.name_path, desc->token ? address.secret : NULL))
+    if (ignis__door_open(call, &trouble, door, address.name_path, desc->token ? address.secret : NULL))
         return ignis__channel_publish(call, NULL, door);
     ignis__channel_free(NULL, door);
     ignis__trouble_report(call, &trouble);
@@ -5030,6 +5045,7 @@ static uint64_t ignis__host_hash(void)
 static uint32_t ignis__pid_namespace(void) { return 0; }
 static bool ignis__lease_make(const char *path, int ends[2]) { return (void)path, ends[0] = ends[1] = -1, true; }
 static bool ignis__lease_ended(int end) { return (void)end, false; }
+static bool ignis__process_ending(int64_t pid) { return (void)pid, false; }
 static int ignis__fd_copy(int fd) { return fd; }
 static bool ignis__file_publish(const char *part, const char *path) { return MoveFileExA(part, path, 0) != 0; }
 
@@ -5097,6 +5113,28 @@ static bool ignis__lease_ended(int end)
     wanted.events = 0;
     wanted.revents = 0;
     return poll(&wanted, 1, 0) == 1 && (wanted.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+/*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the driver, whose work goes on until
+    then. The kernel tells who is being ended: state, flags (4: exiting) and threads are words 3, 9 and 20 of the file, behind a name of
+    any characters. */
+static bool ignis__process_ending(int64_t pid)
+{
+    char path[64], text[1024], state = 0;
+    unsigned flags = 0;
+    long threads = 0;
+    const char *at;
+    FILE *file;
+    size_t size;
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    file = fopen(path, "rb");
+    size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[size] = 0;
+    at = strrchr(text, ')');
+    return at && sscanf(at + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld", &state, &flags, &threads) == 3 &&
+           (flags & 4) != 0 && (state != 'Z' || threads > 1);
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -5274,20 +5312,21 @@ typedef struct ignis__transport {
 
 static ignis__pool ignis__transports = IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
-typedef struct ignis__lent_handle {
+typedef struct ignis__exported {
     int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
     char *path; /* of what lies under a name; null: nothing does */
-    struct ignis__lent_handle *next;
-} ignis__lent_handle;
+    struct ignis__exported *next;
+} ignis__exported;
 
 /*  One array by one transport. Each handle of it is one of the array's exports, and holds it. */
 typedef struct ignis__export {
     uint64_t transport; /* serial */
     ignis_channel channel;
+    int64_t peer_pid; /* at its other side; 0: unknown */
     char description[96];
     ignis__array *array;           /* null: these are copies under names */
     ignis__record_of_array record; /* without what each handle has of its own */
-    ignis__lent_handle *handles;
+    ignis__exported *handles;
     struct ignis__export *next;
 } ignis__export;
 
@@ -5315,7 +5354,7 @@ static struct {
 } ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL};
 
 /*  One more handle of an array is out. */
-static bool ignis__array_lend(const char *call, ignis__array *array)
+static bool ignis__array_add_export(const char *call, ignis__array *array)
 {
     if (!ignis__array_lock(call, array))
         return false;
@@ -5327,7 +5366,7 @@ static bool ignis__array_lend(const char *call, ignis__array *array)
 }
 
 /*  One less. */
-static void ignis__array_unlend(const char *call, ignis__array *array)
+static void ignis__array_remove_export(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->exports--;
@@ -5348,21 +5387,23 @@ static bool ignis__channel_gone(ignis_channel handle)
 }
 
 /*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which arrive without us. */
-static bool ignis__lent_ends(const ignis__export *entry, const ignis__lent_handle *lent, bool unused)
+static bool ignis__exported_ends(const ignis__export *entry, const ignis__exported *item, bool unused)
 {
-    bool taken = lent->path && !ignis__name_there(lent->path);
+    bool taken = item->path && !ignis__name_there(item->path);
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    return (lent->watch >= 0 ? ignis__lease_ended(lent->watch) : taken) || (lent->path && !taken && ignis__channel_gone(entry->channel));
+    if (item->watch >= 0 ? ignis__lease_ended(item->watch) : taken)
+        return entry->record.kind != IGNIS_TRANSPORT_IPC || !entry->peer_pid || !ignis__process_ending(entry->peer_pid);
+    return item->path && !taken && ignis__channel_gone(entry->channel);
 }
 
-static void ignis__lent_free(ignis__lent_handle *lent)
+static void ignis__exported_free(ignis__exported *item)
 {
-    if (lent->path)
-        remove(lent->path);
-    ignis__fd_drop(&lent->watch);
-    ignis__free(lent->path);
-    ignis__free(lent);
+    if (item->path)
+        remove(item->path);
+    ignis__fd_drop(&item->watch);
+    ignis__free(item->path);
+    ignis__free(item);
 }
 
 /*  Ends handles of one array: of this one, and by one transport; 0: of any. Copies that were taken end as well. How many there were; the
@@ -5370,20 +5411,20 @@ static void ignis__lent_free(ignis__lent_handle *lent)
 static int ignis__export_end_one(const ignis__array *of, uint64_t transport, bool unused, ignis__array **array)
 {
     ignis__export **at, *entry;
-    ignis__lent_handle **handle, *lent;
+    ignis__exported **handle, *item;
     int count = 0;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL && count == 0;) {
         bool concerned = entry->array ? (!of || entry->array == of) && (!transport || entry->transport == transport)
                                       : unused || (!of && entry->transport == transport);
         *array = entry->array;
-        for (handle = &entry->handles; concerned && (lent = *handle) != NULL;) {
-            if (!ignis__lent_ends(entry, lent, unused)) {
-                handle = &lent->next;
+        for (handle = &entry->handles; concerned && (item = *handle) != NULL;) {
+            if (!ignis__exported_ends(entry, item, unused)) {
+                handle = &item->next;
                 continue;
             }
-            *handle = lent->next;
-            ignis__lent_free(lent);
+            *handle = item->next;
+            ignis__exported_free(item);
             count++;
         }
         if (entry->handles) {
@@ -5405,7 +5446,7 @@ static void ignis__exports_end(const char *call, const ignis__array *array, uint
     int count;
     while ((count = ignis__export_end_one(array, transport, unused, &of)) > 0) {
         while (of && count-- > 0)
-            ignis__array_unlend(call, of);
+            ignis__array_remove_export(call, of);
         ignis__atomic_add(&ignis__shares.ending, (uint64_t)-1);
     }
 }
@@ -5423,7 +5464,7 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array)
 static void ignis__exports_describe(ignis__text *text, const ignis__array *array)
 {
     const ignis__export *entry;
-    const ignis__lent_handle *handle;
+    const ignis__exported *handle;
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next) {
         int count = 0;
@@ -5482,8 +5523,8 @@ static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__dev
     error = IGNIS__CUDA(cuCtxEnablePeerAccess, (to->context, 0));
     ignis__device_leave(&binding);
     return error == 0 || error == IGNIS__CU_ALREADY_ENABLED ||
-           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", ignis__vmm_ordinal(from),
-                           ignis__vmm_ordinal(to));
+           ignis__vmm_step(call, from, "cuCtxEnablePeerAccess", error, "from device %d to device %d", ignis__device_ordinal(from),
+                           ignis__device_ordinal(to));
 }
 
 static void ignis__ipc_array_release(void *ptr, void *data)
@@ -5496,31 +5537,15 @@ static void ignis__ipc_array_release(void *ptr, void *data)
     ignis__device_leave(&binding);
 }
 
-static ignis_array ignis__ipc_array_make(const char *call, ignis__device *device, const ignis_array_desc *desc, int64_t size)
-{
-    ignis_array result = IGNIS__ZERO;
-    ignis__address address = 0;
-    int error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-    if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
-        ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]);
-        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
-    }
-    if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
-                        ignis__vmm_ordinal(device))) {
-        result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
-        if (!result.id)
-            (void)IGNIS__CUDA(cuMemFree_v2, (address));
-    }
-    return result;
-}
-
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
 {
     static const char call[] = "ignis_ipc_array";
     ignis_array result = IGNIS__ZERO;
+    ignis__address address = 0;
     ignis__binding binding;
     ignis__device *device;
     int64_t size;
+    int error;
     if (!ignis__enter(call))
         return result;
     if (!desc) {
@@ -5534,8 +5559,18 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     if (!ignis__vmm_array_check(call, desc, &size) || !ignis__vmm_round(call, size ? size : 1, IGNIS__IPC_BLOCK, &size) ||
         (device = ignis__vmm_enter(call, ignis__desc_device(desc->device), &binding)) == NULL)
         return result;
-    if (ignis__vmm_stream(call, device, desc->stream))
-        result = ignis__ipc_array_make(call, device, desc, size);
+    if (ignis__vmm_stream(call, device, desc->stream)) {
+        error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+        if (error == IGNIS__CU_OUT_OF_MEMORY && !ignis__capturing()) {
+            ignis__cache_trim(call, device, &ignis__caches[ignis__device_ordinal(device)]);
+            error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
+        }
+        if (ignis__vmm_step(call, device, "cuMemAlloc", error, "taking %s on device %d", ignis__bytes_write(size).text,
+                            ignis__device_ordinal(device)))
+            result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
+        if (address && !result.id)
+            (void)IGNIS__CUDA(cuMemFree_v2, (address));
+    }
     ignis__device_leave(&binding);
     return result;
 }
@@ -5602,52 +5637,80 @@ static bool ignis__peer_offer(const char *call, ignis__array *array, ignis__offe
     return ok;
 }
 
-/*  Copies from and to other processes go through this memory, which is pinned once. */
+/*  Copies from and to other processes go through pieces of memory that are pinned once. A copy has its piece for itself, as it may wait for work
+    that waits for another copy. */
 #define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
-static struct {
-    ignis__mutex lock; /* taken during a copy */
+typedef struct ignis__staging {
     void *memory;
     ignis__device *device; /* whose context has made it */
-} ignis__staging = {IGNIS__MUTEX_INIT, NULL, NULL};
+} ignis__staging;
+
+static struct {
+    ignis__mutex lock;
+    int count;
+    ignis__staging piece[8];
+} ignis__spare = {IGNIS__MUTEX_INIT, 0, {IGNIS__ZERO}};
+
+static ignis__staging ignis__staging_take(const char *call, ignis__device *device)
+{
+    ignis__staging piece = IGNIS__ZERO;
+    ignis__mutex_lock(&ignis__spare.lock);
+    if (ignis__spare.count > 0)
+        piece = ignis__spare.piece[--ignis__spare.count];
+    ignis__mutex_unlock(&ignis__spare.lock);
+    if (!piece.memory) {
+        piece.memory = ignis__pinned_take(call, device, IGNIS__STAGING_BYTES);
+        piece.device = device;
+    }
+    return piece;
+}
+
+static void ignis__staging_give(const char *call, ignis__staging piece)
+{
+    bool kept;
+    ignis__mutex_lock(&ignis__spare.lock);
+    kept = ignis__spare.count < IGNIS__COUNT(ignis__spare.piece);
+    if (kept)
+        ignis__spare.piece[ignis__spare.count++] = piece;
+    ignis__mutex_unlock(&ignis__spare.lock);
+    if (!kept)
+        ignis__pinned_give(call, piece.device, piece.memory, IGNIS__STAGING_BYTES);
+}
 
 static void ignis__staging_close(const char *call)
 {
-    if (ignis__staging.memory)
-        ignis__pinned_give(call, ignis__staging.device, ignis__staging.memory, IGNIS__STAGING_BYTES);
-    ignis__staging.memory = NULL;
+    for (; ignis__spare.count > 0; ignis__spare.count--)
+        ignis__pinned_give(call, ignis__spare.piece[ignis__spare.count - 1].device, ignis__spare.piece[ignis__spare.count - 1].memory,
+                           IGNIS__STAGING_BYTES);
 }
 
 /*  Copies between an array and a file of its size, in memory or in the private folder. */
 static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
 {
     int64_t size = ignis__array_bytes(array), done, part;
+    ignis__staging staging = IGNIS__ZERO;
     ignis__address address;
     ignis__work work;
     bool ok = ignis__work_begin(call, array->storage->device, &work), moved = true;
     if (!ok)
         return false;
-    ignis__mutex_lock(&ignis__staging.lock);
-    if (!ignis__staging.memory) {
-        ignis__staging.device = work.device;
-        ignis__staging.memory = ignis__pinned_take(call, work.device, IGNIS__STAGING_BYTES);
-    }
-    ok = ignis__staging.memory && (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address));
-    for (done = 0; ok && moved && done < size; done += part) {
-        void *staging = ignis__staging.memory;
+    ok = (to_device ? ignis__work_write(&work, array, &address) : ignis__work_read(&work, array, &address)) &&
+         (size == 0 || (staging = ignis__staging_take(call, work.device)).memory != NULL);
+    for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
         if (to_device)
-            ok = (moved = ignis__fd_move(fd, staging, part, done, false)) &&
-                 ignis__copy_from_host(&work, address + (uint64_t)done, staging, part);
+            ok = (moved = ignis__fd_move(fd, staging.memory, part, done, false)) &&
+                 ignis__copy_from_host(&work, address + (uint64_t)done, staging.memory, part);
         else
-            ok = ignis__copy_to_host(&work, staging, address + (uint64_t)done, part) &&
-                 (moved = ignis__fd_move(fd, staging, part, done, true));
+            ok = ignis__copy_to_host(&work, staging.memory, address + (uint64_t)done, part) &&
+                 (moved = ignis__fd_move(fd, staging.memory, part, done, true));
     }
     if (!moved)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end after %lld, or cannot be %s: %s", (long long)size,
-                    (long long)done, to_device ? "read" : "written", strerror(errno));
-    else if (!ok && ignis__staging.memory && ignis__device_finish(work.device) != 0)
-        ignis__staging.memory = NULL; /* a copy may still be under way: better lose it than let that write into the next one */
-    ignis__mutex_unlock(&ignis__staging.lock);
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end early, or cannot be %s: %s", (long long)size,
+                    to_device ? "read" : "written", strerror(errno));
+    /* a copy that has failed may still be under way: better lose the memory than let it write into the next one */
+    if (staging.memory && (ok || !moved || ignis__device_finish(work.device) == 0))
+        ignis__staging_give(call, staging);
     ignis__work_end(&work);
     return ok;
 }
@@ -5686,8 +5749,8 @@ static bool ignis__vmm_take(const char *call, ignis__import *mapped, const ignis
         mapped->address = mapped->block.address;
         return true;
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d", ignis__vmm_ordinal(lies),
-                ignis__vmm_ordinal(home));
+    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d",
+                ignis__device_ordinal(lies), ignis__device_ordinal(home));
     ignis__vmm_drop(call, &mapped->block);
     return false;
 }
@@ -5746,7 +5809,7 @@ static bool ignis__vmm_let_in(const char *call, ignis__array *array, ignis__devi
     if (!memory)
         return false;
     ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),
-                            "letting device %d into %s", ignis__vmm_ordinal(device), ignis__bytes_write(memory->size).text);
+                            "letting device %d into %s", ignis__device_ordinal(device), ignis__bytes_write(memory->size).text);
     ignis__physical_drop(call, memory);
     return ok;
 }
@@ -5769,7 +5832,7 @@ static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis_
     int reaches = src == dst;
     if (reaches || (IGNIS__CUDA(cuDeviceCanAccessPeer, (&reaches, dst->handle, src->handle)) == 0 && reaches != 0))
         return true;
-    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__vmm_ordinal(dst), ignis__vmm_ordinal(src));
+    ignis__text_add(why, "device %d cannot reach device %d's memory", ignis__device_ordinal(dst), ignis__device_ordinal(src));
     return false;
 }
 
@@ -5791,7 +5854,7 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
     ignis__work_end(&work);
     if (ok && memcmp(sent, got, sizeof sent) != 0) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "what device %d has written, device %d does not see",
-                    ignis__vmm_ordinal(there->device), ignis__vmm_ordinal(here->device));
+                    ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
         return false;
     }
     return ok;
@@ -5832,7 +5895,7 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, attribute)) {
-        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__vmm_ordinal(src), ignis__vmm_ordinal(dst));
+        ignis__text_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src), ignis__device_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
@@ -5968,8 +6031,8 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
             return true;
         }
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", ignis__vmm_ordinal(devices[0]),
-                ignis__vmm_ordinal(devices[1]), choice->reason);
+    ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s", ignis__device_ordinal(devices[0]),
+                ignis__device_ordinal(devices[1]), choice->reason);
     return false;
 }
 
@@ -6064,8 +6127,8 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
 static void ignis__transport_describe(ignis__text *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
-    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, ignis__vmm_ordinal(transport->src),
-                    ignis__vmm_ordinal(transport->dst), methods[transport->exchange]);
+    ignis__text_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name, ignis__device_ordinal(transport->src),
+                    ignis__device_ordinal(transport->dst), methods[transport->exchange]);
 }
 
 static void ignis__import_free(const char *call, ignis__import *mapped)
@@ -6138,7 +6201,7 @@ static bool ignis__transport_end(const char *call, ignis__transport *transport)
 
 static void ignis__transports_close(const char *call)
 {
-    ignis__lent_handle *lent;
+    ignis__exported *item;
     ignis__transport *transport;
     ignis__export *entry;
     uint64_t index = 0;
@@ -6148,10 +6211,10 @@ static void ignis__transports_close(const char *call)
     }
     ignis__exports_end(call, NULL, 0, true);
     while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
-        while ((lent = entry->handles) != NULL) {
-            entry->handles = lent->next;
-            ignis__free(lent->path);
-            ignis__free(lent);
+        while ((item = entry->handles) != NULL) {
+            entry->handles = item->next;
+            ignis__free(item->path);
+            ignis__free(item);
         }
         ignis__shares.exports = entry->next;
         ignis__free(entry);
@@ -6310,7 +6373,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     static const char call[] = "ignis_transport_query";
     ignis__transport *transport = ignis__transport_hold(call, handle);
     const ignis__transport_ops *ops;
-    const ignis__lent_handle *lent;
+    const ignis__exported *item;
     const ignis__import *mapped;
     const ignis__export *entry;
     if (!transport)
@@ -6324,8 +6387,8 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     memset(info, 0, sizeof *info);
     info->kind = transport->kind;
     info->name = ops->name;
-    info->src_device = ignis__vmm_ordinal(transport->src);
-    info->dst_device = ignis__vmm_ordinal(transport->dst);
+    info->src_device = ignis__device_ordinal(transport->src);
+    info->dst_device = ignis__device_ordinal(transport->dst);
     info->exchange = transport->exchange;
     info->ready = ignis__atomic_load(&transport->ready) != 0;
     info->zero_copy = ops->zero_copy;
@@ -6337,7 +6400,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     ignis__mutex_unlock(&transport->slot.lock);
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next)
-        for (lent = entry->transport == transport->serial ? entry->handles : NULL; lent; lent = lent->next)
+        for (item = entry->transport == transport->serial ? entry->handles : NULL; item; item = item->next)
             info->exported++;
     for (mapped = ignis__shares.imports; mapped; mapped = mapped->next) {
         info->imported += mapped->transport == transport->serial ? mapped->arrays : 0;
@@ -6401,23 +6464,23 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     return false;
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array is lent already; null: it is a copy. */
+/*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it already; null: it is a copy. */
 static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
                                int watch, const char *path)
 {
-    ignis__lent_handle *lent = (ignis__lent_handle *)ignis__alloc(sizeof *lent);
+    ignis__exported *item = (ignis__exported *)ignis__alloc(sizeof *item);
     ignis__export *fresh = (ignis__export *)ignis__alloc(sizeof *fresh), *entry, **at;
     char *kept = path ? ignis__copy_string(path) : NULL;
     ignis__text text;
-    if (!lent || !fresh || (path && !kept)) {
-        ignis__free(lent);
+    if (!item || !fresh || (path && !kept)) {
+        ignis__free(item);
         ignis__free(fresh);
         ignis__free(kept);
         ignis__fail_host_memory(call, sizeof *fresh);
         return false;
     }
-    lent->watch = watch;
-    lent->path = kept;
+    item->watch = watch;
+    item->path = kept;
     ignis__mutex_lock(&ignis__shares.lock);
     for (at = &ignis__shares.exports; (entry = *at) != NULL; at = &entry->next)
         if (entry->array == array && entry->transport == transport->serial)
@@ -6429,6 +6492,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
         fresh = NULL;
         entry->transport = transport->serial;
         entry->channel = transport->channel;
+        entry->peer_pid = transport->peer_pid;
         entry->array = array;
         ignis__text_begin(&text, entry->description, sizeof entry->description);
         ignis__transport_describe(&text, transport);
@@ -6440,8 +6504,8 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     entry->next = ignis__shares.exports; /* the last one is the first */
     ignis__shares.exports = entry;
     record->serial = entry->record.serial;
-    lent->next = entry->handles;
-    entry->handles = lent;
+    item->next = entry->handles;
+    entry->handles = item;
     ignis__mutex_unlock(&ignis__shares.lock);
     ignis__free(fresh);
     return true;
@@ -6451,21 +6515,23 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
 static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array, ignis__record_of_array *record,
                                 const char *path, ignis_transport_handle *handle)
 {
-    bool leased = ignis__transport_ops_of(transport)->zero_copy, lent;
+    bool leased = ignis__transport_ops_of(transport)->zero_copy, counted;
     int ends[2] = {-1, -1};
     if (!leased && !path)
         return true;
     if (leased && !ignis__lease_make(path, ends)) {
         ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+        if (path)
+            remove(path);
         return false;
     }
     handle->has_lease = ends[1] >= 0;
     handle->lease = ends[1];
-    lent = leased && ignis__array_lend(call, array);
-    if ((!leased || lent) && ignis__export_note(call, transport, leased ? array : NULL, record, ends[0], path))
+    counted = leased && ignis__array_add_export(call, array);
+    if ((!leased || counted) && ignis__export_note(call, transport, leased ? array : NULL, record, ends[0], path))
         return true;
-    if (lent)
-        ignis__array_unlend(call, array);
+    if (counted)
+        ignis__array_remove_export(call, array);
     ignis__fd_drop(&ends[0]);
     if (path)
         remove(path);
@@ -6487,8 +6553,8 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes from device %d to device %d",
-                    (unsigned long long)array->id, ignis__vmm_ordinal(array->storage->device), ignis__vmm_ordinal(transport->src),
-                    ignis__vmm_ordinal(transport->dst));
+                    (unsigned long long)array->id, ignis__device_ordinal(array->storage->device), ignis__device_ordinal(transport->src),
+                    ignis__device_ordinal(transport->dst));
         return false;
     }
     if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
@@ -6856,7 +6922,7 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     ignis_array result = IGNIS__ZERO;
     ignis__import *mapped;
     ignis_array_desc desc;
-    int ordinal = ignis__vmm_ordinal(transport->dst);
+    int ordinal = ignis__device_ordinal(transport->dst);
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = record->ndim;
     memcpy(desc.shape.dim, record->dim, sizeof record->dim[0] * (size_t)record->ndim);
@@ -7110,7 +7176,7 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
                     ignis__transport_ops_of(transport)->name);
     } else if (array->storage->device != transport->dst) {
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "array #%llu is on device %d, the transport goes to device %d",
-                    (unsigned long long)array->id, ignis__vmm_ordinal(array->storage->device), ignis__vmm_ordinal(transport->dst));
+                    (unsigned long long)array->id, ignis__device_ordinal(array->storage->device), ignis__device_ordinal(transport->dst));
     } else if (ignis__transport_next(call, transport, &handle, &record)) {
         ignis__record_sound(&record, &bytes);
         if (record.dtype != (int32_t)array->dtype)
@@ -7170,27 +7236,17 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
     return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
-/*  Zeroed memory for a measurement, of the kind that the transport shares. */
-static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, ignis_transport_kind kind)
+/*  Zeroed memory for a measurement. */
+static ignis_array ignis__measure_array(const char *call, ignis__device *device, int64_t bytes, bool shareable)
 {
-    int ordinal = ignis__vmm_ordinal(device);
     ignis_array result = IGNIS__ZERO;
-    ignis__binding binding;
     ignis_array_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.shape.ndim = 1;
     desc.shape.dim[0] = bytes;
     desc.dtype = IGNIS_U8;
-    desc.device = ordinal ? ordinal : IGNIS_DEVICE_0;
-    if (kind == IGNIS_TRANSPORT_IPC && ignis__device_enter(call, device, &binding)) {
-        if (ignis__vmm_round(call, bytes, IGNIS__IPC_BLOCK, &bytes))
-            result = ignis__ipc_array_make(call, device, &desc, bytes);
-        ignis__device_leave(&binding);
-    } else if (kind == IGNIS_TRANSPORT_VMM) {
-        result = ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true);
-    } else if (kind != IGNIS_TRANSPORT_IPC) {
-        result = ignis__array_create(call, &desc);
-    }
+    desc.device = ignis__device_ordinal(device) ? ignis__device_ordinal(device) : IGNIS_DEVICE_0;
+    result = shareable ? ignis__vmm_array_make(call, device, &desc, bytes, NULL, 0, true) : ignis__array_create(call, &desc);
     if (result.id && ignis__array_set_zero(call, result) != IGNIS_OK) {
         ignis__array_free_as(call, result, IGNIS_OWNER_IGNIS);
         result.id = 0;
@@ -7209,8 +7265,8 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
     int64_t ns = -1;
     int i;
     memset(handles, 0, sizeof handles);
-    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind);
-    handles[1] = ignis__measure_array(call, transport->dst, bytes, IGNIS_TRANSPORT_PEER);
+    handles[0] = ignis__measure_array(call, transport->src, bytes, transport->kind == IGNIS_TRANSPORT_VMM);
+    handles[1] = ignis__measure_array(call, transport->dst, bytes, false);
     ok = handles[0].id && handles[1].id && ignis__array_hold_all(call, 2, handles, arrays);
     if (ok && zero_copy && (ok = ignis__transport_export(call, transport, arrays[0], true, &handle)) != false) {
         if (ignis__record_read(call, transport, &handle, &record))
@@ -7239,7 +7295,7 @@ IGNIS_API ignis_status ignis_transport_measure(ignis_transport handle, int64_t b
     if (!transport)
         return ignis__failed();
     memset(&alone, 0, sizeof alone);
-    alone.kind = transport->kind;
+    alone.kind = transport->kind == IGNIS_TRANSPORT_IPC ? IGNIS_TRANSPORT_PEER : transport->kind; /* in one process they are the same */
     alone.src = transport->src;
     alone.dst = transport->dst;
     alone.exchange = IGNIS_CHANNEL_SOCKET;
@@ -7377,16 +7433,28 @@ typedef struct ignis__nccl_config {
     int split_share;
 } ignis__nccl_config;
 
-typedef enum ignis__nccl_kind {
-    IGNIS__NCCL_ALL_REDUCE,
-    IGNIS__NCCL_REDUCE,
-    IGNIS__NCCL_BROADCAST,
-    IGNIS__NCCL_ALL_GATHER,     /* count: what each rank gives */
-    IGNIS__NCCL_REDUCE_SCATTER, /* count: what each rank gets */
-    IGNIS__NCCL_ALL_TO_ALL,     /* count: what each rank gives each other */
-    IGNIS__NCCL_SEND,
-    IGNIS__NCCL_RECV
-} ignis__nccl_kind;
+typedef enum ignis__comm_kind {
+    IGNIS__COMM_ALL_REDUCE = 1,
+    IGNIS__COMM_REDUCE,
+    IGNIS__COMM_BROADCAST,
+    IGNIS__COMM_ALL_GATHER,
+    IGNIS__COMM_REDUCE_SCATTER,
+    IGNIS__COMM_ALL_TO_ALL,
+    IGNIS__COMM_SEND,
+    IGNIS__COMM_RECV,
+    IGNIS__COMM_BARRIER,
+    IGNIS__COMM_KIND_COUNT
+} ignis__comm_kind;
+
+/*  One operation, once it is checked. A part is what a rank gives to or gets from each other one. */
+typedef struct ignis__comm_task {
+    ignis__comm_kind kind;
+    ignis__address in, out;
+    int64_t count; /* elements of a part */
+    ignis_dtype dtype;
+    ignis_op op;
+    int root; /* of a message the other rank */
+} ignis__comm_task;
 
 #define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is waited for no longer */
 
@@ -7543,7 +7611,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
     ignis__nccl_drop(nccl);
 }
 
-/*  What one rank makes and all give to ignis__nccl_join. */
+/*  What one rank makes and all give to ignis__nccl_begin. */
 static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
 {
     int error;
@@ -7599,18 +7667,6 @@ static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
 }
 
-/*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
-IGNIS__MAYBE_UNUSED static ignis__nccl_comm *ignis__nccl_join(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
-                                                              int size, int64_t deadline_ns)
-{
-    ignis__nccl_comm *nccl = ignis__nccl_begin(call, device, id, rank, size, deadline_ns - ignis__monotonic_ns());
-    if (nccl && !ignis__nccl_joined(call, nccl)) {
-        ignis__nccl_leave(call, nccl);
-        nccl = NULL;
-    }
-    return nccl;
-}
-
 /*  Keeps the first failure; without one, whether something is still under way. */
 static void ignis__nccl_note(int *first, int error)
 {
@@ -7618,30 +7674,21 @@ static void ignis__nccl_note(int *first, int error)
         *first = error;
 }
 
-typedef struct ignis__nccl_task {
-    ignis__nccl_kind kind;
-    ignis__address in, out;
-    int64_t count;
-    ignis_dtype dtype;
-    ignis_op op;
-    int root; /* of reduce and broadcast; of a message the other rank */
-} ignis__nccl_task;
-
 /*  Hands one operation to NCCL. Returns the first failure. */
-static int ignis__nccl_queue(void *comm, const ignis__nccl_task *task, int size, void *stream)
+static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size, void *stream)
 {
     const char *from = (const char *)(uintptr_t)task->in;
     char *to = (char *)(uintptr_t)task->out;
     size_t number = (size_t)task->count, bytes = number * (size_t)ignis__dtypes[task->dtype].size;
     int type = ignis__nccl_dtypes[task->dtype], reduction = ignis__nccl_ops[task->op], root = task->root, error = IGNIS__NCCL_SUCCESS, peer;
     switch (task->kind) {
-    case IGNIS__NCCL_ALL_REDUCE: return IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream));
-    case IGNIS__NCCL_REDUCE: return IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root, comm, stream));
-    case IGNIS__NCCL_BROADCAST: return IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root, comm, stream));
-    case IGNIS__NCCL_ALL_GATHER: return IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream));
-    case IGNIS__NCCL_REDUCE_SCATTER: return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
-    case IGNIS__NCCL_SEND: return IGNIS__NCCL(ncclSend, (from, number, type, root, comm, stream));
-    case IGNIS__NCCL_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
+    case IGNIS__COMM_ALL_REDUCE: return IGNIS__NCCL(ncclAllReduce, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__COMM_REDUCE: return IGNIS__NCCL(ncclReduce, (from, to, number, type, reduction, root, comm, stream));
+    case IGNIS__COMM_BROADCAST: return IGNIS__NCCL(ncclBroadcast, (from, to, number, type, root, comm, stream));
+    case IGNIS__COMM_ALL_GATHER: return IGNIS__NCCL(ncclAllGather, (from, to, number, type, comm, stream));
+    case IGNIS__COMM_REDUCE_SCATTER: return IGNIS__NCCL(ncclReduceScatter, (from, to, number, type, reduction, comm, stream));
+    case IGNIS__COMM_SEND: return IGNIS__NCCL(ncclSend, (from, number, type, root, comm, stream));
+    case IGNIS__COMM_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
     default:
         for (peer = 0; peer < size; peer++) {
             ignis__nccl_note(&error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
@@ -7653,11 +7700,12 @@ static int ignis__nccl_queue(void *comm, const ignis__nccl_task *task, int size,
 
 /*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where one alone could wait for the other for
     ever. The device is entered. Failure breaks the communicator. */
-static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__nccl_task *tasks, int count, int size, void *stream)
+static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count, int size, void *stream)
 {
-    static const char *const names[] = {"ncclAllReduce",         "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter",
-                                        "ncclSend and ncclRecv", "ncclSend",   "ncclRecv"};
-    const bool grouped = count > 1 || tasks[0].kind == IGNIS__NCCL_ALL_TO_ALL;
+    static const char *const names[IGNIS__COMM_BARRIER] = {
+        "",         "ncclAllReduce", "ncclReduce", "ncclBroadcast", "ncclAllGather", "ncclReduceScatter", "ncclSend and ncclRecv",
+        "ncclSend", "ncclRecv"};
+    const bool grouped = count > 1 || tasks[0].kind == IGNIS__COMM_ALL_TO_ALL;
     int error = IGNIS__NCCL_SUCCESS, i;
     void *comm;
     ignis__mutex_lock(&nccl->lock); /* over the whole group: nobody aborts what it has begun with */
@@ -7676,8 +7724,7 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_settle(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS ||
-           ignis__nccl_give_up(call, nccl, names[count > 1 ? IGNIS__NCCL_ALL_TO_ALL : tasks[0].kind], error);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
 }
 
 /*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's number, 0: nothing. */
@@ -8696,27 +8743,36 @@ static ignis__joint_head ignis__joint_head_of(const ignis__job_message *message)
     return head;
 }
 
+/*  Whether a rank has given up the attempt that a message of it belongs to. */
+static bool ignis__joint_void(const ignis__job_message *message)
+{
+    ignis__joint_head head = ignis__joint_head_of(message), later = head;
+    const ignis__job_message *next = message->next;
+    for (; next && later.print != IGNIS__JOINT_GIVEN_UP; next = next->next)
+        if (next->key == message->key && ignis__joint_head_of(next).attempt == head.attempt)
+            later = ignis__joint_head_of(next);
+    return later.print == IGNIS__JOINT_GIVEN_UP;
+}
+
 /*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when none has come, or the failure is
-    noted. Dropped are records of earlier attempts, those of a rank that has given up since, and those of one that is in something that counts less. */
+    noted. Dropped are records of earlier attempts, those that the rank has given up, and those of one that is in something that counts less. */
 static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
 {
     ignis__job_link *link = &joint->job->links[rank];
     ignis__job_message **at = &link->first, *message;
-    ignis__joint_head head, last = {0, 0};
-    for (message = link->first; message; message = message->next)
-        if (message->key == joint->key)
-            last = ignis__joint_head_of(message);
-    joint->overtaken = last.attempt > joint->attempt && last.print != IGNIS__JOINT_GIVEN_UP;
-    if (joint->overtaken)
-        joint->attempt = last.attempt;
-    while (!joint->overtaken && (message = *at) != NULL) {
-        bool stale;
+    while ((message = *at) != NULL) {
+        ignis__joint_head head = ignis__joint_head_of(message);
+        bool stale = ignis__joint_void(message) || head.attempt < joint->attempt ||
+                     (head.attempt == joint->attempt && head.print >> 28 < joint->print >> 28);
         if (message->key != joint->key) {
             at = &message->next;
             continue;
         }
-        head = ignis__joint_head_of(message);
-        stale = last.print == IGNIS__JOINT_GIVEN_UP || head.attempt < joint->attempt || head.print >> 28 < joint->print >> 28;
+        if (!stale && head.attempt > joint->attempt) {
+            joint->attempt = head.attempt;
+            joint->overtaken = true;
+            return NULL;
+        }
         if (!stale && head.print != joint->print) {
             joint->failure.reason = IGNIS__JOINT_DIFFERS;
             joint->failure.rank = rank;
@@ -8774,8 +8830,9 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
     return missing;
 }
 
-/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member i. No rank
-    ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept. Nothing is reported. */
+/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of all: all[i] and fds[i] of member
+    i. No rank ends with success unless all have given theirs. False: joint->overtaken or joint->failure tells why, and no descriptor is kept.
+    Nothing is reported. */
 static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
 {
     ignis__job *job = joint->job;
@@ -8807,8 +8864,10 @@ static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size
             return false;
         }
     }
-    if (joint->count == 1)
-        return !(joint->failed = false);
+    if (joint->count == 1) {
+        joint->failed = false;
+        return true;
+    }
     until.tv_sec = (time_t)(joint->deadline / 1000000000);
     until.tv_nsec = (long)(joint->deadline % 1000000000);
     pthread_mutex_lock(&job->lock);
@@ -8978,7 +9037,7 @@ static bool ignis__meeting_lead(ignis__meeting *meeting)
                     "desc.id was made by another process than this one, rank 0, or was used before: rank 0 makes one for each meeting");
         return false;
     }
-    if (!ignis__door_open(&trouble, meeting->door, name_path, ignis__place_secret(meeting->place))) {
+    if (!ignis__door_open(meeting->call, &trouble, meeting->door, name_path, ignis__place_secret(meeting->place))) {
         ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, meeting->call, "rank 0 cannot listen at %s: %s", meeting->address.path, trouble.why);
         return false;
     }
@@ -9001,8 +9060,9 @@ static bool ignis__meeting_lead(ignis__meeting *meeting)
     } else if (meeting->came < job->size - 1) {
         char missing[64];
         ignis__meeting_missing(meeting, missing, sizeof missing);
-        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s", job->size - 1 - meeting->came,
-                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing);
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s", job->size - 1 - meeting->came,
+                 job->size, meeting->address.path, (double)job->timeout_ns / 1e9, missing,
+                 *meeting->place->address ? "" : " (those of other hosts need IGNIS_COMM_TOKEN or desc.id to come)");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
     } else if (!ignis__meeting_check(meeting, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
@@ -9188,7 +9248,8 @@ static bool ignis__meeting_doors(ignis__meeting *meeting)
     }
     ignis__door_init(meeting->door, meeting->address.kind, meeting->address.path);
     ignis__door_init(meeting->local, &ignis__wire_socket, self->path);
-    if (ignis__door_open(&trouble, meeting->local, NULL, meeting->job->secret)) /* the secret is going to be that of rank 0 */
+    if (ignis__door_open(meeting->call, &trouble, meeting->local, NULL,
+                         meeting->job->secret)) /* the secret is going to be that of rank 0 */
         return true;
     ignis__trouble_report(meeting->call, &trouble);
     return false;
@@ -9550,8 +9611,8 @@ typedef struct ignis__comm_program {
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
-/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another one: it
-    holds no lock, and only who wants the same program waits for it. */
+/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is about to load and launch on another
+    one: it holds no lock, and only who wants the same program waits for it. */
 static struct {
     ignis__mutex lock;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
@@ -9768,17 +9829,6 @@ static void ignis__comm_end(const char *call, ignis__comm *comm)
     int i;
     if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
         (void)ignis__device_wait(call, comm->device); /* everything has a deadline, so this ends */
-        ignis__device_leave(&binding);
-    }
-    if (comm->job) /* nobody tells it anything from here on */
-        ignis__job_watch_end(comm->job, &comm->watch);
-    ignis__mutex_lock(&memory->regions->lock);
-    for (i = 0; i < memory->regions->count; i++)
-        if (memory->regions->comms[i] == comm)
-            memory->regions->comms[i] = NULL;
-    ignis__mutex_unlock(&memory->regions->lock);
-    if (memory->state && !ignis__devices_lost() && ignis__device_enter(call, comm->device, &binding)) {
-        (void)ignis__device_finish(comm->device);
         if (ignis__atomic_load(&comm->storage->users) > 1) {
             (void)IGNIS__CUDA_FAILED(
                 call, comm->device, cuMemsetD8Async,
@@ -9788,6 +9838,13 @@ static void ignis__comm_end(const char *call, ignis__comm *comm)
         }
         ignis__device_leave(&binding);
     }
+    if (comm->job) /* nobody tells it anything from here on */
+        ignis__job_watch_end(comm->job, &comm->watch);
+    ignis__mutex_lock(&memory->regions->lock);
+    for (i = 0; i < memory->regions->count; i++)
+        if (memory->regions->comms[i] == comm)
+            memory->regions->comms[i] = NULL;
+    ignis__mutex_unlock(&memory->regions->lock);
     ignis__storage_drop(call, comm->storage);
     ignis__job_drop(comm->job);
     ignis__pool_give(&ignis__comms, comm);
@@ -9863,7 +9920,8 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     return false;
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of `shared`, or of its own if that is null. Null on failure. */
+/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions `shared`, or its own if that is null.
+    Null on failure. */
 static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size, const ignis__comm_options *options,
                                     ignis__comm_regions *shared)
 {
@@ -10161,28 +10219,29 @@ static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, in
     return !IGNIS__CUDA_FAILED(call, regions->device, cuMemHostGetDevicePointer_v2, (&regions->address[i], regions->host[i], 0));
 }
 
-/*  This rank's region, and a descriptor of it for the others. */
-static bool ignis__region_make(const char *call, ignis__comm *comm, bool staged, int *fd)
+/*  This rank's region, and a descriptor of it for the others in fds[0]. */
+static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
 {
+    ignis__comm *comm = making->comm;
     ignis__comm_regions *regions = comm->memory->regions;
     ignis__vmm_block *mine = &regions->block[comm->rank];
     ignis_vmm_handle handle;
-    regions->bytes = ignis__comm_region_bytes(comm->size);
+    making->mine.bytes = regions->bytes = ignis__comm_region_bytes(comm->size);
     if (staged) {
-        if (!ignis__host_share(call, regions->bytes, &handle))
+        if (!ignis__host_share(making->call, regions->bytes, &handle))
             return false;
-        *fd = handle.fd;
-        return ignis__staged_map(call, regions, comm->rank, *fd);
+        fds[0] = handle.fd;
+        return ignis__staged_map(making->call, regions, comm->rank, handle.fd);
     }
-    if (!ignis__vmm_make(call, comm->device, regions->bytes, NULL, 0, true, mine))
+    if (!ignis__vmm_make(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
-    regions->bytes = mine->size;
+    making->mine.bytes = regions->bytes = mine->size;
     regions->address[comm->rank] = mine->address;
-    return ignis__vmm_fd(call, mine, fd);
+    return ignis__vmm_fd(making->call, mine, fds);
 }
 
 /*  The regions of the others. */
-static bool ignis__regions_adopt(ignis__making *making, bool staged, const int *fds)
+static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     ignis__comm_regions *regions = comm->memory->regions;
@@ -10238,12 +10297,9 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
 {
     ignis__comm *comm = making->comm;
     const ignis__address *address = comm->memory->regions->address;
-    ignis__binding binding;
     void *stream = NULL;
     bool ok;
     int i;
-    if (!ignis__device_enter(making->call, comm->device, &binding))
-        return false;
     ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
     for (i = 0; ok && i < comm->size; i++)
         ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
@@ -10256,28 +10312,29 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
     if (stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
-    ignis__device_leave(&binding);
     return ok;
 }
 
 /*  Writes into every region. */
-static bool ignis__probe_write(ignis__making *making)
+static bool ignis__probe_write(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
     int i;
+    (void)staged, (void)fds;
     for (i = 0; i < comm->size; i++)
         ignis__probe_fill(comm, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
     return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
 }
 
 /*  Reads what all have written into every region. */
-static bool ignis__probe_read(ignis__making *making)
+static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
 {
     ignis__comm *comm = making->comm;
     unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
     size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
     int from, to;
+    (void)staged, (void)fds;
     memset(data, 0, sizeof data);
     if (!ignis__probe_copy(making, data, piece, 0, false))
         return false;
@@ -10296,34 +10353,25 @@ static bool ignis__probe_read(ignis__making *making)
 /*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between each two. */
 static bool ignis__regions_make(ignis__making *making, bool staged)
 {
+    static bool (*const steps[])(ignis__making * making, bool staged, int *fds) = {ignis__region_make, ignis__regions_adopt,
+                                                                                   ignis__probe_write, ignis__probe_read};
     ignis__comm *comm = making->comm;
-    int fd = -1, fds[IGNIS_COMM_MAX_RANKS], i;
+    int fds[IGNIS_COMM_MAX_RANKS], mine, i, step;
     ignis__binding binding;
-    bool ok;
-    ignis__step_begin(making);
-    if (ignis__device_enter(making->call, comm->device, &binding)) {
-        (void)ignis__region_make(making->call, comm, staged, &fd);
-        ignis__device_leave(&binding);
-    }
-    making->mine.bytes = comm->memory->regions->bytes;
-    ok = ignis__step_end(making, fd, fds);
-    ignis__fd_drop(&fd);
-    if (ok) {
+    bool ok = true;
+    for (i = 0; i < comm->size; i++)
+        fds[i] = -1;
+    for (step = 0; ok && step < IGNIS__COUNT(steps); step++) {
         ignis__step_begin(making);
-        (void)ignis__regions_adopt(making, staged, fds);
-        for (i = 0; i < comm->size; i++)
+        if (ignis__device_enter(making->call, comm->device, &binding)) {
+            (void)steps[step](making, staged, fds);
+            ignis__device_leave(&binding);
+        }
+        mine = step == 0 ? fds[0] : -1; /* goes to the others, whose come instead */
+        for (i = 0; step > 0 && i < comm->size; i++)
             ignis__fd_drop(&fds[i]);
-        ok = ignis__step_end(making, -1, NULL);
-    }
-    if (ok) {
-        ignis__step_begin(making);
-        (void)ignis__probe_write(making);
-        ok = ignis__step_end(making, -1, NULL);
-    }
-    if (ok) {
-        ignis__step_begin(making);
-        (void)ignis__probe_read(making);
-        ok = ignis__step_end(making, -1, NULL);
+        ok = ignis__step_end(making, mine, step == 0 ? fds : NULL);
+        ignis__fd_drop(&mine);
     }
     if (!ok)
         ignis__comm_regions_clear(making->call, comm->memory->regions);
@@ -10359,14 +10407,16 @@ static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
         ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
 }
 
-/*  A communicator of members (ranks of the job) with nothing in it yet. */
+/*  A communicator of members (ranks of the job; null: all of it) with nothing in it yet. */
 static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member, int count, int me,
                                         uint64_t key, const ignis__comm_options *options)
 {
     ignis__comm *comm = ignis__comm_new(call, device, me, count, options, NULL);
+    int i;
     if (!comm)
         return NULL;
-    memcpy(comm->member, member, sizeof *member * (size_t)count);
+    for (i = 0; i < count; i++)
+        comm->member[i] = member ? member[i] : i;
     comm->watch.key = key;
     comm->watch.member = comm->member;
     comm->watch.count = count;
@@ -10577,19 +10627,6 @@ static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__j
 
 /* --- operations ------------------------------------------------------------------------------------------------------- */
 
-typedef enum ignis__comm_kind {
-    IGNIS__COMM_ALL_REDUCE = 1,
-    IGNIS__COMM_REDUCE,
-    IGNIS__COMM_BROADCAST,
-    IGNIS__COMM_ALL_GATHER,
-    IGNIS__COMM_REDUCE_SCATTER,
-    IGNIS__COMM_ALL_TO_ALL,
-    IGNIS__COMM_SEND,
-    IGNIS__COMM_RECV,
-    IGNIS__COMM_BARRIER,
-    IGNIS__COMM_KIND_COUNT
-} ignis__comm_kind;
-
 static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {"nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
                                                                       "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
 static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
@@ -10663,16 +10700,6 @@ static const struct {
     {IGNIS__COMM_ALL_TO_ALL, 2, 128 << 20},
     {IGNIS__COMM_ALL_TO_ALL, 8, 64 << 20},
 };
-
-/*  What is asked for, once it is checked. */
-typedef struct ignis__comm_task {
-    ignis__comm_kind kind;
-    ignis__address in, out;
-    int64_t count; /* elements of a part */
-    ignis_dtype dtype;
-    ignis_op op;
-    int root;
-} ignis__comm_task;
 
 /*  The largest one-phase operation by packets, in bytes of a part. */
 static int64_t ignis__comm_packets_limit(int ranks) { return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2); }
@@ -10784,9 +10811,8 @@ static void ignis__comm_beside_write(ignis__text *text, const ignis__comm *comm)
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
     if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
         ignis__text_add(text,
-                        "; communicator #%llu was used on device %d, too, beside this one, #%llu: all ranks have to begin the operations "
-                        "of both in one "
-                        "order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
+                        "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations of both "
+                        "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
                         (unsigned long long)other->slot.handle, (int)(comm->device - ignis__devices),
                         (unsigned long long)comm->slot.handle);
     if (other)
@@ -10919,36 +10945,22 @@ static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool be
     return program && ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  One or two operations through NCCL; a barrier is a sum of one byte. */
-static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *const *tasks, int count)
+/*  One or two operations through NCCL. */
+static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
-    ignis__nccl_task to[2];
-    bool ok;
-    int i;
-    for (i = 0; i < count; i++) {
-        const ignis__comm_task *task = tasks[i];
-        bool barrier = task->kind == IGNIS__COMM_BARRIER;
-        ignis__address byte = comm->memory->state->address + offsetof(ignis__comm_state, byte);
-        to[i].kind = barrier ? IGNIS__NCCL_ALL_REDUCE : (ignis__nccl_kind)((int)task->kind - (int)IGNIS__COMM_ALL_REDUCE);
-        to[i].in = barrier ? byte : task->in;
-        to[i].out = barrier ? byte : task->out;
-        to[i].count = barrier ? 1 : task->count;
-        to[i].dtype = barrier ? IGNIS_U8 : task->dtype;
-        to[i].op = barrier ? IGNIS_OP_SUM : task->op;
-        to[i].root = task->root;
-    }
     if (!ignis__comm_mark(work, comm, true))
         return false;
-    ok = ignis__nccl_run(work->call, comm->memory->nccl, to, count, comm->size, work->stream);
-    if (!ok) /* NCCL breaks for good with an operation that it refuses, and the others wait for that */
-        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
-    return ok && ignis__comm_mark(work, comm, false);
+    if (ignis__nccl_run(work->call, comm->memory->nccl, tasks, count, comm->size, work->stream))
+        return ignis__comm_mark(work, comm, false);
+    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank); /* NCCL breaks for good with what it refuses, and the others wait for that */
+    return false;
 }
 
-/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with something
-    else. */
+/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who does not come, and who comes with
+    something else. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
+    ignis__comm_task sum = *task;
     if (ignis__comm_has_region(comm)) {
         ignis__comm_program *program = ignis__comm_program_for(work->call, comm, -1, -1);
         ignis__comm_plan plan = {IGNIS__COMM_KERNEL_PACKETS, 1, 64};
@@ -10958,7 +10970,12 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
         if (!program || !ignis__comm_launch(work, comm, program, &plan, &to))
             return false;
     }
-    return ignis__comm_call_nccl(work, comm, &task, 1);
+    if (task->kind == IGNIS__COMM_BARRIER) { /* a sum of one byte */
+        sum.kind = IGNIS__COMM_ALL_REDUCE;
+        sum.in = sum.out = comm->memory->state->address + offsetof(ignis__comm_state, byte);
+        sum.count = 1;
+    }
+    return ignis__comm_call_nccl(work, comm, &sum, 1);
 }
 
 /*  What each rank pushes and takes, by operation. */
@@ -11023,51 +11040,46 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  Send, receive, or both. A peer of -1: that direction is not asked for. */
-static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *send, const ignis__comm_task *receive)
+/*  A send, a receive or both, the send first. */
+static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
-    const ignis__comm_task *task[2];
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
-    int64_t bytes[2] = {0, 0}, most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
-    int i, lanes[2] = {0, 0};
-    uint64_t prints[2] = {0, 0};
-    task[0] = send;
-    task[1] = receive;
+    int64_t most = comm->most_blocks / 2 < comm->tune.lanes ? comm->most_blocks / 2 : comm->tune.lanes;
+    int i;
     if (!ignis__comm_has_region(comm))
-        return ignis__comm_call_nccl(work, comm, send ? task : task + 1, send && receive ? 2 : 1);
+        return ignis__comm_call_nccl(work, comm, tasks, count);
     program = ignis__comm_program_for(work->call, comm, -1, -1);
     if (!program)
         return false;
     memset(&to, 0, sizeof to);
-    memset(&plan, 0, sizeof plan);
-    for (i = 0; i < 2; i++) {
-        ignis__comm_task same;
-        if (!task[i])
-            continue;
-        same = *task[i]; /* of both sides */
-        same.kind = IGNIS__COMM_SEND;
-        same.root = 0;
-        bytes[i] = task[i]->count * ignis__dtypes[task[i]->dtype].size;
-        lanes[i] = (int)ignis__clamp(ignis__ceil_div(bytes[i], IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
-        prints[i] = ignis__comm_fingerprint(&same, false);
-    }
     plan.kernel = IGNIS__COMM_KERNEL_PAIR;
-    plan.blocks = (unsigned)(lanes[0] + lanes[1]);
+    plan.blocks = 0;
     plan.threads = IGNIS__COMM_FLAG_THREADS;
     if (comm->tune.threads >= 0)
         plan.threads = (unsigned)ignis__clamp(comm->tune.threads / 32 * 32, 32, IGNIS__COMM_FLAG_THREADS);
-    to.push = send ? 1u << send->root : 0;
-    to.take = receive ? 1u << receive->root : 0;
-    to.in = send ? send->in : 0;
-    to.out = receive ? receive->out : 0;
-    to.in_stride = bytes[0];
-    to.out_stride = bytes[1];
-    to.chunk = lanes[0];
-    to.steps = lanes[1];
-    to.fingerprint = prints[0];
-    to.fingerprint_in = prints[1];
+    for (i = 0; i < count; i++) {
+        ignis__comm_task same = tasks[i]; /* of both sides */
+        int64_t bytes = same.count * ignis__dtypes[same.dtype].size;
+        int lanes = (int)ignis__clamp(ignis__ceil_div(bytes, IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
+        same.kind = IGNIS__COMM_SEND;
+        same.root = 0;
+        plan.blocks += (unsigned)lanes;
+        if (tasks[i].kind == IGNIS__COMM_SEND) {
+            to.push = 1u << tasks[i].root;
+            to.in = tasks[i].in;
+            to.in_stride = bytes;
+            to.chunk = lanes;
+            to.fingerprint = ignis__comm_fingerprint(&same, false);
+        } else {
+            to.take = 1u << tasks[i].root;
+            to.out = tasks[i].out;
+            to.out_stride = bytes;
+            to.steps = lanes;
+            to.fingerprint_in = ignis__comm_fingerprint(&same, false);
+        }
+    }
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
@@ -11175,34 +11187,59 @@ static bool ignis__comm_alone(const ignis__work *work, const ignis__comm_task *t
     return ignis__copy_on_device(work, task->out, task->in, task->in && task->out ? task->count * ignis__dtypes[task->dtype].size : 0);
 }
 
-/*  One collective operation, from the handles on. in or out may be null where the operation has none on this rank. */
-static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
-                                           const ignis_array *out, ignis_op op, int root)
+/*  Whether the arrays fit an operation, whose counts and types become known by that. */
+static bool ignis__comm_fits(const char *call, const ignis__comm *comm, const ignis__array *in, const ignis__array *out,
+                             ignis__comm_task *task, ignis__comm_task *receive)
 {
+    if (task->kind != IGNIS__COMM_SEND)
+        return (!in && !out) || (ignis__comm_shapes(call, comm, in, out, task) && ignis__comm_op_check(call, task->op, task->dtype));
+    return (!in || ignis__comm_shapes(call, comm, in, task->root == comm->rank ? out : NULL, task)) &&
+           (!out || ignis__comm_shapes(call, comm, NULL, out, receive));
+}
+
+/*  One operation, from the handles on. in or out may be null where the operation has none on this rank, or where a message is not asked for.
+    The root of a message is whom it goes to. */
+static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ignis__comm_kind kind, const ignis_array *in,
+                                        const ignis_array *out, ignis_op op, int root, int source)
+{
+    const bool message = kind == IGNIS__COMM_SEND;
     ignis__comm *comm = ignis__comm_hold(call, handle);
     ignis__array *from = NULL, *to = NULL;
-    ignis__comm_task task = IGNIS__ZERO;
+    ignis__comm_task task[2]; /* the operation, or what is sent; what is received */
     ignis__work work;
-    bool ok;
+    bool ok, self;
     if (!comm)
         return ignis__failed();
-    task.kind = kind;
-    task.op = op;
-    task.root = root;
-    task.dtype = IGNIS_U8;
+    self = message && in && out && root == comm->rank && source == comm->rank;
+    memset(task, 0, sizeof task);
+    task[0].kind = kind;
+    task[0].op = op;
+    task[0].root = root;
+    task[1].kind = IGNIS__COMM_RECV;
+    task[1].root = source;
+    task[0].dtype = task[1].dtype = IGNIS_U8;
     ignis__mutex_lock(&comm->slot.lock);
-    ok = ignis__comm_works(call, comm) && ignis__comm_rank_check(call, comm, "root", root, false);
-    if (kind == IGNIS__COMM_REDUCE && comm->rank != root)
+    ok = ignis__comm_works(call, comm) &&
+         ((message && !in) || ignis__comm_rank_check(call, comm, message ? "dest" : "root", root, message && !self)) &&
+         (!message || !out || ignis__comm_rank_check(call, comm, "source", source, !self));
+    if ((kind == IGNIS__COMM_REDUCE && comm->rank != root) || (kind == IGNIS__COMM_BROADCAST && comm->rank == root))
         out = NULL;
+    else if (kind == IGNIS__COMM_BROADCAST)
+        in = NULL;
     ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
-         ((!in && !out) || (ignis__comm_shapes(call, comm, from, to, &task) && ignis__comm_op_check(call, op, task.dtype)));
+         ignis__comm_fits(call, comm, from, to, &task[0], &task[1]);
     if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from, &task.in)) && (!out || ignis__work_write(&work, to, &task.out)) &&
-             (!in || !out || ignis__comm_apart(call, comm, kind, task.in, ignis__array_bytes(from), task.out, ignis__array_bytes(to)));
+        ok = (!in || ignis__work_read(&work, from, &task[0].in)) && (!out || ignis__work_write(&work, to, &task[0].out)) &&
+             (!in || !out ||
+              ignis__comm_apart(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out, ignis__array_bytes(to))) &&
+             ignis__comm_order(&work, comm);
+        task[1].out = task[0].out;
         if (kind == IGNIS__COMM_BROADCAST)
-            task.out = task.in;
-        ok = ok && ignis__comm_order(&work, comm) &&
-             (comm->size == 1 ? ignis__comm_alone(&work, &task) : ignis__comm_run(&work, comm, &task));
+            task[0].in = task[0].out = in ? task[0].in : task[0].out;
+        if (ok && (comm->size == 1 || self))
+            ok = ignis__comm_alone(&work, &task[0]);
+        else if (ok)
+            ok = message ? ignis__comm_run_pair(&work, comm, in ? task : task + 1, in && out ? 2 : 1) : ignis__comm_run(&work, comm, task);
         ignis__work_end(&work);
     } else {
         ok = false;
@@ -11216,104 +11253,52 @@ static ignis_status ignis__comm_collective(const char *call, ignis_comm handle, 
 
 IGNIS_API ignis_status ignis_comm_all_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op)
 {
-    return ignis__comm_collective("ignis_comm_all_reduce", comm, IGNIS__COMM_ALL_REDUCE, &in, &out, op, 0);
+    return ignis__comm_operate("ignis_comm_all_reduce", comm, IGNIS__COMM_ALL_REDUCE, &in, &out, op, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_reduce(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op, int root)
 {
-    return ignis__comm_collective("ignis_comm_reduce", comm, IGNIS__COMM_REDUCE, &in, &out, op, root);
+    return ignis__comm_operate("ignis_comm_reduce", comm, IGNIS__COMM_REDUCE, &in, &out, op, root, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_broadcast(ignis_comm comm, ignis_array array, int root)
 {
-    static const char call[] = "ignis_comm_broadcast";
-    ignis__array *held = ignis__array_hold(call, array);
-    ignis__work work;
-    ignis__address address;
-    ignis_status status;
-    if (!held)
-        return ignis__failed();
-    if (ignis__work_begin(call, held->storage->device, &work)) { /* all but the root may have an array that nobody has written */
-        (void)ignis__work_write(&work, held, &address);
-        ignis__work_end(&work);
-    }
-    status = ignis__comm_collective(call, comm, IGNIS__COMM_BROADCAST, &array, NULL, IGNIS_OP_SUM, root);
-    ignis__array_drop(call, held);
-    return status;
+    return ignis__comm_operate("ignis_comm_broadcast", comm, IGNIS__COMM_BROADCAST, &array, &array, IGNIS_OP_SUM, root, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ignis_array out)
 {
-    return ignis__comm_collective("ignis_comm_all_gather", comm, IGNIS__COMM_ALL_GATHER, &in, &out, IGNIS_OP_SUM, 0);
+    return ignis__comm_operate("ignis_comm_all_gather", comm, IGNIS__COMM_ALL_GATHER, &in, &out, IGNIS_OP_SUM, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op)
 {
-    return ignis__comm_collective("ignis_comm_reduce_scatter", comm, IGNIS__COMM_REDUCE_SCATTER, &in, &out, op, 0);
+    return ignis__comm_operate("ignis_comm_reduce_scatter", comm, IGNIS__COMM_REDUCE_SCATTER, &in, &out, op, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out)
 {
-    return ignis__comm_collective("ignis_comm_all_to_all", comm, IGNIS__COMM_ALL_TO_ALL, &in, &out, IGNIS_OP_SUM, 0);
+    return ignis__comm_operate("ignis_comm_all_to_all", comm, IGNIS__COMM_ALL_TO_ALL, &in, &out, IGNIS_OP_SUM, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm)
 {
-    return ignis__comm_collective("ignis_comm_barrier", comm, IGNIS__COMM_BARRIER, NULL, NULL, IGNIS_OP_SUM, 0);
-}
-
-/*  A send, a receive or both; in or out is null for what is not asked for. */
-static ignis_status ignis__comm_pair(const char *call, ignis_comm handle, const ignis_array *in, int dest, const ignis_array *out,
-                                     int source)
-{
-    ignis__comm *comm = ignis__comm_hold(call, handle);
-    ignis__array *from = NULL, *to = NULL;
-    ignis__comm_task send = IGNIS__ZERO, receive = IGNIS__ZERO;
-    ignis__work work;
-    bool ok, self;
-    if (!comm)
-        return ignis__failed();
-    self = in && out && dest == comm->rank && source == comm->rank;
-    send.kind = receive.kind = IGNIS__COMM_SEND;
-    send.root = dest;
-    receive.root = source;
-    ignis__mutex_lock(&comm->slot.lock);
-    ok = ignis__comm_works(call, comm) && (!in || ignis__comm_rank_check(call, comm, "dest", dest, !self)) &&
-         (!out || ignis__comm_rank_check(call, comm, "source", source, !self)) &&
-         (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) && (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
-         (!in || ignis__comm_shapes(call, comm, from, NULL, &send)) && (!out || ignis__comm_shapes(call, comm, NULL, to, &receive)) &&
-         (!self || ignis__comm_shapes(call, comm, from, to, &send));
-    if (ok && ignis__work_begin(call, comm->device, &work)) {
-        ok = (!in || ignis__work_read(&work, from, &send.in)) && (!out || ignis__work_write(&work, to, &receive.out)) &&
-             (!in || !out ||
-              ignis__comm_apart(call, comm, IGNIS__COMM_SEND, send.in, ignis__array_bytes(from), receive.out, ignis__array_bytes(to))) &&
-             ignis__comm_order(&work, comm);
-        send.out = receive.out;
-        ok = ok && (self ? ignis__comm_alone(&work, &send) : ignis__comm_run_pair(&work, comm, in ? &send : NULL, out ? &receive : NULL));
-        ignis__work_end(&work);
-    } else {
-        ok = false;
-    }
-    ignis__mutex_unlock(&comm->slot.lock);
-    ignis__comm_return(call, &work, to);
-    ignis__comm_return(call, &work, from);
-    ignis__comm_drop(call, comm);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__comm_operate("ignis_comm_barrier", comm, IGNIS__COMM_BARRIER, NULL, NULL, IGNIS_OP_SUM, 0, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int dest)
 {
-    return ignis__comm_pair("ignis_comm_send", comm, &array, dest, NULL, 0);
+    return ignis__comm_operate("ignis_comm_send", comm, IGNIS__COMM_SEND, &array, NULL, IGNIS_OP_SUM, dest, 0);
 }
 
 IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source)
 {
-    return ignis__comm_pair("ignis_comm_recv", comm, NULL, 0, &array, source);
+    return ignis__comm_operate("ignis_comm_recv", comm, IGNIS__COMM_SEND, NULL, &array, IGNIS_OP_SUM, 0, source);
 }
 
 IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source)
 {
-    return ignis__comm_pair("ignis_comm_send_recv", comm, &in, dest, &out, source);
+    return ignis__comm_operate("ignis_comm_send_recv", comm, IGNIS__COMM_SEND, &in, &out, IGNIS_OP_SUM, dest, source);
 }
 
 IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
@@ -11525,11 +11510,30 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     return ok;
 }
 
+typedef struct ignis__split {
+    int32_t color, key;
+} ignis__split;
+
+/*  The ranks of one color, in the order of their keys, into place. Returns how many. */
+static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
+{
+    int i, k, count = 0;
+    for (i = 0; i < size; i++) {
+        if (all[i].color != color)
+            continue;
+        for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
+            place[k] = place[k - 1];
+        place[k] = i;
+    }
+    return count;
+}
+
 IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count, ignis_comm *out)
 {
     static const char call[] = "ignis_comm_split_all";
-    ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by place in the call */
-    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], i, k, r, members;
+    ignis__comm *made[IGNIS_COMM_MAX_RANKS] = {NULL}, *part[IGNIS_COMM_MAX_RANKS]; /* made: by rank */
+    int devices[IGNIS_COMM_MAX_RANKS], order[IGNIS_COMM_MAX_RANKS], i, k, members;
+    ignis__split all[IGNIS_COMM_MAX_RANKS];
     ignis__comm_siblings siblings;
     bool ok = true;
     if (!ignis__comm_siblings_hold(call, comms, count, false, out, &siblings))
@@ -11539,25 +11543,22 @@ IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *
         ok = false;
     }
     for (i = 0; i < count && ok; i++) {
-        if (colors[i] < 0 || made[i])
+        all[i].color = colors[siblings.place[i]];
+        all[i].key = keys ? keys[siblings.place[i]] : 0;
+    }
+    for (i = 0; i < count && ok; i++) {
+        if (all[i].color < 0 || made[i])
             continue;
-        for (r = members = 0; r < count; r++) {
-            int place = siblings.place[r];
-            if (colors[place] != colors[i])
-                continue;
-            for (k = members++; k > 0 && keys && keys[order[k - 1]] > keys[place]; k--)
-                order[k] = order[k - 1];
-            order[k] = place;
-        }
+        members = ignis__split_order(all, count, all[i].color, order);
         for (k = 0; k < members; k++)
-            devices[k] = (int)(siblings.comm[order[k]]->device - ignis__devices);
-        ok = ignis__comm_all_make(call, devices, members, &siblings.comm[i]->options, part);
+            devices[k] = (int)(siblings.rank[order[k]]->device - ignis__devices);
+        ok = ignis__comm_all_make(call, devices, members, &siblings.rank[i]->options, part);
         for (k = 0; k < members && ok; k++)
             made[order[k]] = part[k];
     }
     for (i = 0; i < count; i++)
         if (made[i] && ok)
-            out[i].id = ignis__pool_publish(&ignis__comms, made[i]);
+            out[siblings.place[i]].id = ignis__pool_publish(&ignis__comms, made[i]);
         else if (made[i])
             ignis__comm_end(call, made[i]);
     ignis__comm_siblings_drop(call, &siblings);
@@ -11614,7 +11615,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     ignis__comm *comm;
     ignis__place place;
     ignis__job *job;
-    int ordinal, *member, i;
+    int ordinal;
     bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
@@ -11632,7 +11633,7 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         memcpy(self.pci, device->info.pci_bus_id, sizeof self.pci);
         self.driver = device->info.driver_version;
     } else {
-        snprintf(self.failed, sizeof self.failed, "%s", ignis_status_message());
+        snprintf(self.failed, sizeof self.failed, "%.*s", (int)sizeof self.failed - 1, ignis_status_message());
         if (place.size == 1)
             return handle;
     }
@@ -11645,17 +11646,11 @@ IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         ignis__job_drop(job);
         return handle;
     }
-    member = job ? (int *)ignis__alloc(sizeof *member * (size_t)job->size) : NULL;
-    if (member) {
-        for (i = 0; i < job->size; i++)
-            member[i] = i;
-        comm = ignis__comm_prepare(call, job, device, member, job->size, job->rank, job->key, &options);
+    if (job) {
+        comm = ignis__comm_prepare(call, job, device, NULL, job->size, job->rank, job->key, &options);
         if (comm)
             handle = ignis__comm_make(call, comm, NULL);
-    } else if (job) {
-        ignis__fail_host_memory(call, sizeof *member * (size_t)job->size);
     }
-    ignis__free(member);
     ignis__job_drop(job); /* the communicator has it now */
     ignis__device_leave(&binding);
     return handle;
@@ -11672,24 +11667,6 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
     ignis__comm_drop(call, comm);
     return NULL;
-}
-
-typedef struct ignis__split {
-    int32_t color, key;
-} ignis__split;
-
-/*  The ranks of one color, in the order of their keys, into place. Returns how many. */
-static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
-{
-    int i, k, count = 0;
-    for (i = 0; i < size; i++) {
-        if (all[i].color != color)
-            continue;
-        for (k = count++; k > 0 && all[place[k - 1]].key > all[i].key; k--)
-            place[k] = place[k - 1];
-        place[k] = i;
-    }
-    return count;
 }
 
 /*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into its key. */

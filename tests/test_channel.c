@@ -899,6 +899,47 @@ TEST(shared_memory_cannot_be_cut_off)
     drop_pair(&both);
 }
 
+/*  Two threads at each end, one that sends and one that receives. */
+static void *send_many(void *data)
+{
+    int i, number;
+    for (i = 0; i < 100; i++) {
+        number = i;
+        CHECK_OK(ignis_channel_send(*(ignis_channel *)data, &number, sizeof number, NULL, 0));
+    }
+    return NULL;
+}
+
+static void *receive_many(void *data)
+{
+    int i, number = -1;
+    for (i = 0; i < 100; i++) {
+        CHECK_INT(receive_size(*(ignis_channel *)data, &number, sizeof number), sizeof number);
+        CHECK_INT(number, i);
+    }
+    return NULL;
+}
+
+TEST(both_directions_at_once)
+{
+    ignis_channel_method m;
+    SETUP(NULL);
+    EACH_METHOD(m)
+    {
+        pair both = make_pair(m, 20);
+        pthread_t thread[4];
+        int i;
+        for (i = 0; i < 4; i++)
+            pthread_create(&thread[i], NULL, i < 2 ? send_many : receive_many, i % 2 ? &both.a : &both.b);
+        while (info_of_channel(both.a).unsent)
+            test_sleep_ms(1);
+        for (i = 0; i < 4; i++)
+            pthread_join(thread[i], NULL);
+        CHECK(info_of_channel(both.b).alive);
+        drop_pair(&both);
+    }
+}
+
 /* for event loops -------------------------------------------------------------------------------------------------------- */
 
 /*  A message of which a part was taken when the deadline came is finished before anything else is sent. */

@@ -234,6 +234,7 @@ TEST(making_needs_a_setup)
     CHECK_STATUS(ignis_no_grad_end(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
     CHECK_STATUS(ignis_tape_clear(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
     CHECK_REFUSED(-1, ignis_tape_length(), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    CHECK_REFUSED(-1, ignis_tensor_to_string(no_tensor(), NULL, 0), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
 }
 
 /* --- random numbers ---------------------------------------------------------------------------------------------- */
@@ -761,10 +762,16 @@ TEST(stale_handles_are_refused_everywhere)
         CHECK_FAILS(ignis_item(bad), IGNIS_ERROR_FREED, diagnostic);
         CHECK_REFUSED(0, ignis_detach(bad).id, IGNIS_ERROR_FREED, diagnostic);
         CHECK_STATUS(ignis_zero_grad(bad), IGNIS_ERROR_FREED, diagnostic);
+        CHECK_STATUS(ignis_tensor_set_grad(bad, none), IGNIS_ERROR_FREED, diagnostic);
+        CHECK_REFUSED(-1, ignis_tensor_numel(bad), IGNIS_ERROR_FREED, diagnostic);
+        CHECK_REFUSED(0, ignis_tensor_shape(bad).ndim, IGNIS_ERROR_FREED, diagnostic);
+        CHECK_REFUSED(INT64_MIN, ignis_item_i64(bad), IGNIS_ERROR_FREED, diagnostic);
         CHECK_STATUS(ignis_backward(bad, none), IGNIS_ERROR_FREED, diagnostic);
+        CHECK_STATUS(ignis_backward_retain(bad, none), IGNIS_ERROR_FREED, diagnostic);
         CHECK_STATUS(ignis_tape_record(bad, NULL, 0, &rule), IGNIS_ERROR_FREED, diagnostic);
         CHECK_REFUSED(-1, ignis_tape_dot(bad, NULL, 0), IGNIS_ERROR_FREED, diagnostic);
         CHECK_REFUSED(0, ignis_reshape(bad, IGNIS_SHAPE(1)).id, IGNIS_ERROR_FREED, diagnostic);
+        CHECK_REFUSED(0, ignis_slice(bad, 0, 0, 1).id, IGNIS_ERROR_FREED, diagnostic);
         CHECK_REFUSED(0, ignis_matmul(bad, bad).id, IGNIS_ERROR_FREED, diagnostic);
     }
     tensor.id = array.id; /* and a tensor's handle is no array */

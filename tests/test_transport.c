@@ -588,16 +588,17 @@ static void *mix_calls(void *context)
 
 TEST(threads_mix_every_call)
 {
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     pthread_t threads[MIX_THREADS];
     mixer mixers[MIX_THREADS];
     mix all;
     int k, i;
     SETUP(NULL);
-    for (k = 0; k < COUNT_OF(zero_copy); k++) {
-        if (!available(zero_copy[k], 0, 0))
+    for (k = 0; k < COUNT_OF(kinds); k++) {
+        if (!available(kinds[k], 0, 0))
             continue;
         memset(&all, 0, sizeof all);
-        all.kind = zero_copy[k];
+        all.kind = kinds[k];
         all.rounds = test_env("IGNIS_SOAK") ? 3000 : 60;
         for (i = 0; i < MIX_ITEMS; i++) {
             all.transports[i] = make_transport(all.kind, 0, 0).id;
@@ -1649,6 +1650,19 @@ TEST(a_dead_receiver_at_a_socket) { a_dead_receiver(IGNIS_CHANNEL_SOCKET); }
 TEST(a_dead_receiver_at_a_pipe) { a_dead_receiver(IGNIS_CHANNEL_PIPE); }
 TEST(a_dead_receiver_at_shared_memory) { a_dead_receiver(IGNIS_CHANNEL_SHM); }
 
+TEST(a_process_that_has_ended_is_not_ending)
+{
+    process child = process_start("sleeper");
+    siginfo_t info;
+    CHECK(!ignis__process_ending((int64_t)getpid()));
+    CHECK(!ignis__process_ending((int64_t)child.pid));
+    kill(child.pid, SIGKILL);
+    CHECK_INT(waitid(P_PID, (id_t)child.pid, &info, WEXITED | WNOWAIT), 0);
+    CHECK(!ignis__process_ending((int64_t)child.pid)); /* nobody has waited for it, but all of it is gone */
+    process_end(&child);
+    CHECK(!ignis__process_ending((int64_t)child.pid));
+}
+
 /*  Handles that the caller carries as bytes alone. */
 TEST(handles_without_descriptors)
 {
@@ -1727,6 +1741,28 @@ TEST(the_handle_that_was_exported)
     CHECK_OK(ignis_transport_destroy(transport));
 }
 
+TEST(host_copies_pin_memory_once)
+{
+    ignis_transport_handle handle;
+    ignis_transport transport;
+    ignis_array array, seen;
+    int i;
+    SETUP(NULL);
+    transport = make_transport(IGNIS_TRANSPORT_HOST, 0, 0);
+    array = make_shared(IGNIS_TRANSPORT_HOST, 0, 3000000, 5);
+    fault_reset_counts();
+    for (i = 0; i < 5; i++) {
+        CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
+        seen = ignis_transport_import_handle(transport, &handle);
+        CHECK_INT(ignis_array_numel(seen), 3000000);
+        drop(seen);
+        CHECK_OK(ignis_transport_handle_close(&handle));
+    }
+    CHECK_INT(fault_count("cuMemHostAlloc") + fault_count("cuMemHostRegister_v2"), 1);
+    drop(array);
+    CHECK_OK(ignis_transport_destroy(transport));
+}
+
 TEST(empty_arrays_travel)
 {
     static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
@@ -1794,7 +1830,8 @@ int main(int argc, char **argv)
     setenv("IGNIS_SIM_STREAMS", "thread", 0); /* what is under way while memory goes is under way on a GPU too */
     setenv("IGNIS_SIM_DELAY", "200", 0);
     if (role) {
-        return strcmp(role, "importer") == 0   ? importer()
+        return strcmp(role, "sleeper") == 0    ? pause()
+               : strcmp(role, "importer") == 0 ? importer()
                : strcmp(role, "exporter") == 0 ? exporter()
                : strcmp(role, "renewer") == 0  ? renewer()
                : strcmp(role, "liar") == 0     ? liar()

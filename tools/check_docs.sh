@@ -3,6 +3,7 @@
 #   - the headers and the first heading of CHANGELOG.md have the version of ignis.h;
 #   - every public function of the headers has a comment with Returns:, Errors:, Ownership: and Threads:, which names it
 #     (adjacent declarations share one; _suffix is enough of a name there);
+#   - lines of the headers have up to 150 columns, each tag stands once in the declarations, and in the contents of the manual;
 #   - the README's program is examples/hello.c, compiles by the README's command lines and as C++ without a warning, and prints the README's
 #     output;
 #   - the README's two programs that share an array are those of the manual;
@@ -51,6 +52,25 @@ awk '
     !/^ / { text = ""; grouped = 0 }
     END { print count " functions are documented"; exit bad }
 ' $headers || fail 'comments above declarations'
+
+# ---- the form of the headers
+awk '
+    length($0) > 150 { print FILENAME ":" FNR ": " length($0) " columns"; bad = 1 }
+    FNR == 1 { declared = listing = 0; contents = ""; split("", seen) }
+    /^    CONTENTS/ { listing = 1 }
+    /^    HOW TO USE/ { listing = 0 }
+    listing { contents = contents $0 " " }
+    /^\*\// { declared = 1 }
+    /^#ifdef IGNIS_IMPLEMENTATION/ { declared = 2 }
+    declared == 1 && /^\/\* >>/ {
+        tag = substr($2, 3)
+        if (seen[tag]++) { print FILENAME ":" FNR ": >>" tag " stands twice in the declarations"; bad = 1 }
+        if (contents !~ ">>" tag "[^a-z]" && contents !~ "[.]" substr(tag, index(tag, ".") + 1) "[ ]") {
+            print FILENAME ":" FNR ": the contents do not have >>" tag; bad = 1
+        }
+    }
+    END { exit bad }
+' $headers || fail 'lines within 150 columns, each tag once in the declarations, all tags in the contents'
 
 # ---- the README: its first C block is hello.c, each sh block that compiles it is run, and its output is the text block that follows
 awk -v out=$out '
